@@ -1,0 +1,58 @@
+# Two commands do everything: `make train` and `make test`. ARGS goes to ludus or to pytest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+INPUTS := pyproject.toml constraints.txt
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install train test test-slow lint format bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+install: $(VENV)/.core ## .venv with the package and what it needs
+
+train: install ## train PPO on CartPole-v1 until it is solved
+	$(BIN)/ludus train CartPole-v1:ppo -q $(ARGS)
+
+test: lint ## lint, layer rules, types, then the tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+test-slow: $(VENV)/.dev ## the tests that learn something
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, import-linter, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## speed against Stable-Baselines3 and a CleanRL-shaped loop
+	$(PIP) --editable '.[bench]'
+	$(BIN)/python benchmarks/ppo_cartpole.py $(ARGS)
+
+clean: ## remove .venv and caches; runs stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: $(PYTHON): Ludus needs Python 3.11 or newer; make PYTHON=python3.11 ...")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(INPUTS) | $(BIN)/python
+	@echo "installing ludus into $(VENV) (about a minute, once)"
+	@$(PIP) --editable .
+	@touch $@
+
+# The dev install holds the core one, so `make train` after `make test` installs nothing.
+$(VENV)/.dev: $(INPUTS) | $(BIN)/python
+	@echo "installing ludus and its test tools into $(VENV) (about two minutes, once)"
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.core

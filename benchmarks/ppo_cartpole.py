@@ -1,0 +1,145 @@
+"""PPO on CartPole-v1: Ludus against Stable-Baselines3 and a CleanRL-shaped loop, side by side in one run.
+
+python benchmarks/ppo_cartpole.py                    training steps per second in two settings
+python benchmarks/ppo_cartpole.py --time-to-solve    seconds from command to an evaluated mean of 475
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+PEERS = Path(__file__).parent / "peers"
+sys.path.insert(0, str(PEERS))
+
+from task import SOLVE, SPEED, Task  # noqa: E402
+
+Contestant = tuple[str, ...]
+SPEED_FIELD: dict[str, Contestant] = {
+    "sb3": ("sb3.py",),
+    "cleanrl_shaped": ("cleanrl_shaped.py",),
+    "ludus_eager": ("ludus_run.py", "runtime.compile=never"),
+    "ludus_compiled": ("ludus_run.py", "runtime.compile=always"),
+}
+SOLVE_FIELD: dict[str, Contestant] = {
+    "sb3": ("sb3.py",),
+    "cleanrl_shaped": ("cleanrl_shaped.py",),
+    "ludus_first_run": ("ludus_run.py",),
+    "ludus": ("ludus_run.py",),
+}
+"""`ludus_first_run` starts with an empty cache of compiled updates, as on a new machine; `ludus` with a filled one."""
+
+
+def run(contestant: Contestant, task: Task, cache: Path) -> dict[str, float]:
+    """One process of one contestant, on one thread; its answer, and the seconds the whole process took."""
+    script, *extra = contestant
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LUDUS_CACHE": str(cache)}
+    start = time.perf_counter()
+    process = subprocess.run(
+        [sys.executable, str(PEERS / script), task.to_json(), *extra],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return {**json.loads(process.stdout.splitlines()[-1]), "seconds": time.perf_counter() - start}
+
+
+def interleave(field: dict[str, Contestant], repeats: int, measure: Callable[[str, int], None]) -> None:
+    """Every contestant once per repeat, each repeat starting with another one."""
+    names = list(field)
+    for repeat in range(repeats):
+        shift = repeat % len(names)
+        for name in names[shift:] + names[:shift]:
+            measure(name, repeat)
+
+
+def note(text: str) -> None:
+    """Progress for the person waiting; the result on stdout stays one line."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def speed(field: dict[str, Contestant], repeats: int, cache: Path) -> dict[str, object]:
+    """Median training steps per second and the ratio to Stable-Baselines3, per setting."""
+    result: dict[str, object] = {}
+    for setting, task in SPEED.items():
+        if "ludus_compiled" in field:  # building the package is not training speed
+            run(field["ludus_compiled"], task, cache)
+        rates: dict[str, list[float]] = {name: [] for name in field}
+
+        def measure(
+            name: str, repeat: int, setting: str = setting, task: Task = task, rates: dict[str, list[float]] = rates
+        ) -> None:
+            rate = run(field[name], task.with_seed(repeat + 1), cache)["steps_per_second"]
+            rates[name].append(rate)
+            note(f"{setting} {repeat + 1}/{repeats} {name}: {rate:,.0f} steps/s")
+
+        interleave(field, repeats, measure)
+        # the ratio of one repeat is taken within it: a busy machine slows both alike
+        result[setting] = {
+            name: {
+                "steps_per_second": round(statistics.median(values)),
+                "times_sb3": round(statistics.median(v / b for v, b in zip(values, rates["sb3"], strict=True)), 2),
+            }
+            for name, values in rates.items()
+        }
+    return result
+
+
+def time_to_solve(field: dict[str, Contestant], repeats: int, cache: Path) -> dict[str, object]:
+    """Seconds from starting the command to its end at an evaluated mean >= 475, one seed per repeat."""
+    answers: dict[str, list[dict[str, float]]] = {name: [] for name in field}
+    if "ludus" in field:  # fill the cache as a user's earlier runs would have
+        run((*field["ludus"], "runtime.compile=always"), SOLVE, cache)
+
+    def measure(name: str, repeat: int) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            place = Path(empty) if name == "ludus_first_run" else cache
+            got = run(field[name], SOLVE.with_seed(repeat + 1), place)
+        answers[name].append(got)
+        note(f"seed {repeat + 1} {name}: {got['seconds']:.1f} s, {got['env_steps']} steps, mean {got['eval_mean']:.0f}")
+
+    interleave(field, repeats, measure)
+    return {
+        name: {
+            "solved": sum(bool(got["solved"]) for got in got_all),
+            "seconds_median": round(statistics.median(got["seconds"] for got in got_all), 2),
+            "seconds": [round(got["seconds"], 2) for got in got_all],
+            "env_steps": [got["env_steps"] for got in got_all],
+        }
+        for name, got_all in answers.items()
+    }
+
+
+def main() -> None:
+    """Measure and print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--time-to-solve", action="store_true", help="wall time instead of steps per second")
+    parser.add_argument("--repeats", type=int, default=5, help="measurements of each contestant (seeds 1, 2, ...)")
+    parser.add_argument("--only", nargs="+", help="these contestants; sb3 is always among them")
+    args = parser.parse_args()
+    field = SOLVE_FIELD if args.time_to_solve else SPEED_FIELD
+    if args.only:
+        field = {name: how for name, how in field.items() if name in {"sb3", *args.only}}
+    with tempfile.TemporaryDirectory() as cache:
+        result = (time_to_solve if args.time_to_solve else speed)(field, args.repeats, Path(cache))
+    mode = "time_to_solve" if args.time_to_solve else "speed"
+    versions = {name: version(name) for name in ("torch", "numpy", "gymnasium", "stable-baselines3")}
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), **versions}
+    print(
+        json.dumps({"benchmark": "ppo_cartpole", "mode": mode, "repeats": args.repeats, **result, "machine": machine})
+    )
+
+
+if __name__ == "__main__":
+    main()

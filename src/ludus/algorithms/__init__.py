@@ -1,0 +1,107 @@
+"""One file per algorithm: a set of named hooks; phases say in which order they run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ludus.config.model import Model
+from ludus.config.schedule import Schedule
+from ludus.types import ActResult, Array, Report, Spaces, Stateful, Tree
+
+if TYPE_CHECKING:
+    import torch
+
+    from ludus.config.schema import Network
+    from ludus.data.collector import Collector
+    from ludus.networks.compiled import Compiler
+
+
+class AlgorithmConfig(Model):
+    """Base of every algorithm's own section."""
+
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Fields a phase's `set:` may not change."""
+
+    def planned_updates(self, env_steps: int, num_envs: int) -> int:
+        """How many optimizer steps a run of that many environment steps takes, roughly."""
+        return 0
+
+    def check(self, num_envs: int) -> None:
+        """Refuse combinations with the rest of the config that cannot work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What an algorithm is given to live in."""
+
+    spaces: Spaces
+    network: Network
+    num_envs: int
+    device: torch.device
+    rng: np.random.Generator
+    """Exploration and shuffling during training."""
+    evaluation_rng: np.random.Generator
+    """Everything random in `act`: evaluating must not disturb training."""
+    collector: Collector | None = None
+    """None when only `act` is needed (play, inspector)."""
+    buffers: Mapping[str, Any] = field(default_factory=dict)
+    components: Mapping[str, Any] = field(default_factory=dict)
+    compiler: Compiler | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseContext:
+    """What a hook may know about the moment it is called in."""
+
+    cfg: Any
+    """The algorithm's config as the current phase has it."""
+    name: str
+    type: str
+    env_steps: int
+    """Environment steps done when this cycle began: schedules are read here, so that the last one is not yet at its end."""
+    total_steps: int
+    remaining_steps: int
+    """Environment steps the phase and the budget still allow."""
+    buffer: str | None = None
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the run's budget that is done."""
+        return min(self.env_steps / self.total_steps, 1.0)
+
+    def at(self, schedule: Schedule) -> float:
+        """The value of a schedule now."""
+        return schedule.at(self.env_steps, self.total_steps)
+
+
+Hook = Callable[[PhaseContext], Report]
+
+
+class Algorithm(ABC):
+    """Pure algorithm logic behind named hooks; knows nothing of loops, logs, checkpoints or files."""
+
+    Config: ClassVar[type[AlgorithmConfig]]
+    default_cycle: ClassVar[tuple[str, ...]] = ("collect", "update_controller")
+    """Hooks of one cycle when the config has no phases."""
+    deterministic_evaluation: ClassVar[bool] = True
+
+    @abstractmethod
+    def hooks(self) -> dict[str, Hook]:
+        """Everything a phase may name, written out."""
+
+    @abstractmethod
+    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
+        """The deployable policy: evaluation, play and the inspector use nothing else."""
+
+    def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode."""
+        return ()
+
+    @abstractmethod
+    def state(self) -> dict[str, Stateful]:
+        """Everything a checkpoint needs, written out."""

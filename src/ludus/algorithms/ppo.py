@@ -1,0 +1,245 @@
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) with any encoder and memory core.
+
+Reading order: PPOConfig -> collect -> targets -> update_controller -> loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
+from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
+from ludus.data.rollout import Rollout, minibatches
+from ludus.errors import ConfigError
+from ludus.math.losses import clipped_surrogate, clipped_value_loss
+from ludus.math.returns import gae
+from ludus.networks.behaviour import PolicyBehaviour
+from ludus.networks.learner import Batch, Learner
+from ludus.networks.optimizer import OptimizerConfig
+from ludus.networks.policy import Policy
+from ludus.registry import ALGORITHMS
+from ludus.types import ActResult, Array, Report, Stateful, Tree
+
+
+class PPOConfig(AlgorithmConfig):
+    """Proximal policy optimisation."""
+
+    fixed = frozenset({"optimizer"})
+
+    rollout_steps: PositiveInt = 128
+    """Steps per environment between updates."""
+    epochs: PositiveInt = 4
+    """Passes over each rollout."""
+    batch_size: float = Field(default=0.25, gt=0)
+    """Steps per minibatch, or a fraction of the rollout up to 1; must divide the rollout. With a memory core whole
+    sequences are taken, so it must come to whole environments."""
+    lr: PositiveSchedule = constant(3e-4)
+    """Learning rate."""
+    gamma: UnitSchedule = constant(0.99)
+    """Discount."""
+    gae_lambda: UnitSchedule = constant(0.95)
+    """Trade-off between bias and variance of the advantages."""
+    clip: PositiveSchedule = constant(0.2)
+    """How far the ratio may move before its gradient is cut."""
+    clip_value: PositiveSchedule | None = None
+    """The same for the value, in its own units; none leaves it free."""
+    entropy_coef: NonNegativeSchedule = constant(0.0)
+    """Weight of the entropy bonus."""
+    value_coef: NonNegativeSchedule = constant(0.5)
+    """Weight of the value loss."""
+    max_grad_norm: float | None = Field(default=0.5, gt=0)
+    """Longest gradient; none does not clip."""
+    target_kl: float | None = Field(default=None, gt=0)
+    """Skip the remaining epochs of this rollout once the divergence exceeds it."""
+    normalize_advantage: bool = True
+    """Zero mean and unit deviation per minibatch."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimizer."""
+
+    def steps_per_batch(self, rollout_size: int) -> int:
+        """`batch_size` in steps."""
+        return max(1, int(self.batch_size * rollout_size)) if self.batch_size <= 1 else int(self.batch_size)
+
+    def planned_updates(self, env_steps: int, num_envs: int) -> int:
+        size = self.rollout_steps * num_envs
+        return env_steps // size * self.epochs * max(1, size // self.steps_per_batch(size))
+
+    def check(self, num_envs: int) -> None:
+        size = self.rollout_steps * num_envs
+        batch = self.steps_per_batch(size)
+        if batch > size or size % batch or (self.batch_size > 1 and self.batch_size % 1):
+            problem = f"{self.batch_size:g} does not divide the rollout of {num_envs} x {self.rollout_steps} = {size} steps"
+            raise ConfigError("algorithm.batch_size", problem, "use a divisor, or a fraction such as 0.25")
+        if self.normalize_advantage and batch == 1:
+            raise ConfigError("algorithm.batch_size", "one step per minibatch cannot be normalised", "use at least 2")
+
+
+@ALGORITHMS.register("ppo")
+class PPO(Algorithm):
+    """Clipped surrogate objective with generalised advantage estimation."""
+
+    Config = PPOConfig
+
+    def __init__(self, cfg: PPOConfig, context: Context) -> None:
+        cfg.check(context.num_envs)
+        self.collector, self.rng, self.device = context.collector, context.rng, context.device
+        self.policy = Policy(context.network, context.spaces).to(context.device)
+        self.distribution = self.policy.distribution
+        if self.policy.recurrent:
+            self._check_sequences(cfg, context.num_envs)
+        self.learner = Learner(
+            self.policy,
+            self.loss,
+            cfg.optimizer,
+            max_grad_norm=cfg.max_grad_norm,
+            parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std"), "critic_head": ("critic",)},
+            compiler=None if self.policy.recurrent else context.compiler,
+        )
+        self.behaviour = PolicyBehaviour(
+            self.policy, self.learner, context.spaces, rng=context.rng, evaluation_rng=context.evaluation_rng
+        )
+        self.columns: dict[str, Tensor] | None = None
+        self.start_state: Tree = ()
+
+    @staticmethod
+    def _check_sequences(cfg: PPOConfig, num_envs: int) -> None:
+        size = cfg.rollout_steps * num_envs
+        if cfg.steps_per_batch(size) % cfg.rollout_steps:
+            problem = f"{cfg.batch_size:g} is not a whole number of sequences of {cfg.rollout_steps} steps"
+            raise ConfigError("algorithm.batch_size", problem, "memory cores need rollout_steps times some environments")
+
+    def hooks(self) -> dict[str, Hook]:
+        return {"collect": self.collect, "update_controller": self.update_controller}
+
+    def state(self) -> dict[str, Stateful]:
+        return {"learner": self.learner}
+
+    def initial_state(self, batch: int) -> Tree:
+        return self.behaviour.initial_state(batch)
+
+    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
+        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
+
+    # ---- collect -------------------------------------------------------------------------------
+
+    def collect(self, now: PhaseContext) -> Report:
+        """One rollout with the current policy, and the targets to learn from it."""
+        assert self.collector is not None
+        steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
+        rollout = self.collector.collect(self.behaviour, steps)
+        self.columns, explained = self.targets(rollout, now)
+        self.start_state = self.behaviour.to_tensors(rollout.state)
+        return Report(
+            env_steps=rollout.env_steps, metrics={**self.collector.statistics(), "explained_variance": explained}
+        )
+
+    @torch.no_grad()
+    def targets(self, rollout: Rollout, now: PhaseContext) -> tuple[dict[str, Tensor], float]:
+        """Log-probabilities, values, advantages and value targets [T, B] of a fresh rollout.
+
+        One forward pass over all T + 1 rows instead of one per step: by the contract of memory cores it is the same.
+        """
+        steps, _ = rollout.shape
+        obs, first = self._tensor(rollout.obs), self._tensor(rollout.first)
+        params_TBP, value_TB, _ = self.policy(obs, self.behaviour.to_tensors(rollout.state), first)
+        assert value_TB is not None
+        values = value_TB.cpu().numpy()
+        action = self._tensor(rollout.action)
+        log_prob = self.distribution.log_prob(params_TBP[:steps], action)
+
+        next_value = values[1:].copy()
+        if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
+            next_value[rollout.finals.t, rollout.finals.b] = self._final_values(rollout.finals)
+        advantage, target = gae(
+            rollout.reward,
+            values[:steps],
+            next_value,
+            rollout.terminated,
+            rollout.done,
+            now.at(now.cfg.gamma),
+            now.at(now.cfg.gae_lambda),
+        )
+        columns = {
+            "obs": obs[:steps],
+            "action": action,
+            "first": first[:steps],
+            "log_prob": log_prob,
+            "value": value_TB[:steps],
+            "advantage": self._tensor(advantage),
+            "target": self._tensor(target),
+        }
+        return columns, float(1 - advantage.var() / (target.var() + 1e-8))
+
+    def _final_values(self, finals: Any) -> Array:
+        first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=self.device)
+        obs, state = self._tensor(finals.obs).unsqueeze(0), self.behaviour.to_tensors(finals.state)
+        return self.policy(obs, state, first)[1][0].cpu().numpy()
+
+    def _tensor(self, array: Array) -> Tensor:
+        return torch.as_tensor(array, device=self.device)
+
+    # ---- update --------------------------------------------------------------------------------
+
+    def update_controller(self, now: PhaseContext) -> Report:
+        """`epochs` passes of minibatch updates over the newest rollout."""
+        if self.columns is None:
+            return Report()
+        cfg: PPOConfig = now.cfg
+        numbers = {
+            "lr": now.at(cfg.lr),
+            "clip": now.at(cfg.clip),
+            "clip_value": now.at(cfg.clip_value) if cfg.clip_value else 0.0,
+            "value_coef": now.at(cfg.value_coef),
+            "entropy_coef": now.at(cfg.entropy_coef),
+        }
+        flags = {"clip_value": cfg.clip_value is not None, "normalize": cfg.normalize_advantage}
+        size = self.columns["advantage"].numel()
+        count = max(1, size // cfg.steps_per_batch(size))
+        updates, epochs = 0, 0
+        for _ in range(cfg.epochs):
+            for batch in minibatches(
+                self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent
+            ):
+                self.learner.step(batch, numbers, **flags)
+                updates += 1
+            epochs += 1
+            if cfg.target_kl is not None and self.learner.last("policy/kl") > cfg.target_kl:
+                break
+        self.columns = None  # each rollout is learned from once
+        metrics = {**self.learner.metrics(), "policy_lr": numbers["lr"], "opt/epochs": float(epochs)}
+        return Report(updates=updates, metrics=metrics)
+
+    def loss(
+        self, policy: Any, batch: Batch, c: Any, *, clip_value: bool, normalize: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Clipped surrogate + value error - entropy bonus (equation 9)."""
+        params, value, _ = policy(batch["obs"], batch["state"], batch["first"])
+        log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["log_prob"]
+        ratio = log_ratio.exp()
+
+        advantage = batch["advantage"]
+        if normalize:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        policy_loss = clipped_surrogate(ratio, advantage, c["clip"])
+
+        if clip_value:
+            value_loss = 0.5 * clipped_value_loss(value, batch["value"], batch["target"], c["clip_value"])
+        else:
+            value_loss = 0.5 * (value - batch["target"]).square().mean()
+
+        entropy = self.distribution.entropy(params).mean()
+        loss = policy_loss + c["value_coef"] * value_loss - c["entropy_coef"] * entropy
+        with torch.no_grad():
+            kl = (ratio - 1 - log_ratio).mean()  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
+            clipped = ((ratio - 1).abs() > c["clip"]).float().mean()
+        return loss, {
+            "loss/policy": policy_loss,
+            "loss/value": value_loss,
+            "policy/entropy": entropy,
+            "policy/kl": kl,
+            "policy/clip_fraction": clipped,
+        }

@@ -1,0 +1,85 @@
+"""What pydantic found wrong, as one line a user can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from ludus.config.aliases import spellings
+from ludus.config.layers import MISSING, Layer, select
+from ludus.config.tree import field_at, known_keys
+from ludus.errors import ConfigError
+from ludus.registry import nearest
+
+Path = tuple[str, ...]
+
+_WORDS = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "finite",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a string",
+    "none_required": "null",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "below {lt}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "string_pattern_mismatch": "a match of {pattern}",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+}
+
+
+def config_error(error: ValidationError, layer: Layer, source: str) -> ConfigError:
+    """The most telling of the errors, with the place its value was written at."""
+    details = error.errors(include_url=False)
+    # a misspelt key is the cause of what is missing elsewhere
+    first = min(details, key=lambda detail: (detail["type"] != "extra_forbidden", detail["type"] == "missing"))
+    path = _real(first["loc"], layer.data)
+    where, dotted = layer.origin(path) or source, ".".join(path)
+    if first["type"] == "extra_forbidden":
+        known = known_keys(path[:-1], layer.data)
+        close = nearest(path[-1], [*known, *spellings(path[:-1])])
+        remedy = close if close.startswith("did you mean") else nearest(path[-1], known)
+        return ConfigError(where, f"{dotted}: unknown key", remedy)
+    info = field_at(path, layer.data)
+    remedy = " ".join((info.description or "").split()) if info else ""
+    if first["type"] == "missing":
+        return ConfigError(where, f"{dotted}: is missing", remedy)
+    if first["type"] == "choice_unknown":
+        problem, _, remedy = first["msg"].partition("; ")
+        return ConfigError(where, f"{dotted}: {problem}", remedy)
+    same = [detail for detail in details if _real(detail["loc"], layer.data) == path]
+    return ConfigError(where, f"{dotted}: {_problem(same)}", remedy)
+
+
+def _real(loc: tuple[int | str, ...], data: Any) -> Path:
+    """The part of pydantic's location that is a path in the data; the rest names branches of a union."""
+    path: Path = ()
+    for part in map(str, loc):
+        if field_at((*path, part), data) is None and select(data, (*path, part)) is MISSING:
+            break
+        path = (*path, part)
+    return path or tuple(map(str, loc))
+
+
+def _problem(details: list[Any]) -> str:
+    wanted: list[str] = []
+    for detail in details:
+        if detail["type"] == "value_error":
+            return str(detail["ctx"]["error"])
+        if detail["type"] not in _WORDS:
+            return str(detail["msg"])
+        wanted.append(_WORDS[detail["type"]].format(**detail.get("ctx", {})))
+    given = repr(details[0]["input"])
+    return f"must be {' or '.join(dict.fromkeys(wanted))}, not {given if len(given) <= 60 else given[:57] + '...'}"

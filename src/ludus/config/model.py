@@ -1,0 +1,73 @@
+"""The base of every config model, and fields whose shape a registered class decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import PydanticCustomError, core_schema
+
+from ludus.registry import Registry, UnknownName
+
+
+class Model(BaseModel):
+    """Frozen, strict about keys; the docstring under a field is its documentation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Annotation: the field holds the `Config` of the class that `key` names in `registry`.
+
+    A bare string is short for `{key: string}`. The parsed value is the class's own Config model; its registered
+    name is written back on dump, so that a saved config loads again.
+    """
+
+    registry: Registry[Any]
+    key: str = "type"
+    default: str | None = None
+    """The name when only other keys are given."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.parse, serialization=core_schema.plain_serializer_function_ser_schema(self.dump)
+        )
+
+    def parse(self, value: Any) -> Choice:
+        if isinstance(value, Choice):
+            return value
+        if isinstance(value, str):
+            value = {self.key: value}
+        if not isinstance(value, dict):
+            raise PydanticCustomError("choice_type", "expected a mapping with a '{key}'", {"key": self.key})
+        name = value.get(self.key, self.default)
+        if name is None:
+            raise PydanticCustomError("choice_missing", "needs a '{key}'", {"key": self.key})
+        try:
+            cls = self.registry[str(name)]
+        except UnknownName as error:
+            raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
+        # the errors of the inner model keep their place: pydantic puts the outer location before each of them
+        return Choice(name=str(name), config=cls.Config.model_validate({k: v for k, v in value.items() if k != self.key}))
+
+    def dump(self, choice: Choice) -> dict[str, Any]:
+        return {self.key: choice.name, **choice.config.model_dump(mode="json")}
+
+    def __get_pydantic_json_schema__(self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        options = []
+        for name in self.registry.names():
+            body = handler.resolve_ref_schema(handler(self.registry[name].Config.__pydantic_core_schema__))
+            properties = {self.key: {"const": name}, **body.get("properties", {})}
+            required = [*([] if name == self.default else [self.key]), *body.get("required", [])]
+            options.append({**body, "title": name, "properties": properties, "required": required})
+        return {"anyOf": [{"enum": self.registry.names()}, *options]}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A registered name and the validated Config of the class behind it."""
+
+    name: str
+    config: Any

@@ -1,0 +1,109 @@
+"""A number that may change over a run: `3e-4`, `lin_0.001`, or `{start, end, from, to, schedule}`."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, model_serializer, model_validator
+
+from ludus.config.model import Model
+
+
+class Schedule(Model):
+    """From `start` to `end` between two points of the run; constant when the two are equal."""
+
+    model_config = ConfigDict(**{**Model.model_config, "populate_by_name": True})
+
+    start: float = Field(allow_inf_nan=False)
+    """Value up to `from`."""
+    end: float = Field(allow_inf_nan=False)
+    """Value from `to` on."""
+    begin: float = Field(default=0.0, ge=0, alias="from")
+    """Where the change begins: up to 1 a fraction of the budget, above 1 environment steps."""
+    finish: float = Field(default=1.0, gt=0, alias="to")
+    """Where the change is complete, counted like `from`."""
+    schedule: Literal["linear", "cosine", "exponential"] = "linear"
+    """Shape of the change."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def short_forms(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            kind, _, number = value.rpartition("_")
+            kinds = {"lin": "linear", "cos": "cosine"}
+            if kind in kinds:
+                return {"start": float(number), "end": 0.0, "schedule": kinds[kind]}
+            return {"start": float(value), "end": float(value)}
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return {"start": value, "end": value}
+        return value
+
+    @model_validator(mode="after")
+    def sane(self) -> Schedule:
+        if self.schedule == "exponential" and not (self.start > 0 and self.end > 0):
+            raise ValueError("an exponential schedule needs start and end above 0")
+        if (self.begin > 1) == (self.finish > 1) and self.begin >= self.finish:
+            raise ValueError(f"'from' ({self.begin:g}) must be below 'to' ({self.finish:g})")
+        return self
+
+    @model_serializer
+    def short(self) -> Any:
+        if self.constant:
+            return self.start
+        return {
+            "start": self.start,
+            "end": self.end,
+            "from": self.begin,
+            "to": self.finish,
+            "schedule": self.schedule,
+        }
+
+    @property
+    def constant(self) -> bool:
+        return self.start == self.end
+
+    def at(self, env_steps: int, total_steps: int) -> float:
+        """The value after `env_steps` of a run of `total_steps`."""
+        if self.constant:
+            return self.start
+        begin = self.begin * total_steps if self.begin <= 1 else self.begin
+        finish = self.finish * total_steps if self.finish <= 1 else self.finish
+        x = min(max((env_steps - begin) / max(finish - begin, 1e-9), 0.0), 1.0)
+        if self.schedule == "exponential":
+            return self.start * (self.end / self.start) ** x
+        if self.schedule == "cosine":
+            x = (1 - math.cos(math.pi * x)) / 2
+        return self.start + (self.end - self.start) * x
+
+
+def constant(value: float) -> Schedule:
+    """A schedule that never changes, for defaults."""
+    return Schedule(start=value, end=value)
+
+
+def _positive(s: Schedule) -> Schedule:
+    if s.start <= 0 or s.end < 0:
+        raise ValueError(f"must start above 0 and stay at or above 0, got {s.start:g}" + _end(s))
+    return s
+
+
+def _not_negative(s: Schedule) -> Schedule:
+    if s.start < 0 or s.end < 0:
+        raise ValueError(f"must not be negative, got {s.start:g}" + _end(s))
+    return s
+
+
+def _fraction(s: Schedule) -> Schedule:
+    if not (0 <= s.start <= 1 and 0 <= s.end <= 1):
+        raise ValueError(f"must lie between 0 and 1, got {s.start:g}" + _end(s))
+    return s
+
+
+def _end(s: Schedule) -> str:
+    return "" if s.constant else f" -> {s.end:g}"
+
+
+PositiveSchedule = Annotated[Schedule, AfterValidator(_positive)]
+NonNegativeSchedule = Annotated[Schedule, AfterValidator(_not_negative)]
+UnitSchedule = Annotated[Schedule, AfterValidator(_fraction)]

@@ -1,0 +1,257 @@
+"""The sections of an experiment: what may stand in a YAML file, validated once and frozen.
+
+Reading order: ExperimentConfig at the end ties the sections together. An algorithm's, encoder's or memory core's own
+fields live beside its class; `Registered` looks them up by name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from ludus.config.model import Choice, Model, Registered
+from ludus.registry import ALGORITHMS, BUFFERS, CALLBACKS, ENCODERS, MEMORY, WRAPPERS, UnknownName
+
+SCHEMA_VERSION = 1
+
+
+class Experiment(Model):
+    """Who this run is."""
+
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    """Name of the project the run belongs to; the default is the stem of the environment file."""
+    description: str = ""
+    """One line for listings."""
+    seed: int = Field(default=42, ge=0, lt=2**32)
+    """The one seed every random stream is derived from."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
+    """`auto`, `cpu`, `cuda`, `cuda:N` or `mps`; asking for one that is not there is an error."""
+    tags: tuple[str, ...] = ()
+    """Labels to find the run by."""
+
+    @field_validator("name")
+    @classmethod
+    def portable(cls, value: str | None) -> str | None:
+        if value and value.split(".")[0].upper() in {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(10))}:
+            raise ValueError(f"'{value}' is a device name on Windows")
+        return value
+
+
+class Wrapper(Model):
+    """One environment wrapper by registered id; its other keys are the wrapper's own arguments."""
+
+    model_config = {**Model.model_config, "extra": "allow"}
+    id: str
+    """Registered wrapper name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def bare_id(cls, value: Any) -> Any:
+        return {"id": value} if isinstance(value, str) else value
+
+    @field_validator("id")
+    @classmethod
+    def known(cls, value: str) -> str:
+        try:
+            WRAPPERS[value]
+        except UnknownName as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the wrapper."""
+        return dict(self.model_extra or {})
+
+
+class Environment(Model):
+    """Which environments to train in, how many, and what stands between them and the policy."""
+
+    id: str = Field(min_length=1)
+    """Gymnasium id, or one of ours (`Bandit-v0`)."""
+    num_envs: PositiveInt | Literal["auto"] = 8
+    """Environments stepped side by side; `auto` is eight per core."""
+    vectorization: Literal["auto", "sync", "async", "native", "envpool"] = "auto"
+    """Backend; `auto` takes the fastest one that is semantically equal."""
+    workers: PositiveInt | None = None
+    """Processes of the async backend; the default is one per core."""
+    kwargs: dict[str, Any] = {}
+    """Arguments for the environment's constructor."""
+    wrappers: tuple[Wrapper, ...] = ()
+    """Applied in order, the first one innermost."""
+    max_episode_steps: PositiveInt | None = None
+    """Time limit; the default is the environment's own."""
+    normalize_obs: Literal[False, "rolling", "static"] = False
+    """`rolling`: running mean and variance of training observations; `static`: the space's bounds to [-1, 1]."""
+    normalize_reward: bool = False
+    """Divide rewards by the running deviation of the discounted return; logged returns stay raw."""
+    reward_threshold: float | None = None
+    """Evaluated mean return that counts as solved; the default is the environment's own."""
+    step_deadline: float = Field(default=60.0, gt=0)
+    """Seconds a worker may take for one step before it counts as hung."""
+    on_worker_death: Literal["fail", "restart"] = "fail"
+    """`restart` replaces a dead or hung worker and drops its broken episode."""
+
+    @field_validator("normalize_obs", mode="before")
+    @classmethod
+    def true_means_rolling(cls, value: Any) -> Any:
+        return "rolling" if value is True else value
+
+
+class Head(Model):
+    """Hidden layers between the trunk and an output."""
+
+    type: Literal["mlp"] = "mlp"
+    """Kind of layers."""
+    hidden_dims: tuple[PositiveInt, ...] | None = None
+    """Widths; the default is (64, 64) after a trunk without layers of its own, else none."""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """Nonlinearity between the layers."""
+
+
+class Network(Model):
+    """encoder -> memory -> actor and critic heads."""
+
+    encoder: Annotated[Choice, Registered(ENCODERS, default="auto")] = Field(default="auto")
+    """Observation encoder; `auto` is `cnn` for images and `mlp` for everything else."""
+    memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default="none")
+    """Memory core; `none` is feed-forward."""
+    actor: Head = Head()
+    """Policy head."""
+    critic: Head = Head()
+    """Value head."""
+
+
+class Phase(Model):
+    """One stage of a curriculum: a cycle of hooks repeated until a limit is reached."""
+
+    name: str
+    """Shown in the console and in every metrics row."""
+    type: Literal["online", "offline", "eval_only"] = "online"
+    """`offline` forbids collecting, `eval_only` also updating."""
+    hooks: tuple[str | dict[str, Any], ...] = Field(min_length=1)
+    """One cycle: `name`, `{name: repeats}` or `{name: {per_env_step: ratio}}`."""
+    duration_steps: PositiveInt | None = None
+    """Ends after this many environment steps."""
+    duration_updates: PositiveInt | None = None
+    """Ends after this many updates."""
+    duration_cycles: PositiveInt | None = None
+    """Ends after this many cycles."""
+    set: dict[str, Any] = {}
+    """Changes to the algorithm's config during the phase."""
+    buffer: str | None = None
+    """Buffer that is filled and sampled, by its name under `buffers`."""
+    environment: dict[str, Any] | None = None
+    """Changes to the environment section during the phase; the spaces must stay the same."""
+
+
+class Evaluation(Model):
+    """Episodes in separate environments with the current weights."""
+
+    episodes: PositiveInt = 10
+    """Finished episodes per evaluation."""
+    every_epochs: int | None = Field(default=None, ge=0)
+    """Evaluate every so many cycles; none or 0 is off."""
+    every_steps: int | None = Field(default=None, ge=0)
+    """Evaluate whenever this many more environment steps are done; none or 0 is off."""
+    warmup_epochs: float = Field(default=0, ge=0)
+    """No evaluation up to and including this epoch; below 1 it is a fraction of the run."""
+    deterministic: bool | None = None
+    """Greedy actions; the default is the algorithm's own habit."""
+    num_envs: PositiveInt | None = None
+    """Evaluation environments; the default is as many as episodes, at most 16."""
+    timeout_seconds: float | None = Field(default=None, gt=0)
+    """Stop an evaluation that takes longer and report the episodes finished so far."""
+
+
+class Stop(Model):
+    """Reasons to end before the budget."""
+
+    train_reward: float | None = None
+    """Mean return of the last 100 training episodes reaches this."""
+    eval_reward: float | Literal["threshold"] | None = None
+    """Evaluated mean return reaches this; `threshold` is the environment's."""
+    minutes: float | None = Field(default=None, gt=0)
+    """Wall time."""
+
+
+class Training(Model):
+    """How long, in which phases, when to evaluate and when to stop."""
+
+    total_timesteps: PositiveInt = Field(default=100_000, le=10**15)
+    """Budget in environment steps (not vector steps); the last rollout is cut short so that it is never exceeded
+    by more than the steps of one vector step."""
+    phases: tuple[Phase, ...] | None = None
+    """Curriculum; without it the algorithm's default cycle runs."""
+    evaluation: Evaluation = Evaluation()
+    """Evaluation."""
+    stop: Stop = Stop()
+    """Early stops."""
+    callbacks: tuple[Annotated[Choice, Registered(CALLBACKS)], ...] = ()
+    """Further callbacks by registered name."""
+
+
+class Wandb(Model):
+    """Weights & Biases; keys come from the environment or `wandb login`, never from a config."""
+
+    enabled: bool = False
+    """Log there too; without a network the run is kept offline."""
+    project: str = "ludus"
+    """Project name."""
+    entity: str | None = None
+    """Team or user."""
+    tags: tuple[str, ...] = ()
+    """Labels of the run there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def switch(cls, value: Any) -> Any:
+        return {"enabled": value} if isinstance(value, bool) else value
+
+
+class Logging(Model):
+    """Where metrics go besides `metrics.jsonl`."""
+
+    console: bool = True
+    """Table, sparklines and progress bar."""
+    csv: bool = True
+    """metrics.csv"""
+    tensorboard: bool = False
+    """Event files under `tensorboard/`."""
+    wandb: Wandb = Wandb()
+    """Weights & Biases."""
+    every_epochs: PositiveInt = 1
+    """Epochs per metrics row."""
+
+
+class Runtime(Model):
+    """How to run, never what to learn."""
+
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """Torch threads; `auto` is 1 for small networks and one per core for large ones."""
+    compile: Literal["auto", "always", "never"] = "auto"
+    """Ahead-of-time compiled updates; `auto` uses a cached package, or builds one for a run long enough to pay."""
+
+
+class ExperimentConfig(Model):
+    """Everything a run is made of."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    """Format of this file."""
+    experiment: Experiment = Experiment()
+    """Name, seed, device."""
+    environment: Environment
+    """Environment."""
+    algorithm: Annotated[Choice, Registered(ALGORITHMS, key="name")]
+    """`name` picks the algorithm; the other keys are its own."""
+    network: Network = Field(default_factory=Network)
+    """Policy network."""
+    buffers: dict[str, Annotated[Choice, Registered(BUFFERS)]] = {}
+    """Named buffers."""
+    training: Training = Training()
+    """Budget, phases, evaluation, stops."""
+    logging: Logging = Logging()
+    """Sinks."""
+    runtime: Runtime = Runtime()
+    """Threads, compilation."""

@@ -1,0 +1,203 @@
+"""The one place that steps training environments: autoreset, truncation, memory state, episode statistics."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Protocol
+
+import numpy as np
+
+from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
+from ludus.data.rollout import Finals, Rollout
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.errors import EnvironmentFailed
+from ludus.types import Array, Tree, tree_map
+
+WINDOW = 100
+"""Episodes in the running statistics."""
+
+
+class Behaviour(Protocol):
+    """What the collector asks of a policy."""
+
+    def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode."""
+
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
+        """(action to store, action for the environment, memory after the step)."""
+
+
+class Collector:
+    """Steps one vector environment and keeps what has to survive from rollout to rollout."""
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        seeds: list[int],
+        *,
+        normalizer: ObservationNormalizer | None = None,
+        reward_normalizer: RewardNormalizer | None = None,
+    ) -> None:
+        self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
+        self.returns: deque[float] = deque(maxlen=WINDOW)
+        self.lengths: deque[int] = deque(maxlen=WINDOW)
+        self.episodes = 0
+        self.best_return = -np.inf
+        self._storage: _Storage | None = None
+        self.switch(env, seeds)
+
+    def switch(self, env: VectorEnv, seeds: list[int]) -> None:
+        """Start over in other environments of the same spaces."""
+        self.env, self.num_envs = env, env.num_envs
+        self._raw_obs = np.array(env.reset(seeds))
+        self.first = np.ones(self.num_envs, bool)
+        self.state: Tree = None
+        self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
+        self._storage = None
+
+    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
+        """`steps` steps of every environment; the arrays are overwritten by the next call."""
+        store = self._store(steps)
+        if self.state is None:
+            self.state = behaviour.initial_state(self.num_envs)
+        start_state = state = self.state
+        first = self.first
+        obs = self._put(store, 0, self._raw_obs)
+        finals: list[tuple[int, Array, Array, Tree]] = []
+        store.first[0] = first
+        for t in range(steps):
+            action, env_action, state = behaviour.act(obs, state, first)
+            if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
+                self._name_bad_action(store, t, env_action)
+            result = self.env.step(env_action)
+            first = result.terminated | result.truncated
+            store.action[t], store.reward[t] = action, result.reward
+            store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
+            self._return += self.env.raw_reward
+            self._length += 1
+            if first.any():
+                finals += self._end_episodes(t, result, first, state)
+            obs = self._put(store, t + 1, result.obs)
+        self.state, self.first = state, first
+        self._raw_obs = store.raw[steps].copy()
+        self._check_finite(store, steps)
+        return self._rollout(store, steps, start_state, finals)
+
+    def _put(self, store: _Storage, t: int, raw_obs: Array) -> Array:
+        store.raw[t] = raw_obs
+        if self.normalizer is None:
+            return store.raw[t]
+        store.obs[t] = self.normalizer.apply(raw_obs)
+        return store.obs[t]
+
+    def _end_episodes(self, t: int, result: StepResult, done: Array, state: Tree) -> list[tuple[int, Array, Array, Tree]]:
+        broken = self.env.broken
+        for b in np.flatnonzero(done):
+            if broken is None or not broken[b]:
+                self.returns.append(float(self._return[b]))
+                self.lengths.append(int(self._length[b]))
+                self.episodes += 1
+                self.best_return = max(self.best_return, self.returns[-1])
+            self._return[b], self._length[b] = 0.0, 0
+        cut = np.flatnonzero(result.truncated & ~result.terminated)
+        if not len(cut):
+            return []
+        assert result.final_obs is not None, "a finished episode without its final observation"
+        return [(t, cut, result.final_obs[cut].copy(), tree_map(lambda leaf: leaf[cut], state))]
+
+    def _rollout(self, store: _Storage, steps: int, start_state: Tree, finals: list[Any]) -> Rollout:
+        reward = store.reward[:steps]
+        done = store.first[1 : steps + 1]
+        if self.reward_normalizer is not None:
+            reward = self.reward_normalizer.apply(reward, done)
+        rollout = Rollout(
+            obs=(store.raw if self.normalizer is None else store.obs)[: steps + 1],
+            action=store.action[:steps],
+            reward=reward,
+            terminated=store.terminated[:steps],
+            truncated=store.truncated[:steps],
+            first=store.first[: steps + 1],
+            state=start_state,
+            last_state=self.state,
+            finals=self._stack(finals),
+        )
+        if self.normalizer is not None:  # after use: one rollout sees one set of statistics
+            self.normalizer.update(store.raw[:steps].reshape(-1, *store.raw.shape[2:]))
+        return rollout
+
+    def _stack(self, finals: list[Any]) -> Finals | None:
+        if not finals:
+            return None
+        obs = np.concatenate([entry[2] for entry in finals])
+        if not _finite(obs):
+            raise EnvironmentFailed(self.env.id, "a final observation is not finite", "check the environment")
+        return Finals(
+            t=np.concatenate([np.full(len(entry[1]), entry[0]) for entry in finals]),
+            b=np.concatenate([entry[1] for entry in finals]),
+            obs=obs if self.normalizer is None else self.normalizer.apply(obs),
+            state=tree_map(_concatenate, *[entry[3] for entry in finals]),
+        )
+
+    def _check_finite(self, store: _Storage, steps: int) -> None:
+        for name, values in (("reward", store.reward[:steps]), ("observation", store.raw[1 : steps + 1])):
+            if not _finite(values):
+                bad = ~np.isfinite(values).reshape(steps, self.num_envs, -1).all(-1)
+                t, b = (int(i) for i in np.argwhere(bad)[0])
+                where = f"{self.env.id}: environment {b}"
+                raise EnvironmentFailed(where, f"{name} is not finite at step {t} of this rollout", "check the environment")
+
+    def _name_bad_action(self, store: _Storage, t: int, action: Array) -> None:
+        if t:
+            self._check_finite(store, t)  # a bad observation is the cause of a bad action
+        b = int(np.flatnonzero(~np.isfinite(action).reshape(self.num_envs, -1).all(-1))[0])
+        where = f"{self.env.id}: environment {b}"
+        raise EnvironmentFailed(where, "the policy's action is not finite", "lower algorithm.lr or max_grad_norm")
+
+    def _store(self, steps: int) -> _Storage:
+        if self._storage is None or len(self._storage.reward) < steps:
+            self._storage = _Storage(self.env, steps, normalized=self.normalizer is not None)
+        return self._storage
+
+    def statistics(self) -> dict[str, float]:
+        """Returns and lengths of the newest finished episodes, raw rewards."""
+        if not self.returns:
+            return {}
+        return {
+            "roll/ep_rew/mean": float(np.mean(self.returns)),
+            "roll/ep_rew/last": self.returns[-1],
+            "roll/ep_rew/best": float(self.best_return),
+            "roll/ep_len/mean": float(np.mean(self.lengths)),
+            "roll/episodes": float(self.episodes),
+        }
+
+    def close(self) -> None:
+        """Shut the environments down."""
+        self.env.close()
+
+
+class _Storage:
+    """Preallocated arrays of one rollout."""
+
+    def __init__(self, env: VectorEnv, steps: int, *, normalized: bool) -> None:
+        space, batch = env.observation_space, env.num_envs
+        shape, dtype = space.shape or (), space.dtype
+        self.raw = np.zeros((steps + 1, batch, *shape), dtype)
+        self.obs = np.zeros((steps + 1, batch, *shape), np.float32) if normalized else self.raw
+        action = env.action_space
+        floating = np.issubdtype(action.dtype, np.floating)
+        self.action = np.zeros((steps, batch, *(action.shape or ())), np.float32 if floating else np.int64)
+        self.reward = np.zeros((steps, batch), np.float32)
+        self.terminated, self.truncated = np.zeros((2, steps, batch), bool)
+        self.first = np.zeros((steps + 1, batch), bool)
+
+
+def _finite(values: Array) -> bool:
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
+def _concatenate(*leaves: Any) -> Any:
+    if isinstance(leaves[0], np.ndarray):
+        return np.concatenate(leaves)
+    import torch
+
+    return torch.cat(leaves)

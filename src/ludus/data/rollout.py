@@ -1,0 +1,86 @@
+"""Time-major experience: T steps of B environments, as every on-policy algorithm receives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.types import Array, Tree, tree_map
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finals:
+    """True last observations of truncated episodes, sparse, for bootstrapping."""
+
+    t: Array
+    b: Array
+    obs: Array
+    """[N, ...]"""
+    state: Tree
+    """Memory with which the value of `obs` is to be taken, [N, ...]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """Views into the collector's storage: valid until the next `collect`."""
+
+    obs: Array
+    """[T + 1, B, ...]; the last row is what the policy will see next."""
+    action: Array
+    """[T, B, ...], as drawn from the policy, before clipping."""
+    reward: Array
+    """[T, B] float32, normalised if the config says so."""
+    terminated: Array
+    truncated: Array
+    first: Array
+    """[T + 1, B]: step t begins an episode."""
+    state: Tree
+    """Memory before step 0, [B, ...]."""
+    last_state: Tree
+    """Memory after step T - 1, [B, ...]."""
+    finals: Finals | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(T, B)"""
+        return self.reward.shape  # type: ignore[return-value]
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps in this rollout."""
+        return int(self.reward.size)
+
+    @property
+    def done(self) -> Array:
+        """Episodes that ended, for whatever reason."""
+        return self.terminated | self.truncated
+
+
+def minibatches(
+    columns: dict[str, Tensor], state: Tree, count: int, rng: np.random.Generator, *, sequences: bool
+) -> Iterator[dict[str, Tree]]:
+    """Shuffled minibatches of columns [T, B, ...], always time-major.
+
+    `sequences` keeps whole sequences of some environments together with their initial state; otherwise single steps are
+    shuffled into [1, T * B / count]. Sizes differ by at most one where `count` does not divide.
+    """
+    steps, envs = next(iter(columns.values())).shape[:2]
+    if sequences:
+        for chosen in np.array_split(rng.permutation(envs), count):
+            index = torch.from_numpy(chosen)
+            part = {name: column[:, index] for name, column in columns.items()}
+            yield {**part, "state": tree_map(lambda leaf, i=index: leaf[i], state)}
+        return
+    flat = {name: column.reshape(1, steps * envs, *column.shape[2:]) for name, column in columns.items()}
+    if count == 1:  # one batch with everything: its order changes nothing
+        yield {**flat, "state": ()}
+        return
+    order = torch.from_numpy(rng.permutation(steps * envs))
+    flat = {name: column[:, order] for name, column in flat.items()}
+    bounds = np.linspace(0, steps * envs, count + 1).astype(int)
+    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        yield {**{name: column[:, start:end] for name, column in flat.items()}, "state": ()}

@@ -1,0 +1,1 @@
+"""Environments: one vector contract over every backend, wrappers by name, refusals at the border."""

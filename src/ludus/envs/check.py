@@ -1,0 +1,135 @@
+"""The start-up check of one environment, and the probe of its seeding."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.spaces import Border
+from ludus.errors import EnvironmentFailed
+
+STEPS = 3
+"""Random steps of the check: enough for a wrong dtype or shape to show, cheap for slow environments."""
+PROBE_STEPS = 10
+
+
+def check(env: gym.Env, id: str) -> None:
+    """Reset and a few steps; refuse what does not match the spaces. Leaves the environment in need of a reset."""
+    raw = env.env if isinstance(env, Border) else env
+    raw.action_space.seed(0)
+    answer = _call(id, "reset", lambda: raw.reset(seed=0))
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        raise _wrong(id, "reset", f"returned {_kind(answer)}, not (observation, info)")
+    _require(id, "reset", raw.observation_space, answer[0])
+    for _ in range(STEPS):
+        answer = _call(id, "step", lambda: raw.step(raw.action_space.sample()))
+        if not (isinstance(answer, tuple) and len(answer) == 5 and isinstance(answer[4], dict)):
+            raise _wrong(id, "step", f"returned {_kind(answer)}, not (obs, reward, terminated, truncated, info)")
+        obs, reward, terminated, truncated, _ = answer
+        _require(id, "step", raw.observation_space, obs)
+        if not _is_number(reward) or not math.isfinite(reward):
+            raise _wrong(id, "step", f"returned the reward {_kind(reward)}, not a finite number")
+        if not (isinstance(terminated, bool | np.bool_) and isinstance(truncated, bool | np.bool_)):
+            raise _wrong(id, "step", "returned terminated or truncated that is not a bool")
+        if terminated or truncated:
+            break
+
+
+def probe(env: gym.Env, id: str) -> list[str]:
+    """Warnings about an environment whose episodes do not follow from seed and actions."""
+    first, again = _trace(env), _trace(env)
+    if not _same(first[0], again[0]):
+        return [f"{id}: reset(seed) does not fix the first observation; runs with it cannot be reproduced"]
+    if not all(_same(a, b) for a, b in zip(first, again, strict=False)) or len(first) != len(again):
+        return [f"{id}: episodes with the same seed and actions differ; resuming a run will not be exact"]
+    return []
+
+
+def fault(space: gym.Space, value: Any) -> str | None:
+    """Why `value` is not in `space`."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, dict) or set(value) != set(space.keys()):
+            return f"is {_kind(value)} with keys other than {sorted(space.keys())}"
+        return _first_fault((f"['{key}']", part, value[key]) for key, part in space.items())
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple) or len(value) != len(space):
+            return f"is {_kind(value)}, not a tuple of {len(space)}"
+        return _first_fault((f"[{i}]", part, value[i]) for i, part in enumerate(space))
+    if isinstance(space, spaces.Discrete):
+        integer = isinstance(value, numbers.Integral) or (_is_number(value) and value.dtype.kind in "iu")
+        inside = integer and space.start <= value < space.start + space.n
+        return None if inside else f"is {_kind(value)}, not in {space}"
+    if isinstance(space, spaces.Box):
+        return _box_fault(space, value)
+    return None if space.contains(value) else f"is {_kind(value)}, not in {space}"
+
+
+def _first_fault(parts: Any) -> str | None:
+    return next((f"{at} {problem}" for at, part, value in parts if (problem := fault(part, value))), None)
+
+
+def _box_fault(space: spaces.Box, value: Any) -> str | None:
+    if not isinstance(value, np.ndarray | np.generic):
+        return f"is {_kind(value)}, not a numpy array"
+    if value.shape != space.shape:
+        return f"has shape {value.shape}, its space {space.shape}"
+    if not np.can_cast(value.dtype, space.dtype):
+        return f"has dtype {value.dtype}, its space {space.dtype} (the wrapper cast_observation converts it)"
+    if not np.isfinite(value).all():
+        return "is not finite"
+    outside = (value < space.low) | (value > space.high)
+    if outside.any():
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        return f"has {value[at]} at {list(at)}, outside [{space.low[at]}, {space.high[at]}]"
+    return None
+
+
+def _require(id: str, verb: str, space: gym.Space, obs: Any) -> None:
+    problem = fault(space, obs)
+    if problem:
+        raise _wrong(id, verb, f"returned an observation that {problem}")
+
+
+def _call(id: str, verb: str, function: Any) -> Any:
+    try:
+        return function()
+    except Exception as error:  # noqa: BLE001 - whatever an environment raises is named, with its traceback
+        text = str(error).partition("\n")[0][:200]
+        failure = _wrong(id, verb, f"raised {type(error).__name__}: {text}")
+        raise failure.because(error) from error
+
+
+def _wrong(id: str, verb: str, problem: str) -> EnvironmentFailed:
+    return EnvironmentFailed(f"environment {id}", f"{verb} {problem}", "fix the environment or wrap it")
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"{type(value).__name__} {str(value)[:40]}"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.shape == () and value.dtype.kind in "fiu"
+    return isinstance(value, numbers.Real)
+
+
+def _trace(env: gym.Env) -> list[Any]:
+    """Observations of an episode's beginning, the same seed and actions every time."""
+    env.action_space.seed(0)
+    obs, _ = env.reset(seed=0)
+    seen = [np.array(obs)]
+    for _ in range(PROBE_STEPS):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen += [np.array(obs), np.array(reward)]
+        if terminated or truncated:
+            break
+    return seen
+
+
+def _same(a: Any, b: Any) -> bool:
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")

@@ -1,0 +1,43 @@
+"""What is known about an environment besides its dynamics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EnvInfo:
+    """Facts about ONE environment as the policy sees it."""
+
+    id: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    reward_threshold: float | None = None
+    """Mean return that counts as solved; the config's, else the environment's own."""
+    max_episode_steps: int | None = None
+    """Time limit after which an episode is truncated."""
+    render_mode: str | None = None
+    """How this one was made."""
+    render_modes: tuple[str, ...] = ()
+    """What it could be made with."""
+    render_fps: float = 30.0
+    """Frames per second of a video in real time."""
+
+    @property
+    def is_image(self) -> bool:
+        """Observations are uint8 pixels, channels first."""
+        return is_image(self.observation_space)
+
+
+def is_image(space: gym.Space) -> bool:
+    """Pixels with a channel dimension."""
+    return is_pixels(space) and len(space.shape or ()) == 3
+
+
+def is_pixels(space: gym.Space) -> bool:
+    """A uint8 Box over the whole range 0 to 255."""
+    box = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+    return box and bool((space.low == 0).all() and (space.high == 255).all())  # type: ignore[attr-defined]

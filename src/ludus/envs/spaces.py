@@ -1,0 +1,153 @@
+"""The border between an environment's spaces and what the lab computes with.
+
+Above the border observations are a Box (images channels first), a Discrete from 0, a MultiDiscrete from 0 or a
+MultiBinary, in the space's own dtype; actions are a Discrete from 0 or a one-dimensional MultiDiscrete, MultiBinary or
+float Box. What cannot be brought into that form without a choice only the user can make is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.info import is_pixels
+from ludus.errors import ConfigError
+
+IMAGE_CHANNELS = (1, 3, 4)
+
+
+class Port(NamedTuple):
+    """A space as seen from above and how values cross; None: they cross unchanged."""
+
+    space: gym.Space
+    convert: Callable[[Any], Any] | None = None
+    batched: bool = True
+    """`convert` takes any leading batch dimensions."""
+
+
+class Border(gym.Wrapper):
+    """The outermost wrapper of an environment whose spaces need converting."""
+
+    def __init__(self, env: gym.Env, observation: Port, action: Port) -> None:
+        super().__init__(env)
+        self.observation_space, self.action_space = observation.space, action.space
+        self._observe = observation.convert or (lambda value: value)
+        self._act = action.convert or (lambda value: value)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self._observe(obs), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(self._act(action))
+        return self._observe(obs), reward, terminated, truncated, info
+
+
+def cross(env: gym.Env, id: str) -> gym.Env:
+    """`env` with supported spaces; the very same object when it has them already."""
+    observation, action = observation_port(env.observation_space, id), action_port(env.action_space, id)
+    return env if observation.convert is None and action.convert is None else Border(env, observation, action)
+
+
+def observation_port(space: gym.Space, id: str) -> Port:
+    """How observations of `space` reach the lab."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return _flattened(space, id)
+    if isinstance(space, spaces.Box):
+        return _box(space, id)
+    if isinstance(space, spaces.Discrete):
+        return _from_zero(space)
+    if isinstance(space, spaces.MultiDiscrete):
+        return _vector_of_choices(space)
+    if isinstance(space, spaces.MultiBinary):
+        shape = space.shape
+        flat = Port(spaces.MultiBinary(int(np.prod(shape))), lambda o: np.reshape(o, (*np.shape(o)[: -len(shape)], -1)))
+        return Port(space) if len(shape) == 1 else flat
+    raise _refused(id, "observation", space, "wrap the environment so that it returns a Box, Discrete or Dict of them")
+
+
+def action_port(space: gym.Space, id: str) -> Port:
+    """How actions reach an environment with `space`."""
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return Port(space) if start == 0 else Port(_from_zero(space).space, lambda action: action + start)
+    if isinstance(space, spaces.MultiDiscrete):
+        begin, choices = space.start, space.shape
+        plain = len(choices) == 1 and not np.any(begin)
+        flat = spaces.MultiDiscrete(space.nvec.ravel(), dtype=space.dtype)
+        return Port(space) if plain else Port(flat, lambda a: np.reshape(a, (*a.shape[:-1], *choices)) + begin)
+    if isinstance(space, spaces.MultiBinary):
+        return _one_dimensional(space, lambda: spaces.MultiBinary(int(np.prod(space.shape))))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high = np.ravel(space.low), np.ravel(space.high)
+        return _one_dimensional(space, lambda: spaces.Box(low, high, dtype=space.dtype))
+    raise _refused(id, "action", space, "wrap the environment so that it takes a Discrete, MultiDiscrete or float Box")
+
+
+def _refused(id: str, kind: str, space: gym.Space, remedy: str, path: str = "") -> ConfigError:
+    what = f"{type(space).__name__} of {space.dtype}" if isinstance(space, spaces.Box) else type(space).__name__
+    part = f" (at '{path}')" if path else ""
+    return ConfigError("environment.id", f"'{id}' has a {what} {kind} space{part}, which is not supported", remedy)
+
+
+def _from_zero(space: spaces.Discrete) -> Port:
+    start = int(space.start)
+    if start == 0:
+        return Port(space)
+    return Port(spaces.Discrete(int(space.n), dtype=space.dtype), lambda value: value - start)  # type: ignore[arg-type]
+
+
+def _vector_of_choices(space: spaces.MultiDiscrete) -> Port:
+    begin, ndim = space.start, len(space.shape)
+    if ndim == 1 and not np.any(begin):
+        return Port(space)
+    flat = spaces.MultiDiscrete(space.nvec.ravel(), dtype=space.dtype)
+    return Port(flat, lambda o: np.reshape(o - begin, (*np.shape(o)[:-ndim], -1)))
+
+
+def _one_dimensional(space: gym.Space, flat: Callable[[], gym.Space]) -> Port:
+    shape = space.shape or ()
+    return Port(space) if len(shape) == 1 else Port(flat(), lambda a: np.reshape(a, (*a.shape[:-1], *shape)))
+
+
+def _box(space: spaces.Box, id: str) -> Port:
+    if not np.issubdtype(space.dtype, np.number) or np.issubdtype(space.dtype, np.complexfloating):
+        raise _refused(id, "observation", space, "wrap the environment so that it returns numbers")
+    if len(space.shape) not in (2, 3) or not is_pixels(space):
+        return Port(space)
+    if len(space.shape) == 2:
+        return _moved(space, lambda image: image[..., None, :, :])
+    if space.shape[-1] in IMAGE_CHANNELS and space.shape[0] not in IMAGE_CHANNELS:
+        return _moved(space, lambda image: np.moveaxis(image, -1, -3))
+    return Port(space)
+
+
+def _moved(space: spaces.Box, move: Callable[[Any], Any]) -> Port:
+    return Port(spaces.Box(move(space.low), move(space.high), dtype=np.uint8), move)
+
+
+def _flattened(space: spaces.Dict | spaces.Tuple, id: str) -> Port:
+    for path, leaf in _leaves(space, ""):
+        image = is_pixels(leaf) and len(leaf.shape or ()) >= 2
+        if image or not isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+            remedy = "wrap the environment so that it returns that part alone, or only vectors and discretes"
+            raise _refused(id, "observation", leaf, remedy, path)
+    box = spaces.flatten_space(space)
+    assert isinstance(box, spaces.Box)
+    flat = spaces.Box(box.low.astype(np.float32), box.high.astype(np.float32), dtype=np.float32)
+    return Port(flat, lambda value: spaces.flatten(space, value).astype(np.float32), batched=False)
+
+
+def _leaves(space: gym.Space, path: str) -> Iterator[tuple[str, gym.Space]]:
+    if isinstance(space, spaces.Dict):
+        for key, part in space.items():
+            yield from _leaves(part, f"{path}.{key}".lstrip("."))
+    elif isinstance(space, spaces.Tuple):
+        for i, part in enumerate(space):
+            yield from _leaves(part, f"{path}.{i}".lstrip("."))
+    else:
+        yield path, space

@@ -1,0 +1,109 @@
+"""Some environments stepped one after the other into a Block: in process, or inside a worker."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.vector.block import Block
+from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.types import Array
+
+
+class Lane:
+    """Owns environments; `step` is the same code for every backend, so equal seeds give equal bits."""
+
+    def __init__(self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0) -> None:
+        self.envs, self.block, self.id, self.first = list(envs), block, id, first
+        self._steps = [env.step for env in self.envs]
+        self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
+        self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
+        self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
+        self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
+        self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
+        self._cursor = memoryview(block.cursor)
+        self._cursor[0] = -1
+
+    def reset(self, side: int) -> None:
+        """Begin new episodes with the block's seeds."""
+        i = -1
+        try:
+            for i, env in enumerate(self.envs):
+                self._cursor[0] = i
+                self._obs[side][i][...] = env.reset(seed=int(self.block.seed[i]))[0]
+            for meter in self._raw:
+                meter.take()
+        except Exception as error:  # noqa: BLE001 - whatever an environment raises is named, with its traceback
+            raise self._failed(i, "reset", error) from error
+        self._cursor[0] = -1
+
+    def step(self, side: int) -> bool:
+        """Step every environment with the block's actions, reset those that finished; True when one did."""
+        block, obs, cursor, raw = self.block, self._obs[side], self._cursor, self._raw
+        reward, terminated, truncated = block.reward, block.terminated, block.truncated
+        terminated.fill(False)
+        truncated.fill(False)
+        # Rows of a copy: an environment may keep or change the action it is given.
+        actions = block.action.tolist() if self._discrete else list(block.action.copy())
+        finished = False
+        i = -1
+        try:
+            for i, step in enumerate(self._steps):
+                cursor[0] = i
+                observation, reward[i], ended, cut, _ = step(actions[i])
+                if raw:
+                    block.raw_reward[i] = raw[i].take()
+                if ended or cut:
+                    finished = True
+                    terminated[i], truncated[i] = ended, cut
+                    observation = self._begin_again(i, observation)
+                obs[i][...] = observation
+        except Exception as error:  # noqa: BLE001 - as in reset
+            raise self._failed(i, "step", error) from error
+        cursor[0] = -1
+        if not self._raw:
+            block.raw_reward[:] = reward
+        return finished
+
+    def render(self, i: int, final: bool) -> Array:
+        """A frame of one environment, now or at the end of its last episode."""
+        if self._frames is None:
+            raise ConfigError("render_mode", "the environments were not made for rendering", "use 'rgb_array'")
+        if final and i in self._frames:
+            return self._frames[i]
+        return np.asarray(self.envs[i].render())
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self.envs:
+            env.close()
+
+    def _begin_again(self, i: int, last: Any) -> Any:
+        self._final[i][...] = last
+        if self._frames is not None:
+            self._frames[i] = np.array(self.envs[i].render())
+        observation = self.envs[i].reset()[0]
+        if self._raw:
+            self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
+        return observation
+
+    def _failed(self, i: int, verb: str, error: Exception) -> EnvironmentFailed:
+        where = f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})"
+        text = str(error).partition("\n")[0][:200]
+        failure = EnvironmentFailed(where, f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log")
+        failure.detail = traceback.format_exc()
+        return failure
+
+
+def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:
+    """Environments of one vector must be alike."""
+    first = envs[0]
+    for i, env in enumerate(envs):
+        if env.observation_space != first.observation_space or env.action_space != first.action_space:
+            problem = f"'{id}' made environments with different spaces (number {i} differs from the first)"
+            raise ConfigError("environment.id", problem, "fix its spaces with environment.kwargs")

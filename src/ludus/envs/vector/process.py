@@ -1,0 +1,165 @@
+"""The parent's handle on one worker process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import cloudpickle
+
+from ludus.envs.info import EnvInfo
+from ludus.envs.vector import wire
+from ludus.envs.vector.worker import IGNORED, Job
+from ludus.errors import EnvironmentFailed
+from ludus.types import Array
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+START_DEADLINE = 120.0
+"""Least seconds for making the environments: imports and ROMs may take long, once."""
+GRACE = 5.0
+"""Seconds a worker may take to close its environments before it is killed."""
+GONE = (BrokenPipeError, ConnectionResetError)
+
+
+class Lost(Exception):
+    """A worker died (`code`, negative for a signal), or did not answer in time (None)."""
+
+    def __init__(self, worker: Worker, code: int | None) -> None:
+        super().__init__(worker, code)
+        self.worker, self.code = worker, code
+
+    def error(self, where: str) -> EnvironmentFailed:
+        """One line for the user."""
+        if self.code is None:
+            problem = f"no answer within {self.worker.deadline:g} s, its worker was stopped"
+            return EnvironmentFailed(where, problem, "raise environment.step_deadline if it is only slow")
+        return EnvironmentFailed(where, f"its worker {self._death()}", "environment.on_worker_death=restart replaces it")
+
+    def _death(self) -> str:
+        assert self.code is not None
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        name = signal.Signals(-self.code).name
+        return f"was killed by {name}" + (", likely out of memory" if name == "SIGKILL" else "")
+
+
+class Worker:
+    """A process, its socket, and the environments `first` to `end` it owns."""
+
+    def __init__(self, job: Job, memory_fd: int, deadline: float) -> None:
+        self.first, self.end, self.deadline = job.first, job.first + job.count, deadline
+        self.replacement = False
+        """Stands in for a lost one, and has not done a step yet."""
+        self._link, theirs = socket.socketpair()
+        with theirs:
+            self._process = _start(theirs.fileno(), memory_fd)
+        self._send(_pickled(job))
+
+    def ready(self) -> EnvInfo:
+        """Wait for the environments to be made; what went wrong there is raised here."""
+        message = self._receive(time.monotonic() + max(START_DEADLINE, self.deadline))
+        if isinstance(message, wire.Failure):
+            raise message.error()
+        assert isinstance(message, EnvInfo)
+        return message
+
+    def tell(self, command: bytes) -> None:
+        """Give a command; a worker that is gone shows when its answer is missing."""
+        try:
+            self._link.send(command)
+        except GONE:
+            return
+
+    def answer(self, until: float | None = None) -> bytes:
+        """DONE or FINISHED; Lost when there is none, the environment's own error when it raised."""
+        until = until or time.monotonic() + self.deadline
+        try:
+            self._link.settimeout(max(until - time.monotonic(), 1e-3))
+            reply = self._link.recv(1)
+        except TimeoutError:
+            raise Lost(self, None) from None
+        except ConnectionResetError:
+            reply = b""
+        if reply == b"":
+            raise Lost(self, self._exit_code())
+        if reply == wire.FAILED:
+            raise self._receive(until).error()
+        return reply
+
+    def render(self, row: int, final: bool) -> Array:
+        """A frame of one of its environments."""
+        self.tell(wire.RENDER)
+        self._send(pickle.dumps((row, final)))
+        self.answer()
+        frame: Array = self._receive(time.monotonic() + self.deadline)
+        return frame
+
+    def join(self) -> None:
+        """Wait for its end; kill it when it does not come."""
+        self._exit_code()
+        self._link.close()
+
+    def kill(self) -> None:
+        """End it now, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+
+    def _exit_code(self) -> int:
+        """Of a worker that is ending; negative: the signal it died of."""
+        try:
+            return self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self._process.wait()
+
+    def _send(self, payload: bytes) -> None:
+        try:
+            wire.send(self._link, payload)
+        except GONE:
+            return
+
+    def _receive(self, until: float) -> Any:
+        try:
+            self._link.settimeout(max(until - time.monotonic(), 1e-3))
+            return wire.receive(self._link)
+        except TimeoutError:
+            raise Lost(self, None) from None
+        except (EOFError, ConnectionResetError):
+            raise Lost(self, self._exit_code()) from None
+
+
+def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
+    """A fresh interpreter with this one's import path. Signals stay blocked until the worker ignores them itself."""
+    entry = f"from ludus.envs.vector.worker import main; main({link_fd}, {memory_fd})"
+    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {entry}"]
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=(link_fd, memory_fd), env={**ONE_THREAD, **os.environ}
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _pickled(job: Job) -> bytes:
+    """Code of modules that a fresh interpreter cannot import (a plugin file) travels by value."""
+    modules = {sys.modules[part.__module__] for part in job.recipe.code() if not _importable(part.__module__)}
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        payload: bytes = cloudpickle.dumps(job)
+        return payload
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _importable(module: str) -> bool:
+    top = module.partition(".")[0]
+    return any(finder.find_spec(top, None) for finder in sys.meta_path)

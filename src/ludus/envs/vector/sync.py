@@ -1,0 +1,56 @@
+"""Environments of this process, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gymnasium as gym
+
+from ludus.envs.info import EnvInfo
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector.block import ActionBorder, Block
+from ludus.envs.vector.lane import Lane, require_equal_spaces
+from ludus.types import Array
+
+
+class SyncVectorEnv(VectorEnv):
+    """One lane in this process."""
+
+    backend = "sync"
+
+    def __init__(self, envs: Sequence[gym.Env], info: EnvInfo) -> None:
+        require_equal_spaces(envs, info.id)
+        super().__init__(info, len(envs))
+        self._block = Block.build(info, len(envs))
+        self._lane = Lane(envs, self._block, info.id)
+        self._border = ActionBorder(info.action_space)
+        self._side = 0
+        self._closed = False
+        self.raw_reward = self._block.raw_reward
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        self._block.seed[:] = seeds
+        self._side ^= 1
+        self._lane.reset(self._side)
+        return self._block.obs[self._side]
+
+    def step(self, action: Array) -> StepResult:
+        block = self._block
+        self._border.write(action, block.action)
+        self._side ^= 1
+        finished = self._lane.step(self._side)
+        return StepResult(
+            block.obs[self._side],
+            block.reward,
+            block.terminated,
+            block.truncated,
+            block.final_obs if finished else None,
+        )
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        return self._lane.render(index, final)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._lane.close()

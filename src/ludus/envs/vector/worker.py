@@ -1,0 +1,96 @@
+"""The process of the async backend that owns some environments. It ends when its parent does."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import select
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from ludus.envs.vector import wire
+from ludus.envs.vector.block import Block
+from ludus.envs.vector.lane import Lane, require_equal_spaces
+from ludus.errors import ConfigError, LudusError
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""Schedulers signal whole process groups; only the parent decides when to stop."""
+
+
+class Job(NamedTuple):
+    """What a worker has to make."""
+
+    recipe: Recipe
+    first: int
+    count: int
+    num_envs: int
+
+
+def main(link_fd: int, memory_fd: int) -> None:
+    """Serve until told to quit or the parent is gone."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+    link = socket.socket(fileno=link_fd)
+    threading.Thread(target=_leave_with_parent, args=(link_fd,), daemon=True).start()
+    try:
+        lane = _prepare(_job(link), link, memory_fd)
+    except LudusError as error:
+        wire.send(link, pickle.dumps(wire.Failure.of(error)))
+        return
+    if lane is not None:
+        _serve(link, lane)
+        lane.close()
+
+
+def _job(link: socket.socket) -> Job:
+    try:
+        job: Job = wire.receive(link)
+    except (ImportError, AttributeError) as error:
+        problem = f"a worker cannot load the environment's code: {error}"
+        raise ConfigError("environment.id", problem, "put it in an importable module or use vectorization=sync") from error
+    return job
+
+
+def _prepare(job: Job, link: socket.socket, memory_fd: int) -> Lane | None:
+    """Make the environments, tell the parent about them, and get its memory."""
+    envs = [job.recipe.make() for _ in range(job.count)]
+    info = job.recipe.describe(envs[0])
+    require_equal_spaces(envs, info.id)
+    wire.send(link, pickle.dumps(info))
+    if link.recv(1) != wire.ATTACH:
+        return None
+    memory = mmap.mmap(memory_fd, Block.size(info, job.num_envs))
+    rows = Block.build(info, job.num_envs, memory).rows(job.first, job.first + job.count)
+    return Lane(envs, rows, info.id, job.first)
+
+
+def _serve(link: socket.socket, lane: Lane) -> None:
+    while (command := link.recv(1)) not in (b"", wire.QUIT):
+        try:
+            if command in wire.STEP:
+                link.send(wire.FINISHED if lane.step(wire.STEP.index(command)) else wire.DONE)
+            elif command in wire.RESET:
+                lane.reset(wire.RESET.index(command))
+                link.send(wire.DONE)
+            elif command == wire.RENDER:
+                frame = lane.render(*wire.receive(link))
+                link.send(wire.DONE)
+                wire.send(link, pickle.dumps(frame))
+        except LudusError as error:
+            link.send(wire.FAILED)
+            wire.send(link, pickle.dumps(wire.Failure.of(error)))
+
+
+def _leave_with_parent(link_fd: int) -> None:
+    """Ends the process as soon as the other end is closed, even in the middle of a step that never returns."""
+    poll = select.poll()
+    poll.register(link_fd, 0)  # hang-up and errors are always reported
+    poll.poll()
+    os._exit(1)

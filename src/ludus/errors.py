@@ -1,0 +1,52 @@
+"""Mistakes a user can mend, each with the exit code of its kind; everything else is a bug and keeps its traceback."""
+
+from __future__ import annotations
+
+
+class LudusError(Exception):
+    """One line: where, what is wrong, what to do. The command line prints it and exits with `exit_code`."""
+
+    exit_code = 1
+    detail = ""
+    """More for the run log, such as a worker's traceback; never on the one line."""
+
+    def __init__(self, where: str, problem: str, remedy: str = "") -> None:
+        self.where, self.problem, self.remedy = where, problem, remedy
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        """The whole message on one line, control characters escaped and untrusted text cut."""
+        parts = [part for part in (self.where, self.problem) if part]
+        text = ": ".join(parts) + (f"; {self.remedy}" if self.remedy else "")
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)[:2000]
+
+
+class ConfigError(LudusError):
+    """Bad usage or configuration."""
+
+    exit_code = 2
+
+
+class DataError(LudusError):
+    """A file that cannot be read, is corrupt or does not fit."""
+
+    exit_code = 3
+
+
+class EnvironmentFailed(LudusError):
+    """An environment died, hung, raised or returned something it must not."""
+
+    exit_code = 4
+
+
+class ResourceError(LudusError):
+    """Out of memory or disk."""
+
+    exit_code = 5
+
+
+class MissingExtra(ConfigError):
+    """A part that needs an optional dependency which is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(what, "an optional dependency is missing", f"pip install 'ludus[{extra}]'")

@@ -1,0 +1,237 @@
+"""build(config): every object a run is made of, created here in reading order; train and play start from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from ludus.algorithms import Algorithm, Context
+from ludus.config.schema import Environment, ExperimentConfig, Phase
+from ludus.data.collector import Collector
+from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
+from ludus.data.streams import Streams
+from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
+from ludus.errors import ConfigError
+from ludus.metrics.recorder import Recorder
+from ludus.metrics.sinks import Sink
+from ludus.networks.compiled import Compiler
+from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.callbacks.early_stop import EarlyStop
+from ludus.orchestration.evaluator import Evaluator
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.orchestration.phase_scheduler import PhaseScheduler
+from ludus.registry import ALGORITHMS, CALLBACKS, nearest
+from ludus.types import Spaces
+
+ENVS_PER_CORE = 8
+
+
+def build(
+    config: ExperimentConfig,
+    *,
+    sinks: Sequence[Sink] = (),
+    callbacks: Sequence[Callback] = (),
+    announce: Callable[[str], None] = lambda message: None,
+) -> Orchestrator:
+    """A wired run, ready for `.run()`."""
+    streams = Streams(config.experiment.seed)
+    device = pick_device(config.experiment.device)
+    set_threads(config)
+    torch.manual_seed(streams.integers("weights", 1)[0])
+
+    env = make_vector(config.environment, num_envs=number_of_envs(config.environment))
+    spaces = Spaces(env.observation_space, env.action_space)
+    normalizer = make_normalizer(config.environment, spaces)
+    collector = Collector(
+        env,
+        streams.integers("training environments", env.num_envs),
+        normalizer=normalizer,
+        reward_normalizer=make_reward_normalizer(config, env.num_envs),
+    )
+
+    planned = config.algorithm.config.planned_updates(config.training.total_timesteps, env.num_envs)
+    compiler = Compiler(config.runtime.compile, planned_updates=planned, announce=announce)
+    evaluation_rng = streams.generator("evaluation")
+    context = Context(
+        spaces=spaces,
+        network=config.network,
+        num_envs=env.num_envs,
+        device=device,
+        rng=streams.generator("exploration"),
+        evaluation_rng=evaluation_rng,
+        collector=collector,
+        compiler=compiler,
+    )
+    algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
+
+    phases = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
+    scheduler = PhaseScheduler(
+        phases,
+        config.training.total_timesteps,
+        hooks=[*algorithm.hooks(), "evaluate"],
+        step_quantum=env.num_envs,
+    )
+    evaluator = Evaluator(
+        config.training.evaluation,
+        algorithm,
+        lambda count: make_vector(config.environment, num_envs=count),
+        streams,
+        rng=evaluation_rng,
+        normalizer=normalizer,
+    )
+    threshold = config.environment.reward_threshold
+    threshold = env.reward_threshold if threshold is None else threshold
+    chosen = [CALLBACKS[choice.name](choice.config) for choice in config.training.callbacks]
+    return Orchestrator(
+        config,
+        algorithm,
+        scheduler,
+        phase_configs(config, phases, env.num_envs),
+        evaluator,
+        Recorder(sinks),
+        callbacks=[EarlyStop(config.training.stop, eval_goal(config, threshold)), *callbacks, *chosen],
+        enter_phase=PhaseEnvironments(config.environment, collector, streams).enter,
+        threshold=threshold,
+    )
+
+
+@dataclass(frozen=True)
+class Player:
+    """A trained policy off the training loop: play, video, inspector."""
+
+    config: ExperimentConfig
+    algorithm: Algorithm
+    normalizer: ObservationNormalizer | None
+
+
+def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any] | None) -> Player:
+    """The algorithm with the weights of a checkpoint (or untrained), and nothing that could train."""
+    streams = Streams(config.experiment.seed)
+    torch.manual_seed(streams.integers("weights", 1)[0])
+    context = Context(
+        spaces=spaces,
+        network=config.network,
+        num_envs=number_of_envs(config.environment),
+        device=pick_device(config.experiment.device),
+        rng=streams.generator("play"),
+        evaluation_rng=streams.generator("play"),
+    )
+    algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
+    normalizer = make_normalizer(config.environment, spaces)
+    if state is not None:
+        for name, part in algorithm.state().items():
+            part.load_state_dict(state["algorithm"][name])
+        if normalizer is not None:
+            normalizer.load_state_dict(state["normalizer"])
+    return Player(config, algorithm, normalizer)
+
+
+# ---- the parts -----------------------------------------------------------------------------------
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` takes an accelerator if there is one; a named device must be there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    missing = (name.startswith("cuda") and not torch.cuda.is_available()) or (
+        name == "mps" and not torch.backends.mps.is_available()
+    )
+    if missing:
+        raise ConfigError("experiment.device", f"'{name}' is not available on this machine", "use auto or cpu")
+    return torch.device(name)
+
+
+def set_threads(config: ExperimentConfig) -> None:
+    """One thread for small networks, where more only get in each other's way; never the library's default."""
+    threads = config.runtime.threads
+    small = config.network.encoder.name != "cnn"
+    torch.set_num_threads(threads if threads != "auto" else 1 if small else os.cpu_count() or 1)
+
+
+def number_of_envs(cfg: Environment) -> int:
+    """`auto` is eight per core."""
+    return ENVS_PER_CORE * (os.cpu_count() or 1) if cfg.num_envs == "auto" else cfg.num_envs
+
+
+def make_normalizer(cfg: Environment, spaces: Spaces) -> ObservationNormalizer | None:
+    """The observation normaliser the config asks for."""
+    return ObservationNormalizer(cfg.normalize_obs, spaces.observation) if cfg.normalize_obs else None
+
+
+def make_reward_normalizer(config: ExperimentConfig, num_envs: int) -> RewardNormalizer | None:
+    """Scales by the deviation of the return under the algorithm's own discount."""
+    if not config.environment.normalize_reward:
+        return None
+    gamma = getattr(config.algorithm.config, "gamma", None)
+    if gamma is None:
+        raise ConfigError("environment.normalize_reward", f"{config.algorithm.name} has no discount", "set it to false")
+    return RewardNormalizer(num_envs, gamma.start)
+
+
+def eval_goal(config: ExperimentConfig, threshold: float | None) -> float | None:
+    """The evaluated return that ends the run."""
+    goal = config.training.stop.eval_reward
+    if goal != "threshold":
+        return goal
+    if threshold is None:
+        problem = f"{config.environment.id} has no threshold of its own"
+        raise ConfigError("training.stop.eval_reward", problem, "give a number or environment.reward_threshold")
+    return threshold
+
+
+def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:
+    """The algorithm's config as each phase changes it, checked like any config."""
+    base = config.algorithm.config
+    configs = []
+    for phase in phases:
+        for key in phase.set:
+            where = f"training.phases.{phase.name}.set.{key}"
+            if key not in type(base).model_fields:
+                raise ConfigError(where, "unknown field", nearest(key, type(base).model_fields))
+            if key in base.fixed:
+                raise ConfigError(where, "is fixed for the whole run", "set it under algorithm")
+        try:
+            changed = type(base).model_validate({**base.model_dump(), **phase.set})
+        except ValidationError as error:
+            first = error.errors()[0]
+            path = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"training.phases.{phase.name}.set.{path}", first["msg"]) from None
+        changed.check(num_envs)
+        configs.append(changed)
+    return configs
+
+
+class PhaseEnvironments:
+    """Switches the collector to a phase's own environments and back."""
+
+    def __init__(self, base: Environment, collector: Collector, streams: Streams) -> None:
+        self.base, self.collector, self.streams = base, collector, streams
+        self.current = base
+
+    def enter(self, phase: Phase) -> None:
+        """Called when a phase begins."""
+        wanted = self.base.model_copy(update=phase.environment) if phase.environment else self.base
+        wanted = Environment.model_validate(wanted.model_dump())
+        if wanted == self.current:
+            return
+        old = self.collector.env
+        new = make_vector(wanted, num_envs=old.num_envs)
+        self._same_spaces(old, new, phase)
+        self.collector.switch(new, self.streams.integers(f"environments of phase {phase.name}", new.num_envs))
+        old.close()
+        self.current = wanted
+
+    @staticmethod
+    def _same_spaces(old: VectorEnv, new: VectorEnv, phase: Phase) -> None:
+        if (old.observation_space, old.action_space) != (new.observation_space, new.action_space):
+            new.close()
+            where = f"training.phases.{phase.name}.environment"
+            raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")

@@ -1,0 +1,229 @@
+"""Action distributions as data: a flat parameter vector goes in, no object is made per call, so updates compile well.
+
+Shapes: `...` any leading dimensions; parameters [..., P] with P = `param_dim`, actions [..., *action_shape].
+Log-probability, entropy and divergence are torch functions; sampling and the mode also exist in numpy, for acting.
+Actions count from zero and are not clipped: what an environment gets (shifted, clipped, rescaled) is made afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax, softplus
+
+from ludus.errors import ConfigError
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class Distribution(ABC):
+    """One kind of action; holds sizes only."""
+
+    param_dim: int
+    action_shape: tuple[int, ...]
+    action_dtype: np.dtype
+
+    @abstractmethod
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Log-probability (density) of an action, [...]."""
+
+    @abstractmethod
+    def entropy(self, params: Tensor) -> Tensor:
+        """Entropy in nats, [...]."""
+
+    @abstractmethod
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        """KL(params || other), [...]."""
+
+    @abstractmethod
+    def mode(self, params: Tensor) -> Tensor:
+        """Most likely action."""
+
+    @abstractmethod
+    def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        """One action per row of `params`."""
+
+    @abstractmethod
+    def mode_numpy(self, params: Array) -> Array:
+        """Most likely action per row of `params`."""
+
+    def _flat(self, params: Tensor, action: Tensor) -> Tensor:
+        return action.reshape(*params.shape[:-1], -1)
+
+    def _shaped(self, params: Any, action: Any) -> Any:
+        return action.reshape(*params.shape[:-1], *self.action_shape)
+
+
+class Categorical(Distribution):
+    """Discrete(n): P = n logits."""
+
+    def __init__(self, n: int) -> None:
+        self.param_dim, self.action_shape, self.action_dtype = n, (), np.dtype(np.int64)
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        return log_softmax(params, -1).gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        logp = log_softmax(params, -1)
+        return -(logp.exp() * logp).sum(-1)
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        logp = log_softmax(params, -1)
+        return (logp.exp() * (logp - log_softmax(other, -1))).sum(-1)
+
+    def mode(self, params: Tensor) -> Tensor:
+        return params.argmax(-1)
+
+    def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        # Gumbel-max: -log of a standard exponential is Gumbel noise
+        return (params - np.log(rng.standard_exponential(params.shape))).argmax(-1)
+
+    def mode_numpy(self, params: Array) -> Array:
+        return params.argmax(-1)
+
+
+class MultiCategorical(Distribution):
+    """MultiDiscrete(nvec): the logits of every component one after another."""
+
+    def __init__(self, nvec: Array) -> None:
+        self.parts = [Categorical(int(n)) for n in np.ravel(nvec)]
+        self.sizes = [part.param_dim for part in self.parts]
+        self.cuts = np.cumsum(self.sizes)[:-1]
+        self.param_dim, self.action_shape = sum(self.sizes), tuple(np.shape(nvec))
+        self.action_dtype = np.dtype(np.int64)
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        actions = self._flat(params, action).unbind(-1)
+        return self._sum("log_prob", params.split(self.sizes, -1), actions)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return self._sum("entropy", params.split(self.sizes, -1))
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        return self._sum("kl", params.split(self.sizes, -1), other.split(self.sizes, -1))
+
+    def mode(self, params: Tensor) -> Tensor:
+        return self._shaped(params, torch.stack([part.argmax(-1) for part in params.split(self.sizes, -1)], -1))
+
+    def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        return self.mode_numpy(params - np.log(rng.standard_exponential(params.shape)))
+
+    def mode_numpy(self, params: Array) -> Array:
+        return self._shaped(params, np.stack([part.argmax(-1) for part in np.split(params, self.cuts, -1)], -1))
+
+    def _sum(self, method: str, *columns: Any) -> Tensor:
+        rows = zip(self.parts, *columns, strict=True)
+        return torch.stack([getattr(part, method)(*args) for part, *args in rows]).sum(0)
+
+
+class Bernoulli(Distribution):
+    """MultiBinary(n): P = n logits of independent bits."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.param_dim, self.action_shape, self.action_dtype = math.prod(shape), shape, np.dtype(np.int8)
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        return (self._flat(params, action) * params - softplus(params)).sum(-1)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return (softplus(params) - params * params.sigmoid()).sum(-1)
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        return (params.sigmoid() * (params - other) - softplus(params) + softplus(other)).sum(-1)
+
+    def mode(self, params: Tensor) -> Tensor:
+        return self._shaped(params, (params > 0).to(torch.int8))
+
+    def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        return self.mode_numpy(params + rng.logistic(size=params.shape))
+
+    def mode_numpy(self, params: Array) -> Array:
+        return self._shaped(params, (params > 0).astype(np.int8))
+
+
+class DiagonalGaussian(Distribution):
+    """Box: P = mean and log deviation of each component, one after the other."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.size = math.prod(shape)
+        self.param_dim, self.action_shape, self.action_dtype = 2 * self.size, shape, np.dtype(np.float32)
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        mean, log_std = params.chunk(2, -1)
+        z = (self._flat(params, action) - mean) * (-log_std).exp()
+        return -(0.5 * z.square() + log_std).sum(-1) - 0.5 * self.size * LOG_2PI
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return params.chunk(2, -1)[1].sum(-1) + 0.5 * self.size * (1 + LOG_2PI)
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        (mean, log_std), (mean_o, log_std_o) = params.chunk(2, -1), other.chunk(2, -1)
+        spread = (2 * log_std).exp() + (mean - mean_o).square()
+        return (log_std_o - log_std + 0.5 * spread * (-2 * log_std_o).exp() - 0.5).sum(-1)
+
+    def mode(self, params: Tensor) -> Tensor:
+        return self._shaped(params, params.chunk(2, -1)[0])
+
+    def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        mean, log_std = params[..., : self.size], params[..., self.size :]
+        return self._shaped(params, mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32))
+
+    def mode_numpy(self, params: Array) -> Array:
+        return self._shaped(params, params[..., : self.size])
+
+
+class SquashedGaussian(DiagonalGaussian):
+    """tanh of a Gaussian. Actions are kept before the tanh, where their density is exact; `squash` gives (-1, 1).
+
+    log pi(tanh u) = log N(u) - sum log(1 - tanh(u)^2), and log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)).
+    """
+
+    NODES, WEIGHTS = (torch.tensor(x, dtype=torch.float32) for x in np.polynomial.hermite_e.hermegauss(32))
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        return super().log_prob(params, action) - self._log_slope(self._flat(params, action)).sum(-1)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        """Gauss-Hermite quadrature (32 nodes): there is no closed form."""
+        mean, log_std = params.unsqueeze(-1).chunk(2, -2)
+        u = mean + log_std.exp() * self.NODES.to(params)
+        slope = (self._log_slope(u) * self.WEIGHTS.to(params)).sum(-1) / math.sqrt(2 * math.pi)
+        return super().entropy(params) + slope.sum(-1)
+
+    @staticmethod
+    def squash(action: Tensor) -> Tensor:
+        """The action the density is about, in (-1, 1)."""
+        return action.tanh()
+
+    @staticmethod
+    def _log_slope(u: Tensor) -> Tensor:
+        return 2 * (math.log(2) - u - softplus(-2 * u))
+
+
+def distribution_for(space: gym.Space, *, squash: bool = False) -> Distribution:
+    """The distribution over actions of `space`; `squash` takes tanh for bounded Boxes."""
+    from gymnasium import spaces
+
+    match space:
+        case spaces.Discrete():
+            return Categorical(int(space.n))
+        case spaces.MultiDiscrete():
+            return MultiCategorical(space.nvec)
+        case spaces.MultiBinary():
+            return Bernoulli(space.shape)
+        case spaces.Box() if np.issubdtype(space.dtype, np.floating) and 0 not in space.shape:
+            return SquashedGaussian(space.shape) if squash else DiagonalGaussian(space.shape)
+    raise ConfigError(
+        "environment",
+        f"actions of {space} are not supported",
+        "use Discrete, MultiDiscrete, MultiBinary or a float Box",
+    )

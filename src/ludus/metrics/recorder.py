@@ -1,0 +1,69 @@
+"""Collects metrics during an epoch and writes them as one row to every sink."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ludus.metrics.names import join
+
+if TYPE_CHECKING:
+    from ludus.metrics.sinks import Row, Sink
+
+log = logging.getLogger(__name__)
+_LAST = ("roll/", "time/")
+
+
+class Recorder:
+    """Mean of repeated keys within an epoch; the last value for keys under `roll/` and `time/`."""
+
+    def __init__(self, sinks: Sequence[Sink] = ()) -> None:
+        self.sinks = list(sinks)
+        self._values: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._failing: set[str] = set()
+
+    def record(self, stage: str, metrics: Mapping[str, float]) -> None:
+        """Buffer the metrics of a stage until the next flush."""
+        for name, value in metrics.items():
+            key = join(stage, name)
+            count = 0 if name.startswith(_LAST) else self._counts.get(key, 0)
+            self._values[key] = self._values[key] + float(value) if count else float(value)
+            self._counts[key] = count + 1
+
+    def flush(self, *, epoch: int, env_steps: int, updates: int, phase: str, seconds: float) -> dict[str, float | str]:
+        """Write one row to every sink and start the next epoch."""
+        row: dict[str, float | str] = {
+            "epoch": epoch,
+            "env_steps": env_steps,
+            "updates": updates,
+            "phase": phase,
+            "seconds": seconds,
+        }
+        row.update({key: total / self._counts[key] for key, total in self._values.items()})
+        self._values.clear()
+        self._counts.clear()
+        for sink in self.sinks:
+            self._guard(sink, row)
+        return row
+
+    def close(self) -> None:
+        """Close every sink."""
+        for sink in self.sinks:
+            self._guard(sink, None)
+
+    def _guard(self, sink: Sink, row: Row | None) -> None:
+        """A full disk must not end a training: one warning a sink, and the next row is tried again."""
+        name = type(sink).__name__
+        try:
+            if row is None:
+                sink.close()
+            else:
+                sink.write(row)
+        except OSError as error:
+            if name not in self._failing:
+                log.warning("metrics: %s cannot write: %s; training goes on, rows are missing there", name, error)
+            self._failing.add(name)
+        else:
+            self._failing.discard(name)

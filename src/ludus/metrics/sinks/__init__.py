@@ -1,0 +1,20 @@
+"""Where metric rows go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+Row = Mapping[str, float | str]
+"""One flush of the Recorder; sinks may keep it, nobody changes it."""
+
+
+class Sink(ABC):
+    """Takes one row per flush."""
+
+    @abstractmethod
+    def write(self, row: Row) -> None:
+        """Take one row."""
+
+    def close(self) -> None:
+        """Finish; nothing is written after this."""

@@ -1,0 +1,83 @@
+"""metrics.csv: the rows as a table whose header grows and never loses a column."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from ludus.metrics.sinks import Row, Sink
+
+
+class Csv(Sink):
+    """Appends rows; a new key rewrites the file with a wider header, beside it and then in its place."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._columns: list[str] = []
+        self._names: dict[str, str] = {}
+        self._file: TextIO | None = None
+        if path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                self._columns = next(csv.reader(file), [])
+            self._rewrite(self._columns)  # drops a last row torn by a crash
+
+    def write(self, row: Row) -> None:
+        """Append one row."""
+        missing = [key for key in row if key not in self._names]
+        if missing:
+            self._adopt({key: _cell(key) for key in missing})
+        cells = {self._names[key]: _cell(value) for key, value in row.items()}
+        assert self._file is not None
+        csv.writer(self._file).writerow([cells.get(column, "") for column in self._columns])
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _adopt(self, names: dict[str, str]) -> None:
+        new = [name for name in names.values() if name not in self._columns]
+        if new:
+            self._rewrite([*self._columns, *new])
+        self._names.update(names)
+
+    def _rewrite(self, columns: list[str]) -> None:
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(columns)
+                writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in self._rows())
+            os.replace(temporary, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self.close()
+        self._columns = columns
+        self._file = self.path.open("a", newline="", encoding="utf-8")
+
+    def _rows(self) -> Iterator[list[str]]:
+        if not self.path.exists():
+            return
+        with self.path.open(newline="", encoding="utf-8") as file:
+            lines = (line for line in file if line.endswith("\n"))
+            rows = csv.reader(lines)
+            next(rows, None)
+            yield from rows
+
+
+def _cell(value: float | str) -> str:
+    """Text that a spreadsheet would run as a formula is quoted; a line break would break the table."""
+    if not isinstance(value, str):
+        return str(value)
+    flat = " ".join(value.splitlines())
+    return "'" + flat if flat.startswith(("=", "+", "-", "@", "\t")) else flat

@@ -1,0 +1,77 @@
+"""metrics.jsonl: the append-only truth, one JSON object a row, new keys any time."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ludus.metrics.sinks import Row, Sink
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class Jsonl(Sink):
+    """Every row reaches the operating system before `write` returns; JSON has no NaN, so that is a string here."""
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+        size = os.fstat(self._fd).st_size
+        self._torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+        self._lost = 0
+
+    def write(self, row: Row) -> None:
+        """Append one line; after a failed one, start afresh and say how many rows are missing."""
+        if self._lost:
+            row = {**row, "lost_rows": self._lost}
+        line = (b"\n" if self._torn else b"") + encode(row)
+        try:
+            written = os.write(self._fd, line)
+        except OSError:
+            self._lost += 1
+            raise
+        self._torn = written != len(line)
+        if self._torn:
+            self._lost += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._lost = 0
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        if self._fd >= 0:
+            descriptor, self._fd = self._fd, -1
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def encode(row: Row) -> bytes:
+    """One row as one line of JSON."""
+    try:
+        text = json.dumps(row, allow_nan=False)
+    except ValueError:
+        text = json.dumps({key: _strict(value) for key, value in row.items()})
+    return text.encode() + b"\n"
+
+
+def _strict(value: float | str) -> float | str:
+    if isinstance(value, str) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
+    """The rows of a metrics.jsonl; lines torn by a crash are skipped."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict):
+                yield {key: _NOT_FINITE.get(value, value) if key != "phase" else value for key, value in row.items()}

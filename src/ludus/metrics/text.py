@@ -1,0 +1,69 @@
+"""Numbers, durations, sparklines and untrusted text as the terminal shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+BARS = "▁▂▃▄▅▆▇█"
+_ASCII = str.maketrans("▁▂▃▄▅▆▇█×▲▼━╸─╭╮╰╯│±·…⚠→≥", "_.,-~=+#x^v=>-++++|~-.!>>")
+
+
+def clean(text: object, limit: int = 200) -> str:
+    """Text from a config, a file or a name: one line, no control characters, bounded."""
+    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[: limit + 1])
+    return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
+
+
+def ascii_only(text: str) -> str:
+    """The same width in ASCII, for terminals that cannot show more."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def number(value: float, precision: int = 3, *, trim: bool = False) -> str:
+    """Fixed decimals with thousands separators; exponents where those would hide the value; `trim` drops zeros."""
+    if not math.isfinite(value):
+        return str(value)
+    size = abs(value)
+    if size >= 1e9 or (size != 0 and size < 0.5 * 10.0**-precision):
+        return f"{value:.1e}"
+    text = f"{value:,.{precision}f}"
+    return text.rstrip("0").rstrip(".") if trim and "." in text else text
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `3:07` or `2:03:07`."""
+    if not math.isfinite(seconds):
+        return "-:--"
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def rate(per_second: float) -> str:
+    """`870`, `14.2k` or `1.3M`."""
+    if not math.isfinite(per_second):
+        return "-"
+    for size, unit in ((1e6, "M"), (1e4, "k")):
+        if per_second >= size:
+            return f"{per_second / (1e6 if unit == 'M' else 1e3):.1f}{unit}"
+    return f"{per_second:,.0f}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """History in `width` characters at most, each the mean of its share; `×` is not a number."""
+    count = len(values)
+    if count == 0 or width <= 0:
+        return ""
+    if count > width:
+        edges = [i * count // width for i in range(width + 1)]
+        values = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    scale = 7.999 / (high - low) if high > low and math.isfinite(high - low) else 0.0
+    flat = BARS[0] if high == 0 else BARS[3]
+    return "".join(
+        "×" if not math.isfinite(value) else BARS[int((value - low) * scale)] if scale else flat for value in values
+    )

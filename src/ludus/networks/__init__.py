@@ -1,0 +1,1 @@
+"""Policies: encoder -> memory -> heads, and the learner that trains them."""

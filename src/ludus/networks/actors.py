@@ -1,0 +1,151 @@
+"""Acting, one step at a time: observations in, distribution parameters out.
+
+Small fully connected policies act in numpy on copies of the weights, refreshed once per rollout: for a handful of
+environments a torch forward is all dispatch. Everything else acts through the policy itself. Both give the same
+parameters (tests/networks/test_actors.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.networks.encoders.mlp import MLP, as_vector_numpy
+from ludus.networks.memory.gru import GRU
+from ludus.networks.memory.none import NoMemory
+from ludus.networks.policy import Policy
+from ludus.types import Array, Tree, tree_map
+
+LARGEST_NUMPY_LAYER = 256
+"""Above this width matrix products dominate and torch is as good."""
+
+
+class Actor(Protocol):
+    """Computes what the policy would do for one step of B environments."""
+
+    def refresh(self) -> None:
+        """Take over the policy's current weights."""
+
+    def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode."""
+
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+        """(params_BP, state)."""
+
+
+def make_actor(policy: Policy) -> Actor:
+    """The fastest actor that can stand in for this policy."""
+    return NumpyActor(policy) if NumpyActor.supports(policy) else TorchActor(policy)
+
+
+class TorchActor:
+    """Acts through the policy itself."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.device = next(policy.parameters()).device
+
+    def refresh(self) -> None:
+        """Nothing to copy: the weights are the policy's own."""
+
+    def initial_state(self, batch: int) -> Tree:
+        return self.policy.initial_state(batch)
+
+    @torch.no_grad()
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+        obs = torch.as_tensor(obs_B, device=self.device).unsqueeze(0)
+        first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
+        params, _, state = self.policy(obs, state, first)
+        return params[0].cpu().numpy(), state
+
+
+class NumpyActor:
+    """Acts on numpy copies of a small policy's weights."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.refresh()
+
+    @staticmethod
+    def supports(policy: Policy) -> bool:
+        """Dense layers only, narrow, on the CPU, with no memory or a GRU."""
+        dense = all(isinstance(m, (nn.Linear, nn.Sequential, *ACTIVATIONS)) for m in policy.actor.modules())
+        narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in policy.actor.parameters())
+        on_cpu = all(p.device.type == "cpu" for p in policy.parameters())
+        plain = type(policy.encoder) is MLP and type(policy.memory) in (NoMemory, GRU)
+        return dense and narrow and on_cpu and plain
+
+    def refresh(self) -> None:
+        self.encoder = dense_layers(self.policy.encoder.layers)
+        self.head = dense_layers(self.policy.actor)
+        self.gru = gru_weights(self.policy.memory) if isinstance(self.policy.memory, GRU) else None
+        log_std = self.policy.log_std
+        self.log_std = None if log_std is None else log_std.detach().numpy().copy()
+
+    def initial_state(self, batch: int) -> Tree:
+        return tree_map(lambda s: s.numpy(), self.policy.initial_state(batch))
+
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+        x = as_vector_numpy(obs_B, self.policy.encoder.space)
+        for weight, bias, activation in self.encoder:
+            x = activation(x @ weight + bias)
+        if self.gru is not None:
+            x = gru_step(x, state[0], first_B, *self.gru)
+            state = (x,)
+        for weight, bias, activation in self.head:
+            x = activation(x @ weight + bias)
+        if self.log_std is not None:
+            x = np.concatenate([x, np.broadcast_to(self.log_std, x.shape)], -1)
+        return x, state
+
+
+Dense = tuple[Array, Array, Callable[[Array], Array]]
+
+
+def dense_layers(module: nn.Module) -> list[Dense]:
+    """(weight [in, out], bias, activation) of every linear layer, copied."""
+    layers: list[Dense] = []
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            layers.append((_copy(part.weight.t()), _copy(part.bias), lambda x: x))
+        elif type(part) in ACTIVATIONS:
+            weight, bias, _ = layers[-1]
+            layers[-1] = (weight, bias, ACTIVATIONS[type(part)])
+    return layers
+
+
+def gru_weights(core: GRU) -> tuple[Array, Array, Array, Array]:
+    """Input and hidden weights [in, 3H] with their biases, copied."""
+    cell = core.cell
+    return _copy(cell.weight_ih.t()), _copy(cell.bias_ih), _copy(cell.weight_hh.t()), _copy(cell.bias_hh)
+
+
+def gru_step(x: Array, h: Array, first: Array, w_x: Array, b_x: Array, w_h: Array, b_h: Array) -> Array:
+    """torch's GRUCell: reset and update gates, candidate."""
+    h = h * ~first[:, None]
+    gates_x, gates_h = x @ w_x + b_x, h @ w_h + b_h
+    width = h.shape[1]
+    gates = _sigmoid(gates_x[:, : 2 * width] + gates_h[:, : 2 * width])
+    reset, update = gates[:, :width], gates[:, width:]
+    candidate = np.tanh(gates_x[:, 2 * width :] + reset * gates_h[:, 2 * width :])
+    return candidate + update * (h - candidate)
+
+
+def _copy(tensor: Tensor) -> Array:
+    return np.ascontiguousarray(tensor.detach().numpy()).copy()
+
+
+def _sigmoid(x: Array) -> Array:
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)
+
+
+ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {
+    nn.Tanh: np.tanh,
+    nn.ReLU: lambda x: np.maximum(x, 0.0),
+    nn.ELU: lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    nn.SiLU: lambda x: x * _sigmoid(x),
+}

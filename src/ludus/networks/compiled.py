@@ -1,0 +1,123 @@
+"""Ahead-of-time compiled updates in an on-disk cache.
+
+A package is keyed by everything that shapes its machine code: versions, processor, source text, module, shapes. Loading
+one takes milliseconds and imports no compiler; building one takes tens of seconds, so that `auto` builds only for runs
+long enough to pay for it. The choice is made when a run starts and never changes within it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ludus.errors import ConfigError
+
+UPDATES_THAT_PAY = 60_000  # a build costs about as much time as this many small updates save
+
+Compiled = Callable[[list[Tensor]], list[Tensor]]
+
+
+class Compiler:
+    """Decides once per function whether it runs compiled, and finds or builds the package."""
+
+    def __init__(
+        self,
+        mode: Literal["auto", "always", "never"],
+        *,
+        planned_updates: int,
+        folder: Path | None = None,
+        announce: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.mode, self.planned_updates, self.announce = mode, planned_updates, announce
+        self.folder = folder or default_folder()
+        self.used: bool | None = None
+        """What the first function got: the run's record of the choice."""
+
+    def get(
+        self, function: Callable[..., Any], example: Sequence[Tensor], identity: str, *, may_build: bool
+    ) -> Compiled | None:
+        """The compiled function, or None where the eager one is to run."""
+        compiled = self._get(function, example, identity, may_build)
+        if self.used is None:
+            self.used = compiled is not None
+        return compiled
+
+    def _get(self, function: Callable[..., Any], example: Sequence[Tensor], identity: str, build: bool) -> Compiled | None:
+        if self.mode == "never" or example[0].device.type != "cpu":
+            return None
+        path = self.folder / f"{self._key(function, example, identity)}.pt2"
+        if not path.exists():
+            pays = self.mode == "always" or self.planned_updates >= UPDATES_THAT_PAY
+            if not (build and pays and self._can_build()):
+                return None
+            self.announce("compiling the update, once for this shape (about half a minute)")
+            build_package(function, example, path)
+        return load_package(path)
+
+    def _can_build(self) -> bool:
+        found = any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "c++", "clang++"))
+        if not found and self.mode == "always":
+            raise ConfigError("runtime.compile", "there is no C++ compiler", "install g++ or set runtime.compile=auto")
+        return found
+
+    def _key(self, function: Callable[..., Any], example: Sequence[Tensor], identity: str) -> str:
+        shapes = [(tuple(x.shape), str(x.dtype), tuple(x.stride())) for x in example]
+        facts = [torch.__version__, processor(), str(torch.get_num_threads()), source_hash(function), identity, repr(shapes)]
+        return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
+
+
+def default_folder() -> Path:
+    """`$LUDUS_CACHE`, or the user's cache folder."""
+    base = os.environ.get("LUDUS_CACHE") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "ludus" / "compiled"
+
+
+def processor() -> str:
+    """The instruction sets of this machine: packages use them all."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        flags = [line for line in cpuinfo.read_text().splitlines() if line.startswith(("flags", "Features"))]
+        return platform.machine() + (flags[0] if flags else "")
+    return f"{platform.machine()} {platform.processor()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def source_hash(function: Callable[..., Any]) -> str:
+    """Hash over the source of algorithms, networks and maths: any of them may be in the graph."""
+    root = Path(__file__).parents[1]
+    files = sorted(path for part in ("algorithms", "networks", "math") for path in (root / part).rglob("*.py"))
+    digest = hashlib.sha256()
+    for path in sorted({*files, Path(inspect.getsourcefile(function) or __file__)}):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def build_package(function: Callable[..., Any], example: Sequence[Tensor], path: Path) -> None:
+    """Trace, compile and move into place; a half-built package is never visible."""
+    import torch._inductor
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    copies = tuple(x.clone() for x in example)
+    program = torch.export.export(make_fx(function)(*copies), copies)
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        target = Path(scratch) / path.name
+        torch._inductor.aoti_compile_and_package(program, package_path=str(target))
+        target.rename(path)
+
+
+def load_package(path: Path) -> Compiled:
+    """Loads machine code from our own cache; refuses a file another user could have planted."""
+    if path.stat().st_uid != os.getuid():
+        raise ConfigError(str(path), "belongs to another user", "remove it or set LUDUS_CACHE to a folder of your own")
+    loader = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
+    return loader.boxed_run

@@ -1,0 +1,214 @@
+"""Gradient, clipping and one optimizer step for a loss function: eager, or compiled ahead of time.
+
+All parameters of the model are views into one flat tensor, so that clipping and Adam are a handful of kernels however
+many layers there are. The loss is a plain function of (model, batch, numbers); both paths call the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.networks.compiled import Compiler
+from ludus.networks.optimizer import Optimizer, OptimizerConfig
+from ludus.types import Tree
+
+Batch = dict[str, Tree]
+Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
+"""(model, batch, numbers, **flags) -> (loss, metrics); numbers may be floats or 0-d tensors, flags are static."""
+
+
+class Learner:
+    """Owns a model's flat parameters, its optimizer and the running sums of its metrics."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: OptimizerConfig,
+        *,
+        max_grad_norm: float | None,
+        parts: Mapping[str, Sequence[str]],
+        compiler: Compiler | None = None,
+    ) -> None:
+        self.model, self.loss, self.max_grad_norm = model, loss, max_grad_norm
+        self.layout = Layout(model, parts)
+        self.theta, self.grad = flatten(model, self.layout)
+        self.optimizer = Optimizer(optimizer, self.theta)
+        self.compiler = compiler
+        self.version = 0  # counts steps, so that copies of the weights know when they are stale
+        self._names: list[str] = []
+        self._sums: Tensor | None = None
+        self._last: Tensor | None = None
+        self._count = 0
+        self._compiled: dict[Any, Callable[[list[Tensor]], list[Tensor]] | None] = {}
+
+    def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
+        """One update; `numbers` must contain `lr`. Metrics are summed on the device and read by `metrics()`."""
+        compiled = self._compiled_for(batch, numbers, flags)
+        row = self._eager(batch, numbers, flags) if compiled is None else self._run(compiled, batch, numbers)
+        if self._sums is None:
+            self._sums = torch.zeros_like(row)
+        self._sums += row
+        self._last = row
+        self._count += 1
+        self.version += 1
+
+    def _eager(self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any]) -> Tensor:
+        self.grad.zero_()
+        loss, metrics = self.loss(self.model, batch, numbers, **flags)
+        loss.backward()
+        norms = torch.stack([self.grad[part].norm() for part in self.layout.parts.values()])
+        total = norms.norm()
+        if self.max_grad_norm is not None:
+            self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
+        self.optimizer.step(self.grad, numbers["lr"])
+        self._remember_names(metrics)
+        with torch.no_grad():
+            return torch.cat([torch.stack([*metrics.values(), loss, total]), norms])
+
+    def _remember_names(self, metrics: Mapping[str, Tensor]) -> None:
+        if not self._names:
+            parts = [f"opt/grads/norm/{part}" for part in self.layout.parts]
+            self._names = [*metrics, "loss/total", "opt/grads/norm/all", *parts]
+
+    # ---- the same step as one function of tensors, for the compiler ------------------------------
+
+    def _compiled_for(self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any]) -> Any:
+        if self.compiler is None:
+            return None
+        leaves = leaves_of(batch)
+        key = (tuple((tuple(x.shape), x.dtype) for x in leaves), tuple(flags.items()))
+        if key not in self._compiled:
+            first = not self._compiled  # only the shape a run starts with is worth building for
+            example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
+            function = self._pure_step(batch, tuple(numbers), flags)
+            identity = f"{self.loss.__qualname__} {flags} {self.max_grad_norm} {self.optimizer.cfg!r} {self.model!r}"
+            self._compiled[key] = self.compiler.get(function, example, identity, may_build=first)
+            with torch.no_grad():  # a package from the cache was never traced here: ask for the metrics' names once
+                self._remember_names(self.loss(self.model, batch, numbers, **flags)[1])
+        return self._compiled[key]
+
+    def _run(self, compiled: Any, batch: Batch, numbers: Mapping[str, float]) -> Tensor:
+        arguments = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves_of(batch)]
+        self.optimizer.count += 1
+        (row,) = compiled(arguments)
+        return row
+
+    def _number_tensor(self, numbers: Mapping[str, float]) -> Tensor:
+        return torch.tensor([*numbers.values(), float(self.optimizer.count + 1)], dtype=torch.float32)
+
+    def _pure_step(self, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]) -> Callable[..., tuple[Tensor]]:
+        moments = len(self.optimizer.tensors)
+
+        def update(*arguments: Tensor) -> tuple[Tensor]:
+            theta, state = arguments[0], arguments[1 : 1 + moments]
+            values = arguments[1 + moments].unbind()
+            numbers = dict(zip(names, values, strict=False))
+            leaf = theta.detach().requires_grad_()
+            parameters = self.layout.unflatten(leaf)
+            filled = refill(batch, list(arguments[2 + moments :]))
+
+            def model(*inputs: Any) -> Any:
+                return torch.func.functional_call(self.model, parameters, inputs)
+
+            loss, metrics = self.loss(model, filled, numbers, **flags)
+            (grad,) = torch.autograd.grad(loss, leaf)
+            norms = torch.stack([grad[part].norm() for part in self.layout.parts.values()])
+            total = norms.norm()
+            if self.max_grad_norm is not None:
+                grad = grad * (self.max_grad_norm / (total + 1e-6)).clamp(max=1.0)
+            new_theta, new_state = self.optimizer.pure(theta, state, grad, numbers["lr"], values[-1])
+            theta.copy_(new_theta)
+            for old, new in zip(state, new_state, strict=True):
+                old.copy_(new)
+            return (torch.cat([torch.stack([*metrics.values(), loss, total]), norms]).detach(),)
+
+        return update
+
+    # ---- metrics and state -----------------------------------------------------------------------
+
+    def last(self, name: str) -> float:
+        """A metric of the newest step; waits for the device."""
+        assert self._last is not None
+        return float(self._last[self._names.index(name)])
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the steps since the last call, read once."""
+        if self._sums is None or self._count == 0:
+            return {}
+        means = (self._sums / self._count).tolist()
+        self._sums.zero_()
+        self._count = 0
+        return dict(zip(self._names, means, strict=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights by name and the optimizer."""
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copies into the flat storage; views stay views."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.version += 1
+
+
+class Layout:
+    """Where each parameter lies in the flat tensor; parameters of one part lie side by side."""
+
+    def __init__(self, model: nn.Module, parts: Mapping[str, Sequence[str]]) -> None:
+        named = dict(model.named_parameters())
+        part_of = {n: next((p for p, prefixes in parts.items() if n.startswith(tuple(prefixes))), None) for n in named}
+        lost = [name for name, part in part_of.items() if part is None]
+        assert not lost, f"parameters in no part: {lost}"
+        self.names = [name for part in parts for name in named if part_of[name] == part]
+        self.shapes = [named[name].shape for name in self.names]
+        self.sizes = [named[name].numel() for name in self.names]
+        self.parts: dict[str, slice] = {}
+        start = 0
+        for part in parts:
+            size = sum(s for n, s in zip(self.names, self.sizes, strict=True) if part_of[n] == part)
+            if size:
+                self.parts[part] = slice(start, start + size)
+            start += size
+
+    def unflatten(self, theta: Tensor) -> dict[str, Tensor]:
+        """Named views of a flat tensor."""
+        pieces = theta.split(self.sizes)
+        return {n: piece.view(s) for n, piece, s in zip(self.names, pieces, self.shapes, strict=True)}
+
+
+def flatten(model: nn.Module, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Moves parameters and their gradients into two flat tensors; the module keeps views of them."""
+    named = dict(model.named_parameters())
+    theta = torch.cat([named[name].detach().reshape(-1) for name in layout.names])
+    grad = torch.zeros_like(theta)
+    values, slopes = layout.unflatten(theta), layout.unflatten(grad)
+    for name, parameter in named.items():
+        parameter.data = values[name]
+        parameter.grad = slopes[name]
+    return theta, grad
+
+
+def leaves_of(batch: Batch) -> list[Tensor]:
+    """Tensors of a batch in key order, trees of tuples opened."""
+
+    def opened(tree: Tree) -> list[Tensor]:
+        return [leaf for item in tree for leaf in opened(item)] if isinstance(tree, tuple) else [tree]
+
+    return [leaf for tree in batch.values() for leaf in opened(tree)]
+
+
+def refill(batch: Batch, leaves: list[Tensor]) -> Batch:
+    """A batch of the same structure with other tensors."""
+    queue = iter(leaves)
+
+    def closed(tree: Tree) -> Tree:
+        return tuple(closed(item) for item in tree) if isinstance(tree, tuple) else next(queue)
+
+    return {name: closed(tree) for name, tree in batch.items()}
+
+

@@ -1,0 +1,97 @@
+"""Adam, AdamW and SGD on one flat tensor.
+
+Written out instead of taken from torch.optim: importing that pulls in the compiler (over a second of start-up), and one
+fused kernel on one tensor is all a small network needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ludus.config.model import Model
+
+
+class OptimizerConfig(Model):
+    """How parameters follow the gradient."""
+
+    type: Literal["adam", "adamw", "sgd"] = "adam"
+    """`adamw` decays weights apart from the gradient; `sgd` has momentum."""
+    eps: float = Field(default=1e-5, gt=0)
+    """Added to the denominator of Adam."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of Adam's moments; the first is the momentum of SGD."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Pull towards zero."""
+
+
+class Optimizer:
+    """One optimizer over one flat tensor, in place (`step`) or as a pure function (`pure`)."""
+
+    def __init__(self, cfg: OptimizerConfig, theta: Tensor) -> None:
+        self.cfg, self.theta = cfg, theta
+        self.count = 0
+        moments = 1 if cfg.type == "sgd" else 2
+        self.tensors = [torch.zeros_like(theta) for _ in range(moments)]
+        self._count_tensor = torch.zeros((), dtype=torch.float32, device=theta.device)
+
+    @torch.no_grad()
+    def step(self, grad: Tensor, lr: float) -> None:
+        """Follow `grad` in place."""
+        self.count += 1
+        cfg = self.cfg
+        if cfg.type == "sgd":
+            (momentum,) = self.tensors
+            if cfg.weight_decay:
+                grad = grad.add(self.theta, alpha=cfg.weight_decay)
+            momentum.mul_(cfg.betas[0]).add_(grad)
+            self.theta.sub_(momentum, alpha=lr)
+            return
+        fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_
+        self._count_tensor.fill_(self.count)
+        fused(
+            [self.theta],
+            [grad],
+            [self.tensors[0]],
+            [self.tensors[1]],
+            [],
+            [self._count_tensor],
+            lr=lr,
+            beta1=cfg.betas[0],
+            beta2=cfg.betas[1],
+            weight_decay=cfg.weight_decay,
+            eps=cfg.eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def pure(
+        self, theta: Tensor, state: Sequence[Tensor], grad: Tensor, lr: Tensor, count: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The same step without side effects, for compilation."""
+        cfg, (beta1, beta2) = self.cfg, self.cfg.betas
+        if cfg.type == "sgd":
+            momentum = state[0] * beta1 + grad + cfg.weight_decay * theta
+            return theta - lr * momentum, [momentum]
+        if cfg.type == "adamw":
+            theta = theta * (1 - lr * cfg.weight_decay)
+        elif cfg.weight_decay:
+            grad = grad + cfg.weight_decay * theta
+        first = torch.lerp(state[0], grad, 1 - beta1)
+        second = state[1] * beta2 + grad * grad * (1 - beta2)
+        scale = torch.sqrt(1 - beta2**count)
+        return theta - lr / (1 - beta1**count) * first / (second.sqrt() / scale + cfg.eps), [first, second]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and the number of steps."""
+        return {"count": self.count, "moments": {str(i): tensor for i, tensor in enumerate(self.tensors)}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copies the moments in place."""
+        self.count = int(state["count"])
+        for i, tensor in enumerate(self.tensors):
+            tensor.copy_(torch.as_tensor(state["moments"][str(i)]))

@@ -1,0 +1,1 @@
+"""The loop around an algorithm: phases, evaluation, callbacks. Knows hooks by name only."""

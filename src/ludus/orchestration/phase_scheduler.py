@@ -1,0 +1,236 @@
+"""Which hook comes next: phases as a state machine over Reports.
+
+A phase repeats its cycle of hooks until its first limit is reached. A hook carries a repeat count, or a ratio to the
+environment steps of the cycle whose exact remainder is kept. Hooks that did nothing count towards no limit, and a whole
+cycle in which nothing happened is an error, because nothing will happen in the next one either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from ludus.config.schema import Phase
+from ludus.errors import ConfigError
+from ludus.registry import nearest
+from ludus.types import Report
+
+
+@dataclass
+class Clock:
+    """Honest counters, never mixed: environment steps, optimizer steps, cycles."""
+
+    env_steps: int = 0
+    updates: int = 0
+    cycles: int = 0
+
+    def add(self, report: Report) -> None:
+        """Count what a hook did."""
+        self.env_steps += report.env_steps
+        self.updates += report.updates
+
+
+@dataclass(frozen=True)
+class HookCall:
+    """A hook in a cycle: so many times, or so often per environment step."""
+
+    name: str
+    repeats: int = 1
+    per_env_step: Fraction | None = None
+
+
+class PhaseScheduler:
+    """Walks through phases; `next_hook` says what to call, `advance` takes what it did."""
+
+    def __init__(self, phases: Sequence[Phase], total_steps: int, *, hooks: Sequence[str], step_quantum: int = 1) -> None:
+        self.phases = list(phases)
+        self.calls = [parse_cycle(phase, hooks) for phase in phases]
+        self.quantum = step_quantum
+        self.total_steps = self._whole(total_steps)
+        for phase in phases:
+            check_phase(phase)
+        self.clock, self.phase_clock = Clock(), Clock()
+        self.index = 0
+        self._position, self._done_here = 0, 0
+        self._cycle_start, self._cycle_worked, self._cycle_fresh = 0, False, True
+        self._owed = [Fraction(0)] * len(self.calls[0]) if phases else []
+        self.cycle_ended = False
+
+    def _whole(self, steps: int) -> int:
+        """Budgets in whole vector steps: never more than asked for, but at least one."""
+        return max(self.quantum, steps // self.quantum * self.quantum)
+
+    @property
+    def phase(self) -> Phase:
+        """The current phase; the last one once all are done."""
+        return self.phases[min(self.index, len(self.phases) - 1)]
+
+    @property
+    def finished(self) -> bool:
+        """All phases are done."""
+        return self.index >= len(self.phases)
+
+    @property
+    def cycle_start_steps(self) -> int:
+        """Environment steps when the current cycle began: the point schedules are read at."""
+        return self._cycle_start
+
+    @property
+    def remaining_steps(self) -> int:
+        """Environment steps that the phase and the budget still allow."""
+        left = self.total_steps - self.clock.env_steps
+        if self.phase.duration_steps is not None:
+            left = min(left, self._whole(self.phase.duration_steps) - self.phase_clock.env_steps)
+        return max(left, 0)
+
+    def next_hook(self) -> str | None:
+        """The hook to call now, or None when the last phase is over."""
+        if self._cycle_fresh and not self.finished and self._phase_over():
+            self._next_phase()
+        self._skip_empty()
+        return None if self.finished else self.calls[self.index][self._position].name
+
+    def advance(self, report: Report, *, worked: bool | None = None) -> None:
+        """Take in what the hook did; `worked` overrides the idle test for hooks that neither step nor update."""
+        worked = (not report.idle) if worked is None else worked
+        self._check_type(report)
+        self.clock.add(report)
+        self.phase_clock.add(report)
+        self._cycle_worked |= worked
+        self._cycle_fresh = self.cycle_ended = False
+        calls, here = self.calls[self.index], self._position
+        for i, call in enumerate(calls):
+            if call.per_env_step is not None:
+                self._owed[i] += call.per_env_step * report.env_steps
+        if calls[here].per_env_step is None:
+            self._done_here += 1
+        else:  # not ready: what it owes is forgiven, else it would come as a burst later
+            self._owed[here] = self._owed[here] - 1 if worked else self._owed[here] % 1
+        if self._enough_updates():
+            self._next_position()
+        if not self.cycle_ended:
+            self._skip_empty()
+
+    def _times_left(self) -> int:
+        call = self.calls[self.index][self._position]
+        return int(self._owed[self._position]) if call.per_env_step is not None else call.repeats - self._done_here
+
+    def _skip_empty(self) -> None:
+        """Move on to a hook that has something to do, or to the end of the cycle."""
+        while not self.finished and self._times_left() <= 0:
+            self._next_position()
+            if self.cycle_ended:
+                return
+
+    def _next_position(self) -> None:
+        self._position, self._done_here = self._position + 1, 0
+        if self._position == len(self.calls[self.index]):
+            self._end_cycle()
+
+    def _end_cycle(self) -> None:
+        if not self._cycle_worked:
+            hooks = ", ".join(call.name for call in self.calls[self.index])
+            raise ConfigError(
+                f"training.phases.{self.phase.name}",
+                f"a whole cycle of [{hooks}] did nothing",
+                "fill the buffer first (a phase that collects), or change its hooks",
+            )
+        self.clock.cycles += 1
+        self.phase_clock.cycles += 1
+        self._position, self._cycle_worked = 0, False
+        self._cycle_start = self.clock.env_steps
+        self._cycle_fresh = self.cycle_ended = True
+        if self._phase_over():
+            self._next_phase()
+
+    def _next_phase(self) -> None:
+        self.index += 1
+        self.phase_clock = Clock()
+        self._position, self._done_here = 0, 0
+        if not self.finished:
+            self._owed = [Fraction(0)] * len(self.calls[self.index])
+            if self._phase_over():  # the budget is spent: later online phases have nothing left to do
+                self._next_phase()
+
+    def _enough_updates(self) -> bool:
+        limit, done = self.phase.duration_updates, self.phase_clock.updates
+        return limit is not None and done >= limit
+
+    def _phase_over(self) -> bool:
+        phase, done = self.phase, self.phase_clock
+        limits = ((phase.duration_updates, done.updates), (phase.duration_cycles, done.cycles))
+        if any(limit is not None and count >= limit for limit, count in limits):
+            return True
+        if phase.duration_steps is not None and done.env_steps >= self._whole(phase.duration_steps):
+            return True
+        return phase.type == "online" and self.clock.env_steps >= self.total_steps
+
+    def _check_type(self, report: Report) -> None:
+        where = f"training.phases.{self.phase.name}.type"
+        if self.phase.type != "online" and report.env_steps:
+            raise ConfigError(where, f"a hook stepped environments in an {self.phase.type} phase", "make it online")
+        if self.phase.type == "eval_only" and report.updates:
+            raise ConfigError(where, "a hook updated weights in an eval_only phase", "make it offline or online")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the walk stands, exactly."""
+        return {
+            "clock": asdict(self.clock),
+            "phase_clock": asdict(self.phase_clock),
+            "index": self.index,
+            "position": self._position,
+            "done_here": self._done_here,
+            "cycle": [self._cycle_start, self._cycle_worked, self._cycle_fresh],
+            "owed": [str(owed) for owed in self._owed],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.clock, self.phase_clock = Clock(**state["clock"]), Clock(**state["phase_clock"])
+        self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
+        self._cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
+        self._owed = [Fraction(owed) for owed in state["owed"]]
+
+
+def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
+    """The hooks of one cycle, each checked against what the algorithm offers."""
+    calls = []
+    for i, item in enumerate(phase.hooks):
+        where = f"training.phases.{phase.name}.hooks[{i}]"
+        if isinstance(item, str):
+            item = {item: 1}
+        if len(item) != 1:
+            raise ConfigError(where, "one hook per entry", "write a list of hooks")
+        ((name, count),) = item.items()
+        if name not in hooks:
+            raise ConfigError(where, f"unknown hook '{name}'", nearest(name, hooks))
+        calls.append(parse_call(name, count, where))
+    return calls
+
+
+def parse_call(name: str, count: Any, where: str) -> HookCall:
+    """`3` or `{per_env_step: 0.5}`."""
+    if isinstance(count, dict) and set(count) == {"per_env_step"}:
+        ratio = Fraction(str(count["per_env_step"]))
+        if ratio > 0:
+            return HookCall(name, per_env_step=ratio)
+    elif isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return HookCall(name, repeats=count)
+    raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")
+
+
+def check_phase(phase: Phase) -> None:
+    """A phase that could never end, or whose hooks contradict its type, fails before the first step."""
+    where = f"training.phases.{phase.name}"
+    names = {item if isinstance(item, str) else next(iter(item)) for item in phase.hooks}
+    if phase.type != "online" and "collect" in names:
+        raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
+    if phase.type == "eval_only" and names != {"evaluate"}:
+        raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
+    limits = (phase.duration_updates, phase.duration_cycles)
+    if phase.type != "online" and not any(limits):
+        raise ConfigError(where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles")
+    if phase.type == "online" and "collect" not in names and not any(limits):
+        raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")

@@ -1,0 +1,100 @@
+"""Name -> class. `type: gru` in a YAML means the class registered as "gru", by convention in `<package>/gru.py`.
+
+Names resolve in this order: already registered (a plugin), the module of that name, the installed entry points
+(group `ludus.<kind>`). Config files can only choose names from here, never a dotted path.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def nearest(name: object, options: Iterable[object]) -> str:
+    """`did you mean 'x'?`, or the known names when nothing is near."""
+    names = [str(option) for option in options]
+    lowered = {option.lower(): option for option in reversed(names)}
+    close = difflib.get_close_matches(str(name).lower(), lowered, n=1)
+    if close:
+        return f"did you mean '{lowered[close[0]]}'?"
+    return f"known: {', '.join(names)}" if names else "none are known"
+
+
+class UnknownName(KeyError):
+    """A name no registry entry, module or entry point answers to."""
+
+    def __init__(self, kind: str, name: str, options: Iterable[str]) -> None:
+        self.kind, self.name = kind, name
+        self.remedy = nearest(name, options)
+        super().__init__(f"unknown {kind} '{name}'; {self.remedy}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Registry(Generic[T]):
+    """Classes of one kind by name; modules of its package are imported only when a name asks for them."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+        self._classes: dict[str, type[T]] = {}
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Class decorator; two classes of one name are an error."""
+
+        def add(cls: type[T]) -> type[T]:
+            known = self._classes.get(name)
+            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ValueError(f"{self.kind} '{name}' is registered twice: {known!r} and {cls!r}")
+            self._classes[name] = cls
+            return cls
+
+        return add
+
+    def __getitem__(self, name: str) -> type[T]:
+        if name not in self._classes:
+            self._import(name)
+        if name not in self._classes:
+            raise UnknownName(self.kind, name, self.names())
+        return self._classes[name]
+
+    def __contains__(self, name: str) -> bool:
+        if name not in self._classes:
+            self._import(name)
+        return name in self._classes
+
+    def names(self) -> list[str]:
+        """Every name there is; imports the whole package, so only listings and error messages call it."""
+        for module in self._modules():
+            importlib.import_module(f"{self.package}.{module}")
+        return sorted({*self._classes, *self._entry_points()})
+
+    def _import(self, name: str) -> None:
+        if name in self._modules():
+            importlib.import_module(f"{self.package}.{name}")
+        elif name in self._entry_points():
+            self.register(name)(self._entry_points()[name].load())
+        if name not in self._classes:  # several names may share a module
+            for module in self._modules():
+                importlib.import_module(f"{self.package}.{module}")
+
+    def _modules(self) -> list[str]:
+        package = importlib.import_module(self.package)
+        return [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
+
+    def _entry_points(self) -> dict[str, Any]:
+        return {point.name: point for point in importlib.metadata.entry_points(group=f"ludus.{self.kind}")}
+
+
+ALGORITHMS: Registry[Any] = Registry("algorithm", "ludus.algorithms")
+ENCODERS: Registry[Any] = Registry("encoder", "ludus.networks.encoders")
+MEMORY: Registry[Any] = Registry("memory", "ludus.networks.memory")
+WRAPPERS: Registry[Any] = Registry("wrapper", "ludus.envs.wrappers")
+BUFFERS: Registry[Any] = Registry("buffer", "ludus.data")
+CALLBACKS: Registry[Any] = Registry("callback", "ludus.orchestration.callbacks")

@@ -1,0 +1,228 @@
+"""Checkpoints: `checkpoints/step=N/` with tensors.safetensors, state.json and a manifest that vouches for both.
+
+Written beside its place, every file synced, the manifest last, then renamed: a checkpoint is whole or it is not there.
+The directory is the truth; the links `best` and `last` are for people. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ludus.errors import ConfigError, DataError, ResourceError
+from ludus.runs import atomic
+from ludus.runs.tree import flatten, unflatten
+
+FORMAT, VERSION = "ludus-checkpoint", 1
+TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+_STEP = re.compile(r"step=(\d{1,18})")
+_ASIDE = re.compile(r"\.old-(step=\d{1,18})-[0-9a-f]+")
+_STALE = re.compile(r"\.(new|old)-step=\d{1,18}-[0-9a-f]+")
+_MANIFEST_LIMIT = 1 << 20
+_HEADER_LIMIT = 100_000_000
+
+
+class Loaded(NamedTuple):
+    """The newest checkpoint that is good, and what was wrong with newer ones."""
+
+    state: dict[str, Any]
+    path: Path
+    skipped: tuple[str, ...]
+
+
+def save(folder: Path, state: Mapping[str, Any], *, step: int, best: bool = False) -> Path:
+    """Write the state of a run folder as its checkpoint of `step` and point the links at it."""
+    parent = folder / "checkpoints"
+    files = _encode(state)
+    target = parent / f"step={step}"
+    try:
+        parent.mkdir(mode=0o700, exist_ok=True)
+        sweep(folder)
+        if not _same(target, files):
+            _install(files, target, step)
+        for link in ("last", *(["best"] if best else [])):
+            atomic.replace_link(parent / link, target.name)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ResourceError(str(target), f"cannot save: {error.strerror}", "free some space") from error
+        raise
+    return target
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The state of one checkpoint; DataError names the file, what was expected and what was found."""
+    manifest = read_manifest(path)
+    content = {name: _read_listed(path / name, entry) for name, entry in manifest["files"].items()}
+    _check_header(path / TENSORS, content[TENSORS])
+    from safetensors import SafetensorError
+    from safetensors.torch import load as load_tensors
+
+    try:
+        tensors = load_tensors(content[TENSORS])
+        state = unflatten(json.loads(content[STATE]), tensors)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(str(path), f"not a state of ours: {error!r}", "use another checkpoint") from None
+    if not isinstance(state, dict):
+        raise DataError(str(path / STATE), "expected an object")
+    return state
+
+
+def load_newest_good(folder: Path) -> Loaded:
+    """Try from the newest on; an error lists every file and its fault when none is good."""
+    faults: list[str] = []
+    for path in reversed(checkpoints(folder).values()):
+        try:
+            return Loaded(load(path), path, tuple(faults))
+        except DataError as error:
+            faults.append(error.line())
+    if not faults:
+        raise DataError(str(folder / "checkpoints"), "there is no checkpoint", "train first")
+    raise DataError(str(folder / "checkpoints"), "no checkpoint is good: " + " | ".join(faults))
+
+
+def checkpoints(folder: Path) -> dict[str, Path]:
+    """Checkpoints of a run folder by name, oldest first, by directory scan."""
+    parent = folder / "checkpoints"
+    names = os.listdir(parent) if parent.is_dir() else []
+    found = {name: parent / name for name in names if _STEP.fullmatch(name)}
+    for name in names:  # a replacement was cut off between its two renames
+        aside = _ASIDE.fullmatch(name)
+        if aside:
+            found.setdefault(aside[1], parent / name)
+    return {name: found[name] for name in sorted(found, key=lambda name: int(name.removeprefix("step=")))}
+
+
+def find(folder: Path, which: str | None = None) -> Path:
+    """The checkpoint `best`, `last` or `step=N`; the default is the best one, or else the last."""
+    known, parent = checkpoints(folder), folder / "checkpoints"
+    if not known:
+        raise DataError(str(parent), "there is no checkpoint", "train first")
+    best = os.readlink(parent / "best") if (parent / "best").is_symlink() else ""
+    if which in (None, "best") and best in known:
+        return known[best]
+    if which in (None, "last"):
+        return list(known.values())[-1]
+    if which not in known:
+        raise ConfigError(str(which), f"no such checkpoint in {parent}", f"there are last, {', '.join(known)}")
+    return known[which]
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest, byte for byte as it was written, of a format version this ludus reads."""
+    file = path / MANIFEST
+    raw = _read(file, _MANIFEST_LIMIT)
+    try:
+        manifest = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise DataError(str(file), f"not readable: {error}", "use another checkpoint") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DataError(str(file), f"expected format '{FORMAT}'", "it is not a checkpoint of ours")
+    if manifest.get("version") != VERSION:
+        problem = f"format version {str(manifest.get('version'))[:20]}, this ludus reads {VERSION}"
+        raise DataError(str(file), problem, "use the ludus that wrote it, or migrate it")
+    expected, found = manifest.pop("sha256", None), _digest(_dump(manifest))
+    if expected != found or _dump({**manifest, "sha256": found}) != raw:
+        raise DataError(str(file), f"expected sha256 {str(expected)[:64]}, found {found}", "use another checkpoint")
+    try:
+        sizes = {name: int(entry["size"]) for name, entry in manifest["files"].items() if len(entry["sha256"]) == 64}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        sizes = {}
+    if sizes.keys() != {TENSORS, STATE}:
+        raise DataError(str(file), f"expected sizes and sums of {TENSORS} and {STATE}", "use another checkpoint")
+    return manifest
+
+
+def sweep(folder: Path) -> None:
+    """Finish or remove what a killed writer left; only the process that owns the run may call it."""
+    parent = folder / "checkpoints"
+    for path in checkpoints(folder).values():
+        aside = _ASIDE.fullmatch(path.name)
+        if aside:
+            path.rename(parent / aside[1])
+    for name in os.listdir(parent) if parent.is_dir() else ():
+        path = parent / name
+        if _STALE.fullmatch(name) and not path.is_symlink():
+            shutil.rmtree(path)
+        elif name.startswith(".") and name.endswith(atomic.TEMPORARY):
+            path.unlink()
+
+
+def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:
+    from safetensors.torch import save as save_tensors
+
+    tree, tensors = flatten(state)
+    return {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}
+
+
+def _same(target: Path, files: Mapping[str, bytes]) -> bool:
+    """The very same state is already there, and whole."""
+    try:
+        manifest = read_manifest(target)
+        return all(_read_listed(target / name, manifest["files"][name]) == data for name, data in files.items())
+    except DataError:
+        return False
+
+
+def _install(files: Mapping[str, bytes], target: Path, step: int) -> None:
+    token = secrets.token_hex(6)
+    new, old = (target.with_name(f".{kind}-{target.name}-{token}") for kind in ("new", "old"))
+    new.mkdir(mode=0o700)
+    try:
+        for name, data in files.items():
+            atomic.write_new(new / name, data)
+        listed = {name: {"size": len(data), "sha256": _digest(data)} for name, data in files.items()}
+        body = {"format": FORMAT, "version": VERSION, "step": step, "files": listed}
+        atomic.write_new(new / MANIFEST, _dump({**body, "sha256": _digest(_dump(body))}))
+        atomic.sync_folder(new)
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    atomic.sync_folder(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _read(file: Path, limit: int) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            if size > limit:
+                raise DataError(str(file), f"expected at most {limit} bytes, found {size}", "use another checkpoint")
+            return opened.read(limit + 1)
+    except OSError as error:
+        raise DataError(str(file), f"cannot be read: {error.strerror}", "use another checkpoint") from None
+
+
+def _read_listed(file: Path, entry: Mapping[str, Any]) -> bytes:
+    size, digest = int(entry["size"]), str(entry["sha256"])
+    data = _read(file, size)
+    if len(data) != size:
+        raise DataError(str(file), f"expected {size} bytes, found {len(data)}", "use another checkpoint")
+    if _digest(data) != digest:
+        raise DataError(str(file), f"expected sha256 {digest}, found {_digest(data)}", "use another checkpoint")
+    return data
+
+
+def _check_header(file: Path, data: bytes) -> None:
+    """A header that claims more than the file holds is refused before anything is allocated for it."""
+    claimed, room = int.from_bytes(data[:8], "little"), min(len(data) - 8, _HEADER_LIMIT)
+    if len(data) < 8 or claimed > room:
+        raise DataError(str(file), f"header of {claimed} bytes, room for {max(room, 0)}", "use another checkpoint")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"

@@ -1,0 +1,208 @@
+"""Run folders: `runs/<name>_<time>_<random>/`, the truth about a run, and the references that lead to one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import ConfigError, DataError, ResourceError
+from ludus.registry import nearest
+from ludus.runs import atomic
+from ludus.runs.provenance import provenance
+
+ROOT = Path("runs")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_CHECKPOINT = re.compile(r"best|last|step=\d{1,18}")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder; `checkpoint` is what a reference such as `run/@best` asked for."""
+
+    folder: Path
+    checkpoint: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Name of the folder."""
+        return self.folder.name
+
+    @property
+    def config_path(self) -> Path:
+        """The resolved config."""
+        return self.folder / "config.yaml"
+
+    @property
+    def videos(self) -> Path:
+        """Folder of recordings."""
+        return self.folder / "videos"
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        name: str,
+        *,
+        config_yaml: str,
+        config_hash: str = "",
+        spec: str = "",
+        overrides: Sequence[str] = (),
+        argv: Sequence[str] | None = None,
+    ) -> Run:
+        """Make the folder of a new run; nothing else in ludus makes one."""
+        check_name(name, "experiment.name")
+        try:
+            run = cls(_new_folder(root, name))
+            meta = {"name": name, "spec": spec, "overrides": list(overrides), "config_hash": config_hash}
+            atomic.write_text(run.config_path, config_yaml)
+            atomic.write_json(run.folder / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
+            run.set_status("running", started=_now())
+            atomic.replace_link(root / "@last", run.id)
+        except OSError as error:
+            raise _refusal(root, error) from None
+        run.log(f"created for {spec or name}")
+        return run
+
+    @classmethod
+    def load(cls, root: Path, reference: str) -> Run:
+        """Find a run by id, unique prefix or `@last`, each with `/@best`, `/@last` or `/step=N` behind it."""
+        text = reference.removeprefix(f"{root}/").rstrip("/")
+        name, slash, checkpoint = text.partition("/")
+        checkpoint = checkpoint.removeprefix("@")
+        if slash and not _CHECKPOINT.fullmatch(checkpoint):
+            raise ConfigError(reference, f"'{checkpoint}' is no checkpoint", "use run/@best, run/@last or run/step=N")
+        folder = root / (_last(root, reference) if name == "@last" else _find(root, name, reference))
+        if not _inside(folder, root):
+            raise ConfigError(reference, "leads out of the runs folder", f"use the id of a run in {root}/")
+        if not (folder / "config.yaml").is_file():
+            raise DataError(str(folder), "has no config.yaml", "it is not the folder of a run")
+        return cls(folder, checkpoint or None)
+
+    def set_status(self, state: str, **facts: Any) -> None:
+        """Replace status.json: running, finished, stopped or failed, with counters and reason."""
+        status = {"state": state, "pid": os.getpid(), "updated": _now(), **facts}
+        atomic.write_json(self.folder / "status.json", status, durable=state != "running")
+
+    def status(self) -> dict[str, Any]:
+        """What status.json says."""
+        return read_json(self.folder / "status.json")
+
+    def meta(self) -> dict[str, Any]:
+        """What meta.json says."""
+        return read_json(self.folder / "meta.json")
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Replace metrics.json, the final numbers."""
+        atomic.write_json(self.folder / "metrics.json", dict(summary))
+
+    def log(self, text: str) -> None:
+        """Append one line to run.log, without control characters."""
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(self.folder / "run.log", flags, 0o600), "a", encoding="utf-8") as file:
+            file.write(f"{_now()} {line}\n")
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse what could leave the runs folder or surprise a shell."""
+    if not _NAME.fullmatch(name):
+        shown = name[:60]
+        remedy = "use up to 64 of A-Z a-z 0-9 . _ - and begin with none of . -"
+        raise ConfigError(where, f"'{shown}' cannot be the name of a run", remedy)
+
+
+def safe_name(text: str) -> str:
+    """The nearest name that is allowed: `ALE/Pong-v5:ppo` -> `ALE-Pong-v5-ppo`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".-")[:64] or "run"
+
+
+def runs_in(root: Path) -> list[str]:
+    """Ids of all runs in a folder."""
+    if not root.is_dir():
+        return []
+    return sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and _NAME.fullmatch(entry.name))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a run folder."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(str(path), "does not exist", "the run is incomplete") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(str(path), f"not readable: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(str(path), "expected a JSON object")
+    return value
+
+
+def _new_folder(root: Path, name: str) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    while True:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        folder = root / f"{name[:42]}_{stamp}_{secrets.token_hex(2)}"  # 64 characters at most
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return folder
+
+
+def _last(root: Path, reference: str) -> str:
+    link = root / "@last"
+    if link.is_symlink():
+        target = os.readlink(link)
+        if _NAME.fullmatch(target) and (root / target).is_dir():
+            return target
+        raise ConfigError(reference, f"points to '{target}', which is gone", _newest(root))
+    raise ConfigError(reference, f"there is no last run in {root}/", _newest(root))
+
+
+def _newest(root: Path) -> str:
+    known = sorted(runs_in(root), key=lambda name: name.split("_")[-2:])
+    return f"the newest run is '{known[-1]}'" if known else "train one: ludus train CartPole-v1:ppo"
+
+
+def _find(root: Path, name: str, reference: str) -> str:
+    if name.startswith("@"):
+        raise ConfigError(reference, f"'{name[:60]}' is no reference to a run", "use an id, a unique prefix or @last")
+    check_name(name, reference[:80])
+    known = runs_in(root)
+    if name in known:
+        return name
+    found = [run for run in known if run.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise ConfigError(reference, f"{len(found)} runs begin like that", f"one of {', '.join(found[:5])}{more}")
+    raise ConfigError(reference, f"there is no such run in {root}/", nearest(name, known) if known else _newest(root))
+
+
+def _inside(folder: Path, root: Path) -> bool:
+    try:
+        return folder.resolve(strict=True).parent == root.resolve(strict=True)
+    except (OSError, RuntimeError):  # gone, or a loop of links
+        return False
+
+
+def _refusal(root: Path, error: OSError) -> ConfigError | ResourceError:
+    where = str(error.filename or root)
+    if error.errno in _FULL:
+        return ResourceError(where, f"cannot make a run folder: {error.strerror}", "free some space")
+    return ConfigError(where, f"cannot make a run folder: {error.strerror}", "choose another place with --runs-dir")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

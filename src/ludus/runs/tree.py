@@ -1,0 +1,103 @@
+"""Nested state as JSON plus a flat table of tensors, and back, without ever pickling.
+
+Everything JSON cannot say is an object with one key that begins with `~`:
+`~tensor`, `~array`, `~scalar` (name in the table), `~tuple`, `~float` (nan, inf), `~dict` (pairs, for other keys).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+_MARKS = ("~tensor", "~array", "~scalar", "~tuple", "~float", "~dict")
+
+
+def flatten(state: Mapping[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
+    """JSON-ready tree and the tensors it names by their dotted path."""
+    writer = _Writer()
+    return writer.encode(dict(state), ()), writer.tensors
+
+
+def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """The inverse of `flatten`; raises ValueError or KeyError for a tree it did not make."""
+    if isinstance(tree, list):
+        return [unflatten(item, tensors) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if len(tree) != 1 or next(iter(tree)) not in _MARKS:
+        return {key: unflatten(value, tensors) for key, value in tree.items()}
+    ((mark, body),) = tree.items()
+    if mark == "~tensor":
+        return tensors[body]
+    if mark in ("~array", "~scalar"):
+        array = tensors[body].numpy()
+        return array if mark == "~array" else array[()]
+    if mark == "~tuple":
+        return tuple(unflatten(item, tensors) for item in body)
+    if mark == "~float":
+        return float(body)
+    return {key: unflatten(value, tensors) for key, value in body}
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+
+    def encode(self, value: Any, path: tuple[str, ...]) -> Any:
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            return {"~tensor": self._add(value.detach(), path)}
+        if isinstance(value, np.ndarray | np.generic):
+            return {"~array" if isinstance(value, np.ndarray) else "~scalar": self._add(_as_tensor(value, path), path)}
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"~float": str(value)}
+        if type(value) is list:
+            return self._items(value, path)
+        if type(value) is tuple:
+            return {"~tuple": self._items(value, path)}
+        if isinstance(value, dict):
+            return self._dict(value, path)
+        raise TypeError(f"checkpoint: {'.'.join(path)}: {type(value).__name__} cannot be saved; use tensors, arrays, "
+                        "numbers, strings, lists, tuples and dicts")  # fmt: skip
+
+    def _items(self, items: Any, path: tuple[str, ...]) -> list[Any]:
+        return [self.encode(item, (*path, str(i))) for i, item in enumerate(items)]
+
+    def _dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> Any:
+        encoded = []
+        for key, item in value.items():
+            if type(key) not in (str, int):
+                raise TypeError(f"checkpoint: {'.'.join(path)}: key {key!r} is neither text nor an integer")
+            encoded.append((key, self.encode(item, (*path, str(key)))))
+        plain = all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _MARKS)
+        return dict(encoded) if plain else {"~dict": [list(pair) for pair in encoded]}
+
+    def _add(self, tensor: torch.Tensor, path: tuple[str, ...]) -> str:
+        """Own, dense memory on the CPU under a name nothing else has."""
+        import torch
+
+        base = name = ".".join(path).encode("utf-8", "replace").decode() or "value"
+        count = 0
+        while name in self.tensors or name == "__metadata__":
+            count += 1
+            name = f"{base}~{count}"
+        self.tensors[name] = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
+        return name
+
+
+def _as_tensor(value: np.ndarray | np.generic, path: tuple[str, ...]) -> torch.Tensor:
+    import torch
+
+    array = np.array(value, order="C", copy=True)
+    if array.dtype.kind not in "biufc" or array.dtype == np.complex128 or array.dtype.itemsize > 8:
+        raise TypeError(f"checkpoint: {'.'.join(path)}: an array of {array.dtype} cannot be saved")
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))

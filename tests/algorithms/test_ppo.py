@@ -1,0 +1,198 @@
+"""PPO's invariants: ratio 1 on the first minibatch, true bootstraps, honest options."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support import close, config, moment
+
+from ludus.data.rollout import minibatches
+from ludus.errors import ConfigError
+from ludus.experiment import build
+from ludus.registry import MEMORY
+
+CORES = MEMORY.names()
+
+
+def collected(memory: str = "none", env: str = "CartPole-v1", rollouts: int = 3, **algorithm):
+    cfg = config(
+        {"name": "ppo", "rollout_steps": 64, "batch_size": 0.25, **algorithm},
+        env=env,
+        network={"memory": memory},
+        training={"total_timesteps": 100_000},
+    )
+    run = build(cfg)
+    now = moment(cfg.algorithm.config)
+    for _ in range(rollouts):
+        run.algorithm.collect(now)
+    return run, now
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+@pytest.mark.parametrize("memory", CORES)
+def test_ratio_is_one_on_the_first_minibatch(memory: str, env: str) -> None:
+    """With episode ends inside the rollout and state carried over from earlier ones."""
+    run, now = collected(memory, env)
+    ppo = run.algorithm
+    assert ppo.columns["first"][1:].any() or env == "Pendulum-v1"
+    seen = 0
+    for batch in minibatches(ppo.columns, ppo.start_state, 4, ppo.rng, sequences=ppo.policy.recurrent):
+        _, metrics = ppo.loss(ppo.policy, batch, {"clip": 0.2, "value_coef": 1, "entropy_coef": 0}, clip_value=False, normalize=True)
+        params, value, _ = ppo.policy(batch["obs"], batch["state"], batch["first"])
+        ratio = (ppo.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
+        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-5, rtol=0)
+        torch.testing.assert_close(value, batch["value"], atol=1e-4, rtol=1e-4)
+        assert metrics["policy/clip_fraction"] == 0
+        seen += ratio.numel()
+    assert seen == 64 * 4
+    close(run)
+
+
+@pytest.mark.parametrize("memory", CORES)
+def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
+    """Log-probabilities taken step by step while acting equal those of the one pass over the rollout."""
+    run, now = collected(memory, rollouts=1)
+    ppo, collector = run.algorithm, run.algorithm.collector
+    seen = []
+    original = ppo.behaviour.actor
+
+    class Spy:
+        def __getattr__(self, name):
+            return getattr(original, name)
+
+        def __call__(self, obs, state, first):
+            params, state = original(obs, state, first)
+            seen.append(params.copy())
+            return params, state
+
+    ppo.behaviour.actor = Spy()
+    ppo.update_controller(now)
+    ppo.collect(now)
+    log_prob = ppo.distribution.log_prob(torch.as_tensor(np.stack(seen)), ppo.columns["action"])
+    torch.testing.assert_close(log_prob, ppo.columns["log_prob"], atol=1e-5, rtol=1e-5)
+    assert collector.num_envs == 4
+    close(run)
+
+
+@pytest.mark.parametrize("memory", CORES)
+def test_advantages_equal_brute_force_per_episode(memory: str) -> None:
+    """Cut by hand into episodes, with values of the true final observation at truncations."""
+    cfg = config(
+        {"name": "ppo", "rollout_steps": 96, "gamma": 0.9, "gae_lambda": 0.8},
+        environment={"max_episode_steps": 11, "vectorization": "sync"},
+        network={"memory": memory},
+        training={"total_timesteps": 100_000},
+    )
+    run = build(cfg)
+    ppo, now = run.algorithm, moment(cfg.algorithm.config)
+    ppo.collect(now)
+    ppo.update_controller(now)
+    rollout = ppo.collector.collect(ppo.behaviour, 96)
+    columns, _ = ppo.targets(rollout, now)
+    assert rollout.terminated.any() and (rollout.truncated & ~rollout.terminated).any()
+    with torch.no_grad():
+        obs, first = torch.as_tensor(rollout.obs), torch.as_tensor(rollout.first)
+        values = ppo.policy(obs, ppo.behaviour.to_tensors(rollout.state), first)[1].numpy()
+    finals = {(t, b): v for t, b, v in zip(rollout.finals.t, rollout.finals.b, ppo._final_values(rollout.finals).tolist(), strict=True)}
+    for b in range(4):
+        following = 0.0
+        for t in reversed(range(96)):
+            done = rollout.done[t, b]
+            if rollout.terminated[t, b]:
+                bootstrap = 0.0
+            elif rollout.truncated[t, b]:
+                bootstrap = finals[t, b]
+            else:
+                bootstrap = values[t + 1, b]
+            delta = rollout.reward[t, b] + 0.9 * bootstrap - values[t, b]
+            following = delta + (0.0 if done else 0.9 * 0.8 * following)
+            assert columns["advantage"][t, b] == pytest.approx(following, abs=1e-4)
+    close(run)
+
+
+def test_stored_action_is_the_drawn_one_and_the_environment_gets_the_clipped_one() -> None:
+    cfg = config({"name": "ppo", "rollout_steps": 64}, env="Pendulum-v1")
+    run = build(cfg)
+    ppo = run.algorithm
+    with torch.no_grad():
+        ppo.policy.log_std.fill_(2.0)  # far beyond the bounds of +-2
+    ppo.learner.version += 1
+    sent, env = [], ppo.collector.env
+    step = env.step
+    env.step = lambda action: sent.append(action.copy()) or step(action)
+    ppo.collect(moment(cfg.algorithm.config))
+    stored, sent = ppo.columns["action"].numpy(), np.stack(sent)
+    assert np.abs(stored).max() > 2.0
+    assert np.abs(sent).max() <= 2.0
+    np.testing.assert_array_equal(np.clip(stored, -2, 2), sent)
+    close(run)
+
+
+def test_target_kl_stops_only_the_current_rollout() -> None:
+    run, now = collected(rollouts=1, target_kl=1e-9, epochs=5, lr=0.01)
+    for _ in range(3):
+        report = run.algorithm.update_controller(now)
+        assert report.metrics["opt/epochs"] == 1
+        assert report.updates == 4
+        run.algorithm.collect(now)
+    close(run)
+
+
+def test_a_rollout_is_learned_from_once() -> None:
+    run, now = collected(rollouts=1)
+    assert run.algorithm.update_controller(now).updates == 16
+    assert run.algorithm.update_controller(now).idle
+    close(run)
+
+
+def test_gradient_norms_per_part_and_diagnostics() -> None:
+    run, now = collected(memory="gru")
+    metrics = run.algorithm.update_controller(now).metrics
+    for part in ("trunk", "actor_head", "critic_head", "all"):
+        assert metrics[f"opt/grads/norm/{part}"] > 0
+    for name in ("policy/kl", "policy/clip_fraction", "policy/entropy", "loss/policy", "loss/value", "policy_lr"):
+        assert name in metrics
+    close(run)
+
+
+@pytest.mark.parametrize("clip_value", [None, 0.1])
+def test_value_clipping_limits_the_gradient(clip_value: float | None) -> None:
+    run, now = collected(clip_value=clip_value)
+    ppo = run.algorithm
+    (batch,) = minibatches(ppo.columns, (), 1, ppo.rng, sequences=False)
+    batch = {**batch, "value": batch["value"] - 5.0, "target": batch["value"] - 4.0}  # already 5 above, target below
+    numbers = {"clip": 0.2, "clip_value": 0.1, "value_coef": 1.0, "entropy_coef": 0.0}
+    _, metrics = ppo.loss(ppo.policy, batch, numbers, clip_value=clip_value is not None, normalize=True)
+    expected = 0.5 * 4.0**2  # (V - target)^2 is the larger of the two: 16 against 0.9^2
+    assert float(metrics["loss/value"]) == pytest.approx(expected, rel=1e-3)
+    close(run)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ({"batch_size": 100}, "does not divide"),
+        ({"batch_size": 10_000}, "does not divide"),
+        ({"rollout_steps": 1, "batch_size": 1}, None),
+        ({"batch_size": 0.00390625}, "at least 2"),
+    ],
+)
+def test_batch_sizes_that_cannot_work(algorithm: dict, message: str | None) -> None:
+    cfg = config({"name": "ppo", "rollout_steps": 64, **algorithm})
+    if message is None:
+        close(build(cfg))
+        return
+    with pytest.raises(ConfigError, match=message):
+        build(cfg)
+
+
+def test_memory_needs_whole_sequences() -> None:
+    cfg = config({"name": "ppo", "rollout_steps": 64, "batch_size": 32}, network={"memory": "gru"})
+    with pytest.raises(ConfigError, match="whole number of sequences"):
+        build(cfg)
+
+
+def test_fractional_batch_is_a_part_of_the_rollout() -> None:
+    assert config({"name": "ppo", "batch_size": 0.5}).algorithm.config.steps_per_batch(1_024) == 512
+    assert config({"name": "ppo", "batch_size": 1}).algorithm.config.steps_per_batch(1_024) == 1_024

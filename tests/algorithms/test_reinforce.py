@@ -1,0 +1,82 @@
+"""REINFORCE: hand-computed targets, open episodes left out, no value network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import close, config, moment
+
+from ludus.data.rollout import Rollout
+from ludus.experiment import build
+
+
+def rollout() -> Rollout:
+    """Two environments, five steps; the first ends after three steps, the second never."""
+    reward = np.array([[1, 1], [2, 1], [3, 1], [4, 1], [5, 1]], np.float32)
+    terminated = np.zeros((5, 2), bool)
+    terminated[2, 0] = True
+    nothing = np.zeros((5, 2), bool)
+    first = np.zeros((6, 2), bool)
+    return Rollout(
+        obs=np.zeros((6, 2, 4), np.float32),
+        action=np.zeros((5, 2), np.int64),
+        reward=reward,
+        terminated=terminated,
+        truncated=nothing,
+        first=first,
+        state=(),
+        last_state=(),
+        finals=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [("mc:rtg", [1 + 0.5 * (2 + 0.5 * 3), 2 + 0.5 * 3, 3]), ("mc:episode", [2.75, 2.75, 2.75])],
+)
+def test_returns_by_hand(returns: str, expected: list[float]) -> None:
+    cfg = config({"name": "reinforce", "gamma": 0.5, "returns": returns})
+    run = build(cfg)
+    target, weight = run.algorithm.targets(rollout(), moment(cfg.algorithm.config))
+    np.testing.assert_allclose(target[:3, 0], expected)
+    np.testing.assert_array_equal(weight, [[1, 0], [1, 0], [1, 0], [0, 0], [0, 0]])
+    close(run)
+
+
+def test_advantages_subtract_the_mean_return() -> None:
+    cfg = config({"name": "reinforce", "gamma": 0.5, "targets": "advantages"})
+    run = build(cfg)
+    target, weight = run.algorithm.targets(rollout(), moment(cfg.algorithm.config))
+    assert float((target * weight).sum()) == pytest.approx(0, abs=1e-5)
+    cfg = config({"name": "reinforce", "targets": "advantages", "normalize": True})
+    target, weight = run.algorithm.targets(rollout(), moment(cfg.algorithm.config))
+    assert float((target**2 * weight).sum() / weight.sum()) == pytest.approx(1, abs=1e-4)
+    close(run)
+
+
+def test_nothing_finished_means_nothing_learned() -> None:
+    cfg = config({"name": "reinforce", "rollout_steps": 8}, env="Pendulum-v1")
+    run = build(cfg)
+    now = moment(cfg.algorithm.config)
+    assert run.algorithm.collect(now).env_steps == 32
+    assert run.algorithm.update_controller(now).idle
+    close(run)
+
+
+def test_policy_only() -> None:
+    run = build(config("reinforce"))
+    assert run.algorithm.policy.critic is None
+    assert not any("critic" in name for name in run.algorithm.policy.state_dict())
+    close(run)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_one_update_per_rollout(memory: str) -> None:
+    cfg = config({"name": "reinforce", "rollout_steps": 128}, network={"memory": memory})
+    run = build(cfg)
+    now = moment(cfg.algorithm.config)
+    run.algorithm.collect(now)
+    report = run.algorithm.update_controller(now)
+    assert report.updates == 1
+    assert report.metrics["policy/entropy"] > 0
+    close(run)

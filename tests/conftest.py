@@ -1,0 +1,26 @@
+"""What every test shares: one thread, no window, the golden vectors."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+# before torch, numpy and pygame are imported, here and in the subprocesses of tests
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["SDL_VIDEODRIVER"] = "dummy"
+os.environ["SDL_AUDIODRIVER"] = "dummy"
+os.environ["WANDB_MODE"] = "offline"
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ludus", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("ludus")
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, Any]:
+    """Known answers computed by other people's code."""
+    return json.loads((Path(__file__).parent / "golden" / "golden_vectors.json").read_text())

@@ -1,0 +1,168 @@
+"""Action distributions against torch.distributions, golden vectors and their own samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import distributions as reference
+
+from ludus.errors import ConfigError
+from ludus.math import distributions as d
+
+GAUSS = reference.Independent
+
+
+def gaussian(params):
+    mean, log_std = params.chunk(2, -1)
+    return GAUSS(reference.Normal(mean, log_std.exp()), 1)
+
+
+def tanh(params):
+    return reference.TransformedDistribution(gaussian(params), reference.transforms.TanhTransform(cache_size=1))
+
+
+CASES = {
+    "discrete": (spaces.Discrete(4), lambda p: reference.Categorical(logits=p)),
+    "multi_discrete": (spaces.MultiDiscrete([2, 3, 4]), None),
+    "multi_discrete_grid": (spaces.MultiDiscrete([[2, 3], [3, 2]]), None),
+    "multi_binary": (spaces.MultiBinary(3), lambda p: GAUSS(reference.Bernoulli(logits=p), 1)),
+    "multi_binary_grid": (spaces.MultiBinary([2, 2]), lambda p: GAUSS(reference.Bernoulli(logits=p), 1)),
+    "box": (spaces.Box(-1, 1, (3,)), gaussian),
+    "box_grid": (spaces.Box(-1, 1, (2, 2)), gaussian),
+}
+
+
+def parts(space, params):
+    """torch's categoricals, one for each component of a MultiDiscrete."""
+    return [reference.Categorical(logits=p) for p in params.split(np.ravel(space.nvec).tolist(), -1)]
+
+
+def params_for(dist, *leading, seed=0, scale=1.0):
+    return scale * torch.randn(*leading, dist.param_dim, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    space, oracle = CASES[request.param]
+    return space, oracle, d.distribution_for(space)
+
+
+@pytest.mark.parametrize("leading", [(5,), (2, 3)])
+def test_log_prob_and_entropy_equal_torch(case, leading):
+    space, oracle, dist = case
+    params = params_for(dist, *leading)
+    action = torch.as_tensor(dist.sample_numpy(params.numpy(), np.random.default_rng(0)))
+    assert action.shape == (*leading, *space.shape)
+    if oracle is None:
+        columns = action.reshape(*leading, -1).unbind(-1)
+        log_prob = sum(p.log_prob(a) for p, a in zip(parts(space, params), columns, strict=True))
+        entropy = sum(p.entropy() for p in parts(space, params))
+    else:
+        flat = action.reshape(*leading, -1).float() if space.shape else action
+        log_prob, entropy = oracle(params).log_prob(flat), oracle(params).entropy()
+    torch.testing.assert_close(dist.log_prob(params, action), log_prob)
+    torch.testing.assert_close(dist.entropy(params), entropy)
+
+
+def test_kl_equals_torch_and_is_zero_with_itself(case):
+    space, oracle, dist = case
+    p, q = params_for(dist, 5), params_for(dist, 5, seed=1)
+    if oracle is None:
+        expected = sum(reference.kl_divergence(*pair) for pair in zip(parts(space, p), parts(space, q), strict=True))
+    else:
+        expected = reference.kl_divergence(oracle(p), oracle(q))
+    torch.testing.assert_close(dist.kl(p, q), expected)
+    torch.testing.assert_close(dist.kl(p, p), torch.zeros(5))
+
+
+def test_numpy_and_torch_agree_on_the_mode_and_it_is_the_likeliest(case):
+    space, _, dist = case
+    params = params_for(dist, 6)
+    mode = dist.mode(params)
+    assert (mode.numpy() == dist.mode_numpy(params.numpy())).all()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        other = torch.as_tensor(dist.sample_numpy(params.numpy(), rng))
+        assert (dist.log_prob(params, other) <= dist.log_prob(params, mode) + 1e-6).all()
+
+
+def test_samples_belong_to_the_space_and_repeat_with_the_seed(case):
+    space, _, dist = case
+    params = params_for(dist, 8).numpy()
+    a, b, c = (dist.sample_numpy(params, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert (a == b).all() and (a != c).any()
+    assert a.dtype == dist.action_dtype == space.dtype and dist.action_shape == space.shape
+    if not isinstance(space, spaces.Box):
+        assert all(space.contains(row) for row in a)
+
+
+def test_samples_follow_the_log_prob(case):
+    """E[-log p(a)] over samples is the entropy, for every kind; that pins frequencies, means and deviations."""
+    _, _, dist = case
+    params = params_for(dist, 1).expand(40_000, -1).contiguous()
+    action = torch.as_tensor(dist.sample_numpy(params.numpy(), np.random.default_rng(0)))
+    surprise = -dist.log_prob(params, action)
+    error = 5 * surprise.std().item() / 200
+    assert surprise.mean().item() == pytest.approx(dist.entropy(params[0]).item(), abs=error)
+
+
+def test_categorical_frequencies():
+    logits = np.log(np.float32([0.1, 0.2, 0.7]))
+    drawn = d.Categorical(3).sample_numpy(np.tile(logits, (50_000, 1)), np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(drawn) / 50_000, [0.1, 0.2, 0.7], atol=0.01)
+
+
+def test_extreme_parameters_stay_finite(case):
+    _, _, dist = case
+    params = (
+        params_for(dist, 4, scale=1e4) if not isinstance(dist, d.DiagonalGaussian) else params_for(dist, 4, scale=20)
+    )
+    with np.errstate(all="raise"):
+        action = torch.as_tensor(dist.sample_numpy(params.numpy(), np.random.default_rng(0)))
+    assert torch.isfinite(dist.log_prob(params, action)).all()
+    assert torch.isfinite(dist.entropy(params)).all()
+
+
+def test_squashed_gaussian_golden(golden):
+    g = golden["squashed_gaussian_logp"]
+    params = torch.cat([torch.tensor(g["mean"]), torch.tensor(g["log_std"])], -1)
+    dist = d.distribution_for(spaces.Box(-1, 1, (3,)), squash=True)
+    # the oracle adds 1e-6 inside its logarithm, which shows where tanh is near 1
+    torch.testing.assert_close(
+        dist.log_prob(params, torch.tensor(g["pre_tanh"])), torch.tensor(g["logp"]), rtol=0, atol=1e-3
+    )
+
+
+def test_squashed_gaussian_equals_torch():
+    dist = d.SquashedGaussian((2,))
+    params = 0.5 * params_for(dist, 200_000)[:1].expand(200_000, -1).contiguous()
+    u = torch.as_tensor(dist.sample_numpy(params.numpy(), np.random.default_rng(0)))
+    expected = tanh(params.double()).log_prob(dist.squash(u.double()))
+    torch.testing.assert_close(dist.log_prob(params, u).double(), expected, rtol=1e-4, atol=1e-4)
+    surprise = -dist.log_prob(params, u)
+    assert dist.entropy(params[0]).item() == pytest.approx(surprise.mean().item(), abs=0.01)
+
+
+def test_squashed_gaussian_is_finite_where_tanh_is_one():
+    dist = d.SquashedGaussian((1,))
+    logp = dist.log_prob(torch.tensor([[40.0, 0.0], [-40.0, 0.0]]), torch.tensor([[40.0], [-40.0]]))
+    assert torch.isfinite(logp).all() and logp[0] == logp[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_flow_and_match_differences(name):
+    dist = d.distribution_for(CASES[name][0])
+    params = params_for(dist, 3).double().requires_grad_()
+    action = torch.as_tensor(dist.sample_numpy(params.detach().numpy(), np.random.default_rng(0)))
+    assert torch.autograd.gradcheck(lambda p: dist.log_prob(p, action), [params])
+    assert torch.autograd.gradcheck(dist.entropy, [params])
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Text(3), spaces.Tuple([spaces.Discrete(2)]), spaces.Box(0, 255, (2,), np.uint8)]
+)
+def test_other_spaces_are_refused_by_name(space):
+    with pytest.raises(ConfigError, match=type(space).__name__):
+        d.distribution_for(space)

@@ -1,0 +1,123 @@
+"""The flat learner equals torch's optimizers, and its compiled step equals its eager one."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from torch import nn
+
+from ludus.networks.compiled import Compiler
+from ludus.networks.learner import Layout, Learner, flatten
+from ludus.networks.optimizer import OptimizerConfig
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+
+
+def squared_error(model, batch, c):
+    loss = (model(batch["x"]) - batch["y"]).square().mean()
+    return loss, {"loss/error": loss}
+
+
+def batches(count: int) -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    return [
+        {"x": torch.randn(8, 4, generator=generator), "y": torch.randn(8, 2, generator=generator)} for _ in range(count)
+    ]
+
+
+def learner(cfg: OptimizerConfig, **kwargs) -> Learner:
+    return Learner(network(), squared_error, cfg, max_grad_norm=0.1, parts={"in": ("0",), "out": ("2",)}, **kwargs)
+
+
+TORCH = {
+    "adam": lambda p, c: torch.optim.Adam(p, lr=0.01, eps=c.eps, weight_decay=c.weight_decay),
+    "adamw": lambda p, c: torch.optim.AdamW(p, lr=0.01, eps=c.eps, weight_decay=c.weight_decay),
+    "sgd": lambda p, c: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=c.weight_decay),
+}
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
+def test_equals_torch_optim(kind: str, decay: float) -> None:
+    cfg = OptimizerConfig(type=kind, weight_decay=decay)
+    ours, reference = learner(cfg), network()
+    optimizer = TORCH[kind](reference.parameters(), cfg)
+    for batch in batches(20):
+        ours.step(batch, {"lr": 0.01})
+        optimizer.zero_grad()
+        squared_error(reference, batch, {})[0].backward()
+        nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
+        optimizer.step()
+    for a, b in zip(ours.model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_parameters_stay_views_after_loading() -> None:
+    ours, other = learner(OptimizerConfig()), learner(OptimizerConfig())
+    for batch in batches(3):
+        ours.step(batch, {"lr": 0.01})
+    other.load_state_dict(ours.state_dict())
+    assert torch.equal(other.theta, ours.theta)
+    other.theta.zero_()
+    assert all(bool((p == 0).all()) for p in other.model.parameters())
+
+
+def test_metrics_are_means_since_the_last_call() -> None:
+    ours = learner(OptimizerConfig())
+    seen = []
+    for batch in batches(4):
+        with torch.no_grad():
+            seen.append(float(squared_error(ours.model, batch, {})[0]))
+        ours.step(batch, {"lr": 0.01})
+    metrics = ours.metrics()
+    assert metrics["loss/error"] == pytest.approx(sum(seen) / 4, rel=1e-5)
+    assert metrics["opt/grads/norm/all"] == pytest.approx(
+        (metrics["opt/grads/norm/in"] ** 2 + metrics["opt/grads/norm/out"] ** 2) ** 0.5, rel=0.05
+    )
+    assert ours.metrics() == {}
+
+
+def test_a_parameter_in_no_part_is_a_bug() -> None:
+    with pytest.raises(AssertionError, match="in no part"):
+        Layout(network(), {"in": ("0",)})
+
+
+def test_flatten_keeps_values() -> None:
+    model, same = network(), network()
+    theta, _ = flatten(model, Layout(model, {"all": ("",)}))
+    assert theta.numel() == sum(p.numel() for p in same.parameters())
+    for a, b in zip(model.parameters(), same.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
+def test_compiled_equals_eager_and_is_cached(tmp_path) -> None:
+    told: list[str] = []
+
+    def compiler(mode: str) -> Compiler:
+        return Compiler(mode, planned_updates=1, folder=tmp_path, announce=told.append)
+
+    eager = learner(OptimizerConfig())
+    built = learner(OptimizerConfig(), compiler=compiler("always"))
+    cached = learner(OptimizerConfig(), compiler=compiler("auto"))
+    for batch in batches(10):
+        for one in (eager, built, cached):
+            one.step(batch, {"lr": 0.01})
+    assert len(told) == 1, "the second learner finds the package of the first"
+    assert (built.compiler.used, cached.compiler.used) == (True, True)
+    torch.testing.assert_close(built.theta, eager.theta, atol=1e-6, rtol=1e-5)
+    assert torch.equal(built.theta, cached.theta)
+    assert eager.metrics() == pytest.approx(built.metrics(), rel=1e-4)
+
+
+def test_auto_builds_nothing_for_a_short_run(tmp_path) -> None:
+    short = Compiler("auto", planned_updates=100, folder=tmp_path)
+    ours = learner(OptimizerConfig(), compiler=short)
+    ours.step(batches(1)[0], {"lr": 0.01})
+    assert short.used is False
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,48 @@
+"""What several tests need: a small validated config and a built run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.algorithms import PhaseContext
+from ludus.config.schema import ExperimentConfig
+from ludus.experiment import build
+from ludus.orchestration.orchestrator import Orchestrator
+
+
+def config(algorithm: dict[str, Any] | str = "ppo", env: str = "CartPole-v1", **sections: Any) -> ExperimentConfig:
+    """A small experiment; sections are merged one level deep over small defaults."""
+    environment = {"id": env, "num_envs": 4, **sections.pop("environment", {})}
+    training = {"total_timesteps": 1_024, **sections.pop("training", {})}
+    runtime = {"compile": "never", **sections.pop("runtime", {})}
+    if isinstance(algorithm, str):
+        algorithm = {"name": algorithm}
+    data = {"environment": environment, "algorithm": algorithm, "training": training, "runtime": runtime, **sections}
+    return ExperimentConfig.model_validate(data)
+
+
+def run(cfg: ExperimentConfig, **parts: Any) -> Orchestrator:
+    """Build and run to the end."""
+    orchestrator = build(cfg, **parts)
+    orchestrator.run()
+    close(orchestrator)
+    return orchestrator
+
+
+def close(orchestrator: Orchestrator) -> None:
+    """Shut the environments of a run down."""
+    orchestrator.evaluator.close()
+    if orchestrator.algorithm.collector is not None:
+        orchestrator.algorithm.collector.close()
+
+
+def moment(cfg: Any, env_steps: int = 0, total_steps: int = 10_000) -> PhaseContext:
+    """A phase context for calling a hook by hand."""
+    return PhaseContext(
+        cfg=cfg,
+        name="test",
+        type="online",
+        env_steps=env_steps,
+        total_steps=total_steps,
+        remaining_steps=total_steps - env_steps,
+    )
