@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from pydantic import ValidationError
 
 from ludus.algorithms import Algorithm, Context
 from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.collector import Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.data.streams import Streams
+from ludus.data.streams import GeneratorState, Streams
 from ludus.envs.make import make_vector
-from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
@@ -28,7 +24,8 @@ from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.evaluator import Evaluator
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
-from ludus.registry import ALGORITHMS, CALLBACKS, nearest
+from ludus.orchestration.phases import PhaseEnvironments, phase_configs
+from ludus.registry import ALGORITHMS, CALLBACKS
 from ludus.types import Spaces
 
 ENVS_PER_CORE = 8
@@ -50,22 +47,23 @@ def build(
     env = make_vector(config.environment, num_envs=number_of_envs(config.environment))
     spaces = Spaces(env.observation_space, env.action_space)
     normalizer = make_normalizer(config.environment, spaces)
+    reward_normalizer = make_reward_normalizer(config, env.num_envs)
     collector = Collector(
         env,
         streams.integers("training environments", env.num_envs),
         normalizer=normalizer,
-        reward_normalizer=make_reward_normalizer(config, env.num_envs),
+        reward_normalizer=reward_normalizer,
     )
 
     planned = config.algorithm.config.planned_updates(config.training.total_timesteps, env.num_envs)
     compiler = Compiler(config.runtime.compile, planned_updates=planned, announce=announce)
-    evaluation_rng = streams.generator("evaluation")
+    rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     context = Context(
         spaces=spaces,
         network=config.network,
         num_envs=env.num_envs,
         device=device,
-        rng=streams.generator("exploration"),
+        rng=rng,
         evaluation_rng=evaluation_rng,
         collector=collector,
         compiler=compiler,
@@ -100,6 +98,11 @@ def build(
         callbacks=[EarlyStop(config.training.stop, eval_goal(config, threshold)), *callbacks, *chosen],
         enter_phase=PhaseEnvironments(config.environment, collector, streams).enter,
         threshold=threshold,
+        stateful={
+            "exploration": GeneratorState(rng),
+            **({"normalizer": normalizer} if normalizer else {}),
+            **({"reward_normalizer": reward_normalizer} if reward_normalizer else {}),
+        },
     )
 
 
@@ -185,53 +188,3 @@ def eval_goal(config: ExperimentConfig, threshold: float | None) -> float | None
         problem = f"{config.environment.id} has no threshold of its own"
         raise ConfigError("training.stop.eval_reward", problem, "give a number or environment.reward_threshold")
     return threshold
-
-
-def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:
-    """The algorithm's config as each phase changes it, checked like any config."""
-    base = config.algorithm.config
-    configs = []
-    for phase in phases:
-        for key in phase.set:
-            where = f"training.phases.{phase.name}.set.{key}"
-            if key not in type(base).model_fields:
-                raise ConfigError(where, "unknown field", nearest(key, type(base).model_fields))
-            if key in base.fixed:
-                raise ConfigError(where, "is fixed for the whole run", "set it under algorithm")
-        try:
-            changed = type(base).model_validate({**base.model_dump(), **phase.set})
-        except ValidationError as error:
-            first = error.errors()[0]
-            path = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(f"training.phases.{phase.name}.set.{path}", first["msg"]) from None
-        changed.check(num_envs)
-        configs.append(changed)
-    return configs
-
-
-class PhaseEnvironments:
-    """Switches the collector to a phase's own environments and back."""
-
-    def __init__(self, base: Environment, collector: Collector, streams: Streams) -> None:
-        self.base, self.collector, self.streams = base, collector, streams
-        self.current = base
-
-    def enter(self, phase: Phase) -> None:
-        """Called when a phase begins."""
-        wanted = self.base.model_copy(update=phase.environment) if phase.environment else self.base
-        wanted = Environment.model_validate(wanted.model_dump())
-        if wanted == self.current:
-            return
-        old = self.collector.env
-        new = make_vector(wanted, num_envs=old.num_envs)
-        self._same_spaces(old, new, phase)
-        self.collector.switch(new, self.streams.integers(f"environments of phase {phase.name}", new.num_envs))
-        old.close()
-        self.current = wanted
-
-    @staticmethod
-    def _same_spaces(old: VectorEnv, new: VectorEnv, phase: Phase) -> None:
-        if (old.observation_space, old.action_space) != (new.observation_space, new.action_space):
-            new.close()
-            where = f"training.phases.{phase.name}.environment"
-            raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")

@@ -38,7 +38,7 @@ def test_ratio_is_one_on_the_first_minibatch(memory: str, env: str) -> None:
     assert ppo.columns["first"][1:].any() or env == "Pendulum-v1"
     seen = 0
     for batch in minibatches(ppo.columns, ppo.start_state, 4, ppo.rng, sequences=ppo.policy.recurrent):
-        _, metrics = ppo.loss(ppo.policy, batch, {"clip": 0.2, "value_coef": 1, "entropy_coef": 0}, clip_value=False, normalize=True)
+        _, metrics = ppo.loss(ppo.policy, batch, {"clip": 0.2, "value_coef": 1, "entropy_coef": 0}, clip_value=False, normalize=True, bonus=True)
         params, value, _ = ppo.policy(batch["obs"], batch["state"], batch["first"])
         ratio = (ppo.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
         torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-5, rtol=0)
@@ -75,6 +75,24 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
     close(run)
 
 
+@torch.no_grad()
+def step_by_step(ppo, rollout) -> tuple[np.ndarray, dict]:
+    """Values of every observation, and of true final ones, one step at a time as a policy at work would see them."""
+    state = ppo.behaviour.to_tensors(rollout.state)
+    values, finals = [], {}
+    where = {(int(t), int(b)): i for i, (t, b) in enumerate(zip(rollout.finals.t, rollout.finals.b, strict=True))}
+    go_on = torch.zeros(1, 4, dtype=torch.bool)
+    for t in range(len(rollout.obs)):
+        obs, first = torch.as_tensor(rollout.obs[t : t + 1]), torch.as_tensor(rollout.first[t : t + 1])
+        _, value, state = ppo.policy(obs, state, first)
+        values.append(value[0].numpy())
+        for b in range(4):
+            if (t, b) in where:
+                last = torch.as_tensor(rollout.finals.obs[where[t, b]]).expand(1, 4, -1)
+                finals[t, b] = float(ppo.policy(last, state, go_on)[1][0, b])
+    return np.stack(values), finals
+
+
 @pytest.mark.parametrize("memory", CORES)
 def test_advantages_equal_brute_force_per_episode(memory: str) -> None:
     """Cut by hand into episodes, with values of the true final observation at truncations."""
@@ -91,10 +109,7 @@ def test_advantages_equal_brute_force_per_episode(memory: str) -> None:
     rollout = ppo.collector.collect(ppo.behaviour, 96)
     columns, _ = ppo.targets(rollout, now)
     assert rollout.terminated.any() and (rollout.truncated & ~rollout.terminated).any()
-    with torch.no_grad():
-        obs, first = torch.as_tensor(rollout.obs), torch.as_tensor(rollout.first)
-        values = ppo.policy(obs, ppo.behaviour.to_tensors(rollout.state), first)[1].numpy()
-    finals = {(t, b): v for t, b, v in zip(rollout.finals.t, rollout.finals.b, ppo._final_values(rollout.finals).tolist(), strict=True)}
+    values, finals = step_by_step(ppo, rollout)
     for b in range(4):
         following = 0.0
         for t in reversed(range(96)):
@@ -163,7 +178,7 @@ def test_value_clipping_limits_the_gradient(clip_value: float | None) -> None:
     (batch,) = minibatches(ppo.columns, (), 1, ppo.rng, sequences=False)
     batch = {**batch, "value": batch["value"] - 5.0, "target": batch["value"] - 4.0}  # already 5 above, target below
     numbers = {"clip": 0.2, "clip_value": 0.1, "value_coef": 1.0, "entropy_coef": 0.0}
-    _, metrics = ppo.loss(ppo.policy, batch, numbers, clip_value=clip_value is not None, normalize=True)
+    _, metrics = ppo.loss(ppo.policy, batch, numbers, clip_value=clip_value is not None, normalize=True, bonus=True)
     expected = 0.5 * 4.0**2  # (V - target)^2 is the larger of the two: 16 against 0.9^2
     assert float(metrics["loss/value"]) == pytest.approx(expected, rel=1e-3)
     close(run)

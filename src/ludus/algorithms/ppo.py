@@ -196,7 +196,11 @@ class PPO(Algorithm):
             "value_coef": now.at(cfg.value_coef),
             "entropy_coef": now.at(cfg.entropy_coef),
         }
-        flags = {"clip_value": cfg.clip_value is not None, "normalize": cfg.normalize_advantage}
+        flags = {
+            "clip_value": cfg.clip_value is not None,
+            "normalize": cfg.normalize_advantage,
+            "bonus": not (cfg.entropy_coef.constant and cfg.entropy_coef.start == 0),
+        }
         size = self.columns["advantage"].numel()
         count = max(1, size // cfg.steps_per_batch(size))
         updates, epochs = 0, 0
@@ -214,7 +218,7 @@ class PPO(Algorithm):
         return Report(updates=updates, metrics=metrics)
 
     def loss(
-        self, policy: Any, batch: Batch, c: Any, *, clip_value: bool, normalize: bool
+        self, policy: Any, batch: Batch, c: Any, *, clip_value: bool, normalize: bool, bonus: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Clipped surrogate + value error - entropy bonus (equation 9)."""
         params, value, _ = policy(batch["obs"], batch["state"], batch["first"])
@@ -231,8 +235,10 @@ class PPO(Algorithm):
         else:
             value_loss = 0.5 * (value - batch["target"]).square().mean()
 
-        entropy = self.distribution.entropy(params).mean()
-        loss = policy_loss + c["value_coef"] * value_loss - c["entropy_coef"] * entropy
+        entropy = self.distribution.entropy(params if bonus else params.detach()).mean()  # only a metric without a bonus
+        loss = policy_loss + c["value_coef"] * value_loss
+        if bonus:
+            loss = loss - c["entropy_coef"] * entropy
         with torch.no_grad():
             kl = (ratio - 1 - log_ratio).mean()  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
             clipped = ((ratio - 1).abs() > c["clip"]).float().mean()

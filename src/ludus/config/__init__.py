@@ -1,0 +1,1 @@
+"""Configuration: files, overrides and aliases in, one frozen `ExperimentConfig` out."""

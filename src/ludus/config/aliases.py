@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+Path = tuple[str, ...]
+
 ALIASES: dict[str, str] = {
     # experiment
     "seed": "experiment.seed",
@@ -118,19 +120,16 @@ VALUES: dict[str, Callable[[Any], Any]] = {
 }
 """What the value means under aliases that do not mean it literally."""
 
-SHORT = {("algorithm", "optimizer"): "type"}
+SHORT: dict[Path, str] = {("algorithm", "optimizer"): "type"}
 """Where a bare string stands for the mapping's `type`, besides registered choices."""
 
-SCHEDULED = {
-    ("algorithm", field)
-    for field in ("lr", "clip", "clip_value", "entropy_coef", "value_coef", "gamma", "gae_lambda")
+SCHEDULED: set[Path] = {
+    ("algorithm", field) for field in ("lr", "clip", "clip_value", "entropy_coef", "value_coef", "gamma", "gae_lambda")
 }
 """Numbers that take flat schedule keys (`policy_lr_schedule: linear`, `policy_lr_schedule_end_value: 0`)."""
 
 _PARTS = {"": "schedule", "_start_value": "start", "_end_value": "end", "_start": "from", "_end": "to"}
 _FLAT = re.compile(r"(\w+)_schedule(|_start_value|_end_value|_start|_end)")
-
-Path = tuple[str, ...]
 
 
 def canonical(path: Path) -> tuple[Path, Callable[[Any], Any] | None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic import ValidationError
 
 from ludus.config.aliases import spellings
 from ludus.config.layers import MISSING, Layer, select
+from ludus.config.schema import SCHEMA_VERSION
 from ludus.config.tree import field_at, known_keys
 from ludus.errors import ConfigError
 from ludus.registry import nearest
@@ -34,7 +36,6 @@ _WORDS = {
     "less_than": "below {lt}",
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
-    "string_pattern_mismatch": "a match of {pattern}",
     "string_too_short": "at least {min_length} characters",
     "string_too_long": "at most {max_length} characters",
 }
@@ -47,13 +48,17 @@ def config_error(error: ValidationError, layer: Layer, source: str) -> ConfigErr
     first = min(details, key=lambda detail: (detail["type"] != "extra_forbidden", detail["type"] == "missing"))
     path = _real(first["loc"], layer.data)
     where, dotted = layer.origin(path) or source, ".".join(path)
+    if path == ("schema_version",):
+        return ConfigError(
+            where, f"{dotted}: this Ludus reads version {SCHEMA_VERSION}", "run ludus migrate on the file"
+        )
     if first["type"] == "extra_forbidden":
         known = known_keys(path[:-1], layer.data)
         close = nearest(path[-1], [*known, *spellings(path[:-1])])
         remedy = close if close.startswith("did you mean") else nearest(path[-1], known)
         return ConfigError(where, f"{dotted}: unknown key", remedy)
     info = field_at(path, layer.data)
-    remedy = " ".join((info.description or "").split()) if info else ""
+    remedy = " ".join((info.description or "").split()).removesuffix(".") if info else ""
     if first["type"] == "missing":
         return ConfigError(where, f"{dotted}: is missing", remedy)
     if first["type"] == "choice_unknown":
@@ -67,19 +72,31 @@ def _real(loc: tuple[int | str, ...], data: Any) -> Path:
     """The part of pydantic's location that is a path in the data; the rest names branches of a union."""
     path: Path = ()
     for part in map(str, loc):
-        if field_at((*path, part), data) is None and select(data, (*path, part)) is MISSING:
+        inner, deeper = select(data, path), (*path, part)
+        missing = select(data, deeper) is MISSING
+        if not isinstance(inner, (dict, list)) or (missing and field_at(deeper, data) is None):
             break
-        path = (*path, part)
+        path = deeper
     return path or tuple(map(str, loc))
 
 
 def _problem(details: list[Any]) -> str:
     wanted: list[str] = []
+    given = _shown(details[0]["input"])
     for detail in details:
         if detail["type"] == "value_error":
             return str(detail["ctx"]["error"])
+        if detail["type"] == "string_pattern_mismatch":
+            return f"{given} is not allowed"
         if detail["type"] not in _WORDS:
             return str(detail["msg"])
-        wanted.append(_WORDS[detail["type"]].format(**detail.get("ctx", {})))
-    given = repr(details[0]["input"])
-    return f"must be {' or '.join(dict.fromkeys(wanted))}, not {given if len(given) <= 60 else given[:57] + '...'}"
+        limits = {
+            key: value if isinstance(value, str) else f"{value:g}" for key, value in detail.get("ctx", {}).items()
+        }
+        wanted.append(_WORDS[detail["type"]].format(**limits).replace("False", "false"))
+    return f"must be {' or '.join(dict.fromkeys(wanted))}, not {given}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

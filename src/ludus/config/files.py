@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,13 @@ class Block(dict[str, Any]):
         super().__init__()
         self.lines: dict[str, int] = {}
         self.inherited: set[str] = set()
+
+    def only(self, keep: Callable[[str], bool]) -> Block:
+        """The same mapping with some of its keys."""
+        block = Block()
+        block.update({key: value for key, value in self.items() if keep(key)})
+        block.lines, block.inherited = self.lines, self.inherited & block.keys()
+        return block
 
 
 def read(path: Path) -> Block:
@@ -174,7 +181,12 @@ class _Yaml:
         if event.implicit[1] or event.tag in ("!", _TAG + "str"):
             return event.value
         value = scalar(event.value)
-        kinds = {_TAG + "int": int, _TAG + "float": (int, float), _TAG + "bool": bool, _TAG + "null": type(None)}
+        kinds: dict[str, Any] = {
+            _TAG + "int": int,
+            _TAG + "float": (int, float),
+            _TAG + "bool": bool,
+            _TAG + "null": type(None),
+        }
         if event.tag not in kinds or not isinstance(value, kinds[event.tag]):
             raise self._error(event, f"tag {event.tag!r} is not allowed", "configs hold plain data only")
         return float(value) if event.tag == _TAG + "float" else value

@@ -9,7 +9,7 @@ from ludus.errors import ConfigError
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET = {"secret", "secrets", "password", "passwd", "token", "apikey", "credential", "credentials"}
-_KEY_OF = {"api", "access", "private", "auth", "account", "ssh", "signing", "encryption", "license", "aws", "wandb", "hf"}
+_KEY_OF = {"api", "access", "private", "auth", "account", "ssh", "signing", "encryption", "aws", "wandb", "hf"}
 
 
 def is_secret(key: str, value: Any = "?") -> bool:
@@ -43,4 +43,4 @@ def _check(path: tuple[str, ...], value: Any, origin: str) -> None:
         remedy = "secrets come from the environment or the tool's own login, never from a config"
         raise ConfigError(masked(origin), f"{'.'.join(path)}: looks like a secret", remedy)
     if key in ("_target_", "_partial_", "_args_", "_recursive_", "_convert_"):
-        raise ConfigError(origin, f"{'.'.join(path)}: dotted import paths are off", "choose a registered 'type' or 'name'")
+        raise ConfigError(origin, f"{'.'.join(path)}: import paths are off", "choose a registered 'type' or 'name'")

@@ -13,11 +13,13 @@ from typing import Any
 from ludus.config.aliases import SHORT, canonical, flat_schedule
 from ludus.config.files import Block, plain
 from ludus.config.guard import refuse
+from ludus.config.schedule import expand
 from ludus.config.tree import Many, chooser, section
 from ludus.errors import ConfigError
 
 Path = tuple[str, ...]
 MISSING: Any = object()
+_SCHEDULE = {"start", "end", "from", "to", "schedule"}
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,10 @@ class Layer:
     def origin(self, path: Path) -> str | None:
         """The place of the nearest value at, above or below a path."""
         for length in range(len(path), 0, -1):
-            if path[:length] in self.origins:
-                return self.origins[path[:length]]
-        return next((where for known, where in self.origins.items() if known[: len(path)] == path), None)
+            near = [where for known, where in self.origins.items() if known[:length] == path[:length]]
+            if near:
+                return self.origins.get(path[:length], near[0])
+        return None
 
 
 def select(data: Any, path: Path) -> Any:
@@ -145,18 +148,25 @@ def merge(base: Layer, top: Layer) -> Layer:
 
 
 def _merge(old: Any, new: Any, path: Path, origins: dict[Path, str]) -> Any:
-    if isinstance(new, dict) and isinstance(old, list) and new and all(select(old, (key,)) is not MISSING for key in new):
-        return [
-            _merge(item, new[str(i)], (*path, str(i)), origins) if str(i) in new else item for i, item in enumerate(old)
-        ]
-    if isinstance(new, dict) and isinstance(old, (int, float)) and new.keys() <= {"end", "from", "to", "schedule"}:
-        return {"start": old, **new}
+    if isinstance(new, dict) and isinstance(old, list) and _indices(new, old):
+        indexed = {str(i): item for i, item in enumerate(old)}
+        return list(_joined(indexed, new, path, origins).values())
+    if isinstance(new, dict) and new.keys() <= _SCHEDULE and path[:1] == ("algorithm",):
+        old = expand(old) or old
     if isinstance(new, dict) and isinstance(old, dict) and not _replaces(old, new, path):
-        joined = {key: _merge(old[key], value, (*path, key), origins) for key, value in new.items() if key in old}
-        return {**old, **new, **joined}
+        return _joined(old, new, path, origins)
     for known in [known for known in origins if known[: len(path)] == path]:
         del origins[known]
     return new
+
+
+def _joined(old: dict[str, Any], new: dict[str, Any], path: Path, origins: dict[Path, str]) -> dict[str, Any]:
+    both = {key: _merge(old[key], value, (*path, key), origins) for key, value in new.items() if key in old}
+    return {**old, **new, **both}
+
+
+def _indices(new: dict[str, Any], old: list[Any]) -> bool:
+    return bool(new) and all(select(old, (key,)) is not MISSING for key in new)
 
 
 def _replaces(old: dict[str, Any], new: dict[str, Any], path: Path) -> bool:

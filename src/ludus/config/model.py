@@ -50,12 +50,16 @@ class Registered:
         except UnknownName as error:
             raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
         # the errors of the inner model keep their place: pydantic puts the outer location before each of them
-        return Choice(name=str(name), config=cls.Config.model_validate({k: v for k, v in value.items() if k != self.key}))
+        return Choice(
+            name=str(name), config=cls.Config.model_validate({k: v for k, v in value.items() if k != self.key})
+        )
 
     def dump(self, choice: Choice) -> dict[str, Any]:
         return {self.key: choice.name, **choice.config.model_dump(mode="json")}
 
-    def __get_pydantic_json_schema__(self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         options = []
         for name in self.registry.names():
             body = handler.resolve_ref_schema(handler(self.registry[name].Config.__pydantic_core_schema__))

@@ -35,7 +35,7 @@ class Change:
         return masked(self.text)
 
 
-def parse(texts: Sequence[str]) -> list[Change]:
+def read_overrides(texts: Sequence[str]) -> list[Change]:
     """Read overrides; nothing is looked up yet."""
     if not texts:
         return []
@@ -45,6 +45,8 @@ def parse(texts: Sequence[str]) -> list[Change]:
     parser = OverridesParser.create()
     changes = []
     for text in texts:
+        if "=" not in text and not text.startswith("~"):
+            raise ConfigError(text, "not an override", "write key=value")
         try:
             changes.append(_change(text, parser.parse_override(text)))
         except HydraException as error:

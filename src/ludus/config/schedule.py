@@ -5,9 +5,23 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic_core import CoreSchema
 
 from ludus.config.model import Model
+
+_SHORT = {"lin": "linear", "cos": "cosine"}
+
+
+def expand(value: Any) -> dict[str, Any] | None:
+    """The parts a number or `lin_0.001` gives, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    kind, _, number = value.rpartition("_") if isinstance(value, str) else ("", "", value)
+    try:
+        return {"start": float(number), "end": 0.0, "schedule": _SHORT[kind]} if kind else {"start": float(value)}
+    except (KeyError, ValueError):
+        return None
 
 
 class Schedule(Model):
@@ -29,15 +43,10 @@ class Schedule(Model):
     @model_validator(mode="before")
     @classmethod
     def short_forms(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            kind, _, number = value.rpartition("_")
-            kinds = {"lin": "linear", "cos": "cosine"}
-            if kind in kinds:
-                return {"start": float(number), "end": 0.0, "schedule": kinds[kind]}
-            return {"start": float(value), "end": float(value)}
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return {"start": value, "end": value}
-        return value
+        parts = expand(value)
+        if parts is None and isinstance(value, str):
+            raise ValueError(f"'{value}' is neither a number nor of the form 'lin_0.001'")
+        return {"end": parts["start"], **parts} if parts is not None else value
 
     @model_validator(mode="after")
     def sane(self) -> Schedule:
@@ -58,6 +67,11 @@ class Schedule(Model):
             "to": self.finish,
             "schedule": self.schedule,
         }
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        text = {"type": "string", "pattern": r"^((lin|cos)_)?[-+.0-9eE]+$"}
+        return {"anyOf": [{"type": "number"}, text, handler.resolve_ref_schema(handler(core))]}
 
     @property
     def constant(self) -> bool:

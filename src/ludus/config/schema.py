@@ -9,18 +9,23 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from ludus.config.model import Choice, Model, Registered
 from ludus.registry import ALGORITHMS, BUFFERS, CALLBACKS, ENCODERS, MEMORY, WRAPPERS, UnknownName
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
+AUTO: Any = "auto"
+NONE: Any = "none"
+WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))}
 
 
 class Experiment(Model):
     """Who this run is."""
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
-    """Name of the project the run belongs to; the default is the stem of the environment file."""
+    """Name of the project the run belongs to: up to 64 letters, digits, `.`, `_` and `-`, not starting with `.` or `-`;
+    the default is the stem of the environment file."""
     description: str = ""
     """One line for listings."""
     seed: int = Field(default=42, ge=0, lt=2**32)
@@ -33,7 +38,7 @@ class Experiment(Model):
     @field_validator("name")
     @classmethod
     def portable(cls, value: str | None) -> str | None:
-        if value and value.split(".")[0].upper() in {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(10))}:
+        if value and value.split(".")[0].upper() in WINDOWS_DEVICES:
             raise ValueError(f"'{value}' is a device name on Windows")
         return value
 
@@ -56,7 +61,7 @@ class Wrapper(Model):
         try:
             WRAPPERS[value]
         except UnknownName as error:
-            raise ValueError(str(error)) from None
+            raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
         return value
 
     @property
@@ -113,9 +118,9 @@ class Head(Model):
 class Network(Model):
     """encoder -> memory -> actor and critic heads."""
 
-    encoder: Annotated[Choice, Registered(ENCODERS, default="auto")] = Field(default="auto")
+    encoder: Annotated[Choice, Registered(ENCODERS, default="auto")] = Field(default=AUTO)
     """Observation encoder; `auto` is `cnn` for images and `mlp` for everything else."""
-    memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default="none")
+    memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default=NONE)
     """Memory core; `none` is feed-forward."""
     actor: Head = Head()
     """Policy head."""

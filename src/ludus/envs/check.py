@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from ludus.envs.failure import raised
 from ludus.envs.spaces import Border
 from ludus.errors import EnvironmentFailed
 
@@ -99,9 +100,7 @@ def _call(id: str, verb: str, function: Any) -> Any:
     try:
         return function()
     except Exception as error:  # noqa: BLE001 - whatever an environment raises is named, with its traceback
-        text = str(error).partition("\n")[0][:200]
-        failure = _wrong(id, verb, f"raised {type(error).__name__}: {text}")
-        raise failure.because(error) from error
+        raise raised(f"environment {id}", verb, error) from error
 
 
 def _wrong(id: str, verb: str, problem: str) -> EnvironmentFailed:

@@ -113,6 +113,6 @@ def _troubles(rule: Rule, value: float, previous: float, first: float) -> dict[s
         found["delta"] = "fell, which it never should"
     if rule.delta == "non_increasing" and value > previous:
         found["delta"] = "rose, which it never should"
-    if rule.collapse is not None and 0 < first and value < rule.collapse * first:
+    if rule.collapse is not None and first > 0 and value < rule.collapse * first:
         found["collapse"] = f"under {rule.collapse:.0%} of its first value"
     return found

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
+from ludus.config.files import plain, read, shown
 from ludus.config.model import Model
 from ludus.errors import ConfigError
 from ludus.metrics.names import group
 from ludus.registry import nearest
 
+SHIPPED = Path(__file__).parents[1] / "configs" / "metrics.yaml"
 OVERLAY = Path("configs/metrics.yaml")
 
 
@@ -79,13 +80,10 @@ class Rules:
     def load(cls, overlay: Path = OVERLAY) -> Rules:
         """The package's rules, overlaid entry by entry by the user's file if there is one."""
         entries: dict[str, dict[str, Any]] = {}
-        shipped = resources.files("ludus") / "configs" / "metrics.yaml"
-        texts = [("metrics.yaml", shipped.read_text(encoding="utf-8"))]
-        if overlay.is_file():
-            texts.append((str(overlay), overlay.read_text(encoding="utf-8")))
-        for source, text in texts:
-            for name, fields in _parse(text, source).items():
-                entries[name] = {**entries.get(name, {}), **fields}
+        for path in (SHIPPED, overlay):
+            if path is SHIPPED or path.exists():
+                for name, fields in _read(path).items():
+                    entries[name] = {**entries.get(name, {}), **fields}
         return cls(entries, General(**entries.pop("_global", {})))
 
     def __getitem__(self, key: str) -> Rule:
@@ -116,18 +114,11 @@ def _position(name: str, patterns: tuple[str, ...]) -> int:
     return next((i for i, pattern in enumerate(patterns) if fnmatchcase(name, pattern)), len(patterns))
 
 
-def _parse(text: str, source: str) -> dict[str, dict[str, Any]]:
-    import yaml
-
-    try:
-        data = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(source, f"not readable as YAML: {error}") from None
-    if not isinstance(data, dict):
-        raise ConfigError(source, "expected a mapping of metric names to rules")
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    data = plain(read(path))
     for name, fields in data.items():
-        _check(str(name), fields, source)
-    return {str(name): fields for name, fields in data.items()}
+        _check(name, fields, shown(path))
+    return data
 
 
 def _check(name: str, fields: Any, source: str) -> None:

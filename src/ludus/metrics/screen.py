@@ -148,7 +148,9 @@ def box(title: str, body: Sequence[Line], width: int, style: str) -> list[Line]:
     """A frame with the title in its upper edge."""
     inner = width - 4
     title = set_cell_size(title, min(cell_len(title), inner - 2))
-    lines: list[Line] = [[("╭─ ", style), (title, f"bold {style}"), (f" {'─' * (inner - cell_len(title) - 1)}╮", style)]]
+    lines: list[Line] = [
+        [("╭─ ", style), (title, f"bold {style}"), (f" {'─' * (inner - cell_len(title) - 1)}╮", style)]
+    ]
     for line in body:
         used = sum(cell_len(text) for text, _ in line)
         lines.append([("│ ", style), *line, (" " * (inner - used), ""), (" │", style)])
@@ -161,7 +163,8 @@ def header(title: str, facts: Mapping[str, str], width: int) -> list[Line]:
     labels = max((cell_len(clean(key, 20)) for key in facts), default=0) + 2
     inner = width - 4
     half = inner // 2
-    short, long = [], []
+    short: list[Line] = []
+    long: list[Line] = []
     for key, value in facts.items():
         text = clean(value)
         fits = cell_len(text) <= half - labels - 2

@@ -14,9 +14,7 @@ from ludus.metrics.text import clean, duration, number, rate, sparkline
 _NEXT = (("ludus play @last", "watch it play"), ("ludus play @last --video auto", "record it"))
 
 
-def summary(
-    result: Mapping[str, Any], history: History, rules: Rules, alerts: Sequence[str], width: int
-) -> list[Line]:
+def summary(result: Mapping[str, Any], history: History, rules: Rules, alerts: Sequence[str], width: int) -> list[Line]:
     """All of it; `result` is described at Console.summary."""
     return [
         *_curves(history, rules, width),

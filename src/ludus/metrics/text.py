@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 BARS = "▁▂▃▄▅▆▇█"
-_ASCII = str.maketrans("▁▂▃▄▅▆▇█×▲▼━╸─╭╮╰╯│±·…⚠→≥", "_.,-~=+#x^v=>-++++|~-.!>>")
+_ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯│±·…⚠→≥", "_.,-~=+#x^v=>-++++|~-.!>>")
 
 
 def clean(text: object, limit: int = 200) -> str:
@@ -53,17 +54,17 @@ def rate(per_second: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """History in `width` characters at most, each the mean of its share; `×` is not a number."""
+    """History in `width` characters at most, each the mean of its share; `✗` is not a number."""
     count = len(values)
     if count == 0 or width <= 0:
         return ""
     if count > width:
         edges = [i * count // width for i in range(width + 1)]
-        values = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     scale = 7.999 / (high - low) if high > low and math.isfinite(high - low) else 0.0
     flat = BARS[0] if high == 0 else BARS[3]
     return "".join(
-        "×" if not math.isfinite(value) else BARS[int((value - low) * scale)] if scale else flat for value in values
+        "✗" if not math.isfinite(value) else BARS[int((value - low) * scale)] if scale else flat for value in values
     )

@@ -20,7 +20,7 @@ from ludus.orchestration.cadence import EvaluationDue
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import EvalResult, Evaluator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
-from ludus.types import Report
+from ludus.types import Report, Stateful
 
 
 class Orchestrator:
@@ -38,10 +38,12 @@ class Orchestrator:
         callbacks: Sequence[Callback] = (),
         enter_phase: Callable[[Phase], None] = lambda phase: None,
         threshold: float | None = None,
+        stateful: Mapping[str, Stateful] | None = None,
     ) -> None:
         self.config, self.algorithm, self.scheduler, self.phase_configs = config, algorithm, scheduler, phase_configs
         self.evaluator, self.recorder, self.callbacks = evaluator, recorder, list(callbacks)
         self.threshold, self._enter_phase = threshold, enter_phase
+        self.stateful: dict[str, Stateful] = {"scheduler": scheduler, **(stateful or {})}
         self.hooks: dict[str, Hook] = {**algorithm.hooks(), "evaluate": self.evaluate}
         cfg = config.training.evaluation
         self._evaluation_due = EvaluationDue(cfg.every_epochs, cfg.every_steps, cfg.warmup_epochs)
@@ -151,6 +153,6 @@ class Orchestrator:
             getattr(callback, moment)(self, *details)
 
     def state_dict(self) -> dict[str, Any]:
-        """Algorithm and counters: what a checkpoint holds."""
+        """What a checkpoint holds: the algorithm's parts and everything around them that changes."""
         parts = {name: part.state_dict() for name, part in self.algorithm.state().items()}
-        return {"algorithm": parts, "scheduler": self.scheduler.state_dict()}
+        return {"algorithm": parts, **{name: part.state_dict() for name, part in self.stateful.items()}}

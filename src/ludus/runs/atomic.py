@@ -23,7 +23,7 @@ def beside(path: Path) -> Path:
 def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Create a file; refuses to follow a link or to touch what is there."""
     descriptor = os.open(path, _NEW, 0o600)
-    with open(descriptor, "wb") as file:
+    with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         if durable:

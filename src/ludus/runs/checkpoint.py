@@ -91,7 +91,7 @@ def load_newest_good(folder: Path) -> Loaded:
 def checkpoints(folder: Path) -> dict[str, Path]:
     """Checkpoints of a run folder by name, oldest first, by directory scan."""
     parent = folder / "checkpoints"
-    names = os.listdir(parent) if parent.is_dir() else []
+    names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
     found = {name: parent / name for name in names if _STEP.fullmatch(name)}
     for name in names:  # a replacement was cut off between its two renames
         aside = _ASIDE.fullmatch(name)
@@ -105,7 +105,7 @@ def find(folder: Path, which: str | None = None) -> Path:
     known, parent = checkpoints(folder), folder / "checkpoints"
     if not known:
         raise DataError(str(parent), "there is no checkpoint", "train first")
-    best = os.readlink(parent / "best") if (parent / "best").is_symlink() else ""
+    best = str((parent / "best").readlink()) if (parent / "best").is_symlink() else ""
     if which in (None, "best") and best in known:
         return known[best]
     if which in (None, "last"):
@@ -147,11 +147,10 @@ def sweep(folder: Path) -> None:
         aside = _ASIDE.fullmatch(path.name)
         if aside:
             path.rename(parent / aside[1])
-    for name in os.listdir(parent) if parent.is_dir() else ():
-        path = parent / name
-        if _STALE.fullmatch(name) and not path.is_symlink():
+    for path in list(parent.iterdir()) if parent.is_dir() else ():
+        if _STALE.fullmatch(path.name) and not path.is_symlink():
             shutil.rmtree(path)
-        elif name.startswith(".") and name.endswith(atomic.TEMPORARY):
+        elif path.name.startswith(".") and path.name.endswith(atomic.TEMPORARY):
             path.unlink()
 
 

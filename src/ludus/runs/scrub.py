@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"(?i)(^|[^a-z])(api_?key|key|token|secret|passw(or)?d|passphrase|credentials?)($|[^a-z])")
-_SECRET_TEXT = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|[0-9a-f]{40}|sk-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{16}|gh[ps]_[A-Za-z0-9]{20,})\b")
+_SECRET_TEXT = re.compile(
+    r"\b(hf_[A-Za-z0-9]{16,}|[0-9a-f]{40}|sk-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{16}|gh[ps]_[A-Za-z0-9]{20,})\b"
+)
 
 
 def scrub(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -110,7 +110,7 @@ class Run:
         """Append one line to run.log, without control characters."""
         line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(self.folder / "run.log", flags, 0o600), "a", encoding="utf-8") as file:
+        with os.fdopen(os.open(self.folder / "run.log", flags, 0o600), "a", encoding="utf-8") as file:
             file.write(f"{_now()} {line}\n")
 
 
@@ -162,7 +162,7 @@ def _new_folder(root: Path, name: str) -> Path:
 def _last(root: Path, reference: str) -> str:
     link = root / "@last"
     if link.is_symlink():
-        target = os.readlink(link)
+        target = str(link.readlink())
         if _NAME.fullmatch(target) and (root / target).is_dir():
             return target
         raise ConfigError(reference, f"points to '{target}', which is gone", _newest(root))

@@ -1,0 +1,1 @@
+"""Environments of our own and adapters for packages of environments."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -35,8 +35,7 @@ class StepResult(NamedTuple):
 class VectorEnv(abc.ABC):
     """B environments stepped together."""
 
-    backend: ClassVar[str]
-
+    backend: str
     raw_reward: Array
     """float32 [B], valid after a step: what the environments themselves paid, before any wrapper. Log this one."""
     broken: Array | None = None

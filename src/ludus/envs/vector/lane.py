@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.failure import raised
 from ludus.envs.vector.block import Block
 from ludus.envs.wrappers._raw_reward import RawReward
 from ludus.errors import ConfigError, EnvironmentFailed
@@ -93,11 +93,7 @@ class Lane:
         return observation
 
     def _failed(self, i: int, verb: str, error: Exception) -> EnvironmentFailed:
-        where = f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})"
-        text = str(error).partition("\n")[0][:200]
-        failure = EnvironmentFailed(where, f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log")
-        failure.detail = traceback.format_exc()
-        return failure
+        return raised(f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})", verb, error)
 
 
 def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:

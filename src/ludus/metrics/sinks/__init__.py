@@ -16,5 +16,5 @@ class Sink(ABC):
     def write(self, row: Row) -> None:
         """Take one row."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to finish
         """Finish; nothing is written after this."""

@@ -6,6 +6,7 @@ takes less than one per cent of the run however many epochs a second there are.
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
 from collections import deque
@@ -53,7 +54,8 @@ class Console(Sink):
         self._speed: deque[tuple[float, float]] = deque()
         self._live: Live | None = None
         self._due, self._cost = float("inf"), 0.0
-        self._total, self._alerts, self._threshold = 0, 0, None
+        self._total, self._alerts, self._silent = 0, 0, False
+        self._threshold: float | None = None
 
     def start(
         self, header: Mapping[str, str], total_steps: int, *, env_steps: int = 0, threshold: float | None = None
@@ -172,7 +174,16 @@ class Console(Sink):
             return
         for line in lines:
             text = "".join(part for part, _ in line).rstrip()
-            print(ascii_only(text) if self._ascii else text, file=self._console.file, flush=True)
+            self._say(ascii_only(text) if self._ascii else text)
+
+    def _say(self, text: str) -> None:
+        if self._silent:
+            return
+        try:
+            print(text, file=self._console.file, flush=True)
+        except BrokenPipeError:  # `| head` took what it wanted: training goes on, and so does the exit
+            self._silent = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._console.file.fileno())
 
 
 class _Screen:

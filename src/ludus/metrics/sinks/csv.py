@@ -52,11 +52,11 @@ class Csv(Sink):
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            with open(descriptor, "w", newline="", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(columns)
                 writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in self._rows())
-            os.replace(temporary, self.path)
+            temporary.replace(self.path)
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink()

@@ -74,4 +74,8 @@ def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
             except ValueError:
                 continue
             if isinstance(row, dict):
-                yield {key: _NOT_FINITE.get(value, value) if key != "phase" else value for key, value in row.items()}
+                yield {key: _number(key, value) for key, value in row.items()}
+
+
+def _number(key: str, value: float | str) -> float | str:
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) and key != "phase" else value

@@ -1,0 +1,178 @@
+"""`ludus play RUN`: watch a trained policy, or record it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ludus.config.schema import ExperimentConfig
+    from ludus.envs.vector import VectorEnv
+    from ludus.experiment import Player
+    from ludus.runs.store import Run
+    from ludus.types import Array
+
+    Act = Callable[[Array, Any, Array], tuple[Array, Any]]
+
+
+def play(
+    run: Annotated[str, typer.Argument(help="Run id, unique prefix or @last; add /@best, /@last or /step=N.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 5,
+    video: Annotated[str | None, typer.Option(metavar="PATH|auto", help="Record an MP4; auto: into the run.")] = None,
+    render: Annotated[str | None, typer.Option(metavar="human|none", help="Default: human with a display.")] = None,
+    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
+    random: Annotated[bool, typer.Option("--random", help="Random actions; needs no checkpoint.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the environment; default: the run's.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
+    runs_dir: Annotated[Path, typer.Option(help="Where runs are.")] = Path("runs"),
+) -> None:
+    """Play episodes with the policy of a run; prints each return and, with --video, the file."""
+    from ludus.runs.store import Run
+
+    mode = render_mode(render, video)
+    found = Run.load(runs_dir, run)
+    player = None if random else load(found, checkpoint)
+    config = player.config if player else run_config(found)
+    from ludus.envs.make import make_vector
+
+    first_seed = config.experiment.seed if seed is None else seed
+    with make_vector(config.environment, num_envs=1, render_mode=mode, vectorization="sync") as env:
+        act = policy(player, deterministic) if player else random_policy(env, first_seed)
+        show = Show(env, act, episodes, first_seed)
+        if video is None:
+            show.run()
+        else:
+            record(show, video_path(found, video))
+    print(show.summary())
+
+
+@dataclass
+class Show:
+    """The episodes as a stream of frames, so that a recording never holds more than one."""
+
+    env: VectorEnv
+    act: Act
+    episodes: int
+    seed: int
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Play without recording."""
+        for _ in self.frames(recording=False):
+            pass
+
+    def frames(self, *, recording: bool = True) -> Iterator[Array]:
+        """Play; while recording, yields every state including the last of each episode."""
+        import numpy as np
+
+        obs, state, first = self.env.reset([self.seed]), None, np.ones(1, bool)
+        total, length = 0.0, 0
+        while len(self.returns) < self.episodes:
+            if recording and first[0]:
+                yield self.env.render()
+            action, state = self.act(obs, state, first)
+            result = self.env.step(action)
+            obs, first = result.obs, result.terminated | result.truncated
+            total, length = total + float(self.env.raw_reward[0]), length + 1
+            if recording:
+                yield self.env.render(final=bool(first[0]))
+            if first[0]:
+                self._finish(total, length)
+                total, length = 0.0, 0
+
+    def summary(self) -> str:
+        """Mean and deviation over the episodes."""
+        import numpy as np
+
+        mean, std, length = np.mean(self.returns), np.std(self.returns), np.mean(self.lengths)
+        return f"mean {mean:,.1f} ± {std:,.1f} over {len(self.returns)} episodes, length {length:,.1f}"
+
+    def _finish(self, total: float, length: int) -> None:
+        self.returns.append(total)
+        self.lengths.append(length)
+        print(f"episode {len(self.returns):>3}   return {total:>10,.1f}   length {length:>6,}", flush=True)
+
+
+def render_mode(render: str | None, video: str | None) -> str | None:
+    """What the environment has to be made with."""
+    from ludus.errors import ConfigError
+    from ludus.registry import nearest
+
+    if render not in (None, "human", "none"):
+        raise ConfigError("--render", f"'{render}' is unknown", nearest(render, ["human", "none"]))
+    if video is not None:
+        if render == "human":
+            raise ConfigError("--render human", "cannot be combined with --video", "choose one of them")
+        return "rgb_array"
+    display = not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if render == "human" and not display:
+        raise ConfigError("--render human", "there is no display", "record it instead: --video auto")
+    return "human" if display and render != "none" else None
+
+
+def load(run: Run, checkpoint: str | None) -> Player:
+    """The policy of the checkpoint that is asked for; the default is the best one, or else the last."""
+    from ludus.errors import ConfigError
+    from ludus.experiment import load_player
+    from ludus.runs.checkpoint import find, read_manifest
+
+    if checkpoint and run.checkpoint and checkpoint != run.checkpoint:
+        raise ConfigError("--checkpoint", f"says {checkpoint}, the reference {run.checkpoint}", "give one of them")
+    step = f"step={read_manifest(find(run.folder, checkpoint or run.checkpoint))['step']}"
+    print(f"{run.id}/{step}")
+    return load_player(run, step)
+
+
+def run_config(run: Run) -> ExperimentConfig:
+    """The config a run was started with."""
+    from ludus.config.compose import parse
+    from ludus.config.files import read
+
+    print(f"{run.id}, random actions")
+    return parse(read(run.config_path), str(run.config_path))
+
+
+def policy(player: Player, deterministic: bool | None) -> Act:
+    """Acts as in evaluation: same habit, observations normalised with what training learned."""
+    algorithm, normalizer = player.algorithm, player.normalizer
+    habits = (deterministic, player.config.training.evaluation.deterministic, algorithm.deterministic_evaluation)
+    greedy = next(habit for habit in habits if habit is not None)
+
+    def act(obs: Array, state: Any, first: Array) -> tuple[Array, Any]:
+        seen = obs if normalizer is None else normalizer.apply(obs)
+        state = algorithm.initial_state(1) if state is None else state
+        result = algorithm.act(seen, state, first, deterministic=greedy)
+        return result.action, result.state
+
+    return act
+
+
+def random_policy(env: VectorEnv, seed: int) -> Act:
+    """Uniform random actions."""
+    import numpy as np
+
+    env.action_space.seed(seed)
+    return lambda *_: (np.asarray(env.action_space.sample())[None], None)
+
+
+def video_path(run: Run, video: str) -> Path:
+    """`auto` is the run's own folder."""
+    path = Path(video) if video != "auto" else run.videos / f"play_{time.strftime('%Y%m%d-%H%M%S')}.mp4"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def record(show: Show, path: Path) -> None:
+    """Stream the episodes into a file."""
+    from ludus.runs.video import write_video
+
+    count = write_video(path, show.frames(), show.env.info.render_fps)
+    print(f"video {path} ({count:,} frames)")

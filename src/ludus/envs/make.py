@@ -1,0 +1,263 @@
+"""From a config to environments: the only `gym.make`.
+
+Reading order: make_vector and make_env are what the rest of the lab calls; `resolve` turns a config into a Recipe, in
+which everything has been looked up and checked; a Recipe can be shipped to a worker process.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from ludus.envs import catalog
+from ludus.envs.check import check
+from ludus.envs.check import probe as probe_env
+from ludus.envs.failure import raised
+from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import cross
+from ludus.envs.vector import VectorEnv
+from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.errors import ConfigError, LudusError
+from ludus.registry import WRAPPERS, UnknownName, nearest
+
+if TYPE_CHECKING:
+    from ludus.config.schema import Environment, Wrapper
+
+ENVS_PER_CORE = 8
+
+
+def make_vector(
+    cfg: Environment, *, num_envs: int | None = None, render_mode: str | None = None, **overrides: Any
+) -> VectorEnv:
+    """The environments of a config on the backend it asks for; `overrides` win over its fields."""
+    cfg = type(cfg).model_validate({**cfg.model_dump(), **overrides}) if overrides else cfg
+    recipe = resolve(cfg, render_mode)
+    count = num_envs or (ENVS_PER_CORE * cores() if cfg.num_envs == "auto" else cfg.num_envs)
+    if cfg.vectorization == "async":
+        from ludus.envs.vector.workers import AsyncVectorEnv
+
+        restart = cfg.on_worker_death == "restart"
+        return AsyncVectorEnv(
+            recipe, count, workers=cfg.workers or cores(), deadline=cfg.step_deadline, restart=restart
+        )
+    if cfg.vectorization == "envpool":
+        from ludus.envs.vector import pool
+
+        return recipe.vectorized(pool.build(recipe, count, threads=cfg.workers or cores()), "envpool")
+    if cfg.vectorization in ("auto", "native"):
+        found = _native(recipe, count, insist=cfg.vectorization == "native")
+        if found is not None:
+            return found
+    from ludus.envs.vector.sync import SyncVectorEnv
+
+    envs = [recipe.make() for _ in range(count)]
+    return SyncVectorEnv(envs, recipe.describe(envs[0]))
+
+
+def make_env(cfg: Environment, *, render_mode: str | None = None) -> gym.Env:
+    """One environment with its wrappers and supported spaces."""
+    return resolve(cfg, render_mode).make()
+
+
+def describe(cfg: Environment) -> EnvInfo:
+    """Facts about the environment of a config, after the start-up check."""
+    recipe = resolve(cfg)
+    env = recipe.make()
+    try:
+        return recipe.describe(env)
+    finally:
+        env.close()
+
+
+def probe(cfg: Environment) -> list[str]:
+    """Warnings about its seeding; empty when episodes follow from seed and actions."""
+    env = make_env(cfg)
+    try:
+        return probe_env(env, cfg.id)
+    finally:
+        env.close()
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class WrapperCall(NamedTuple):
+    """A wrapper and its checked arguments."""
+
+    where: str
+    cls: Any
+    arguments: dict[str, Any]
+
+    def apply(self, function: Any, target: Any) -> Any:
+        """Call with the arguments; a ValueError is a bad config."""
+        try:
+            return function(target, **self.arguments)
+        except ValueError as error:
+            raise ConfigError(self.where, str(error)) from error
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything needed to make one environment, without a config, a registry or this process."""
+
+    spec: EnvSpec
+    kwargs: dict[str, Any]
+    wrappers: tuple[WrapperCall, ...]
+    max_episode_steps: int | None
+    reward_threshold: float | None
+    render_mode: str | None
+
+    @property
+    def id(self) -> str:
+        """Environment id."""
+        return self.spec.id
+
+    def make(self) -> gym.Env:
+        """A new environment."""
+        catalog.headless(self.render_mode)
+        env = self._bare()
+        if self.wrappers:
+            env = RawReward(env)
+        for call in self.wrappers:
+            env = call.apply(call.cls, env)
+        return cross(env, self.id)
+
+    def describe(self, env: gym.Env) -> EnvInfo:
+        """Facts about `env`, a product of this recipe, after the start-up check."""
+        check(env, self.id)
+        own = getattr(env.unwrapped, "reward_threshold", None)
+        return self.info(env.observation_space, env.action_space, env.metadata, own)
+
+    def info(self, observation: gym.Space, action: gym.Space, metadata: dict[str, Any], own: Any = None) -> EnvInfo:
+        """Facts from the config, else the environment's `own` threshold, else its registration."""
+        thresholds = (self.reward_threshold, own, self.spec.reward_threshold)
+        return EnvInfo(
+            self.id,
+            observation,
+            action,
+            reward_threshold=next((float(value) for value in thresholds if value is not None), None),
+            max_episode_steps=self.max_episode_steps or self.spec.max_episode_steps,
+            render_mode=self.render_mode,
+            render_modes=tuple(metadata.get("render_modes", ())),
+            render_fps=float(metadata.get("render_fps", 30.0)),
+        )
+
+    def unwrapped(self) -> Recipe:
+        """The same without the config's wrappers."""
+        return replace(self, wrappers=())
+
+    def vectorized(self, venv: VectorEnv, backend: str) -> VectorEnv:
+        """The wrappers applied to a whole vector; one that cannot is refused by name."""
+        for call in self.wrappers:
+            if not hasattr(call.cls, "vectorize"):
+                problem = f"{call.where} works on single environments only, not on the {backend} backend"
+                raise ConfigError("environment.vectorization", problem, "use sync or async")
+            venv = call.apply(call.cls.vectorize, venv)
+        return venv
+
+    def code(self) -> list[Any]:
+        """Classes and functions a worker has to be able to load."""
+        return [*(call.cls for call in self.wrappers), *([self.spec.entry_point] if callable(self.spec.entry_point) else [])]
+
+    def _bare(self) -> gym.Env:
+        try:
+            with catalog.quiet():
+                return gym.make(
+                    self.spec,
+                    max_episode_steps=self.max_episode_steps,
+                    disable_env_checker=True,
+                    **({"render_mode": self.render_mode} if self.render_mode else {}),
+                    **self.kwargs,
+                )
+        except LudusError:
+            raise
+        except (gym.error.DependencyNotInstalled, ImportError) as error:
+            raise catalog.missing(self.id, self.spec.entry_point, error) from error
+        except Exception as error:  # noqa: BLE001 - whatever a constructor raises is named, with its traceback
+            raise raised(f"environment {self.id}", "making it", error) from error
+
+
+def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
+    """Look everything up; what does not exist or does not fit is refused here, before anything is made."""
+    spec = replace(catalog.find(cfg.id), order_enforce=False)  # lanes always reset first
+    if cfg.kwargs and cfg.vectorization != "envpool":  # EnvPool has options of its own
+        _require_arguments(cfg, spec)
+    wrappers = tuple(_call(i, wrapper) for i, wrapper in enumerate(cfg.wrappers))
+    return Recipe(spec, cfg.kwargs, wrappers, cfg.max_episode_steps, cfg.reward_threshold, render_mode)
+
+
+def _native(recipe: Recipe, num_envs: int, *, insist: bool) -> VectorEnv | None:
+    from ludus.envs.vector import native
+
+    try:
+        return native.build(recipe, num_envs, equal=not insist)
+    except native.Unsuited as reason:
+        if insist:
+            problem = f"'{recipe.id}' cannot run natively: {reason}"
+            raise ConfigError("environment.vectorization", problem, "use auto, sync or async") from None
+        return None
+
+
+def _require_arguments(cfg: Environment, spec: EnvSpec) -> None:
+    for reserved in ("render_mode", "max_episode_steps"):
+        if reserved in cfg.kwargs:
+            remedy = "use environment.max_episode_steps" if reserved == "max_episode_steps" else "the command sets it"
+            raise ConfigError(f"environment.kwargs.{reserved}", "is no constructor argument here", remedy)
+    known = _parameters(catalog.creator(cfg.id, spec.entry_point))
+    _refuse_unknown("environment.kwargs", cfg.kwargs, known)
+
+
+def _call(i: int, wrapper: Wrapper) -> WrapperCall:
+    where = f"environment.wrappers.{i}"
+    try:
+        cls = WRAPPERS[wrapper.id]
+    except UnknownName as error:
+        raise ConfigError(f"{where}.id", f"unknown wrapper '{wrapper.id}'", error.remedy) from None
+    where = f"{where} ({wrapper.id})"
+    known = _parameters(cls)
+    if known is not None:
+        known = known[1:]  # the environment
+    _refuse_unknown(where, wrapper.arguments, known)
+    arguments = {
+        parameter.name: _validated(f"{where}.{parameter.name}", parameter, wrapper.arguments)
+        for parameter in known or ()
+        if parameter.name in wrapper.arguments or parameter.default is parameter.empty
+    }
+    return WrapperCall(where, cls, {**wrapper.arguments, **arguments})
+
+
+def _parameters(function: Any) -> list[inspect.Parameter] | None:
+    """Named parameters; None when it takes any keyword."""
+    try:
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    except NameError:  # annotations that exist for type checkers only
+        parameters = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
+    return None if any(p.kind == p.VAR_KEYWORD for p in parameters) else parameters
+
+
+def _refuse_unknown(where: str, given: Iterable[str], known: list[inspect.Parameter] | None) -> None:
+    names = [parameter.name for parameter in known or ()]
+    for key in given:
+        if known is not None and key not in names:
+            raise ConfigError(f"{where}.{key}", "unknown argument", nearest(key, names))
+
+
+def _validated(where: str, parameter: inspect.Parameter, given: dict[str, Any]) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    if parameter.name not in given:
+        raise ConfigError(where, "is missing", "this wrapper needs it")
+    if parameter.annotation is parameter.empty:
+        return given[parameter.name]
+    try:
+        return TypeAdapter(parameter.annotation).validate_python(given[parameter.name])
+    except ValidationError as error:
+        raise ConfigError(where, f"{error.errors()[0]['msg']}, got {given[parameter.name]!r}") from None

@@ -1,0 +1,163 @@
+"""Vector implementations an environment brings along, brought under the one contract."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from ludus.envs import catalog
+from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import Port, action_port, observation_port
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector.block import ActionBorder
+from ludus.errors import ConfigError
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
+MODES = (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+
+
+class Unsuited(Exception):
+    """Why an environment cannot run natively."""
+
+
+def build(recipe: Recipe, num_envs: int, *, equal: bool) -> VectorEnv:
+    """The native vector environment; `equal`: only if it has the spaces of the single one. Unsuited says why not."""
+    _require_suited(recipe)
+    if recipe.spec.vector_entry_point == CARTPOLE:
+        return recipe.vectorized(_cartpole(recipe, num_envs), "native")
+    env = _construct(recipe, num_envs)
+    venv = GymVectorEnv(env, recipe)
+    if equal:
+        single = _single(recipe)
+        if (single.observation_space, single.action_space) != (venv.observation_space, venv.action_space):
+            venv.close()
+            raise Unsuited("its spaces differ from those of the single environment")
+    return recipe.vectorized(venv, "native")
+
+
+class GymVectorEnv(VectorEnv):
+    """A Gymnasium vector environment that resets in the same step, or leaves resetting to us."""
+
+    backend = "native"
+
+    def __init__(self, env: gym.vector.VectorEnv, recipe: Recipe) -> None:
+        self._see = observation_port(env.single_observation_space, recipe.id)
+        self._act = action_port(env.single_action_space, recipe.id)
+        super().__init__(_info(recipe, env, self._see, self._act), env.num_envs)
+        if not self._see.batched:
+            raise Unsuited("its observations have to be flattened one by one")
+        self._env, self._same_step = env, env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+        space, batch = self.observation_space, (env.num_envs,)
+        self._obs = np.zeros(batch + (space.shape or ()), space.dtype)
+        self._final_obs = np.zeros_like(self._obs)
+        self._action = np.zeros(batch + (self.action_space.shape or ()), self.action_space.dtype)
+        self._border = ActionBorder(self.action_space)
+        self.raw_reward = self._reward = np.zeros(batch, np.float32)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        obs, _ = self._env.reset(seed=int(seeds[0]))
+        self._obs[...] = self._seen(obs)
+        return self._obs
+
+    def step(self, action: Array) -> StepResult:
+        self._border.write(action, self._action)
+        act = self._act.convert(self._action) if self._act.convert else self._action
+        obs, reward, terminated, truncated, infos = self._env.step(act)
+        self._reward[:] = reward
+        done = terminated | truncated
+        self._obs[...] = self._seen(obs)
+        if not done.any():
+            return StepResult(self._obs, self._reward, terminated, truncated, None)
+        rows = np.flatnonzero(done)
+        if self._same_step:
+            for i in rows:
+                self._final_obs[i] = self._seen(np.asarray(infos["final_obs"][i]))
+        else:
+            self._final_obs[...] = self._obs
+            obs, _ = self._env.reset(options={"reset_mask": done})
+            self._obs[rows] = self._seen(obs)[rows]
+        return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs)
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        if final:
+            raise ConfigError("environment.vectorization", "native environments keep no final frame", "use sync")
+        frames: Any = self._env.render()
+        return np.asarray(frames[index])
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _seen(self, obs: Any) -> Any:
+        return self._see.convert(obs) if self._see.convert else obs
+
+
+def _require_suited(recipe: Recipe) -> None:
+    if recipe.spec.vector_entry_point is None:
+        raise Unsuited("it has no vector entry point")
+    if recipe.spec.additional_wrappers:
+        raise Unsuited("it is registered with wrappers of its own")
+    if recipe.render_mode == "human":
+        raise Unsuited("it has no window")
+    for call in recipe.wrappers:
+        if not hasattr(call.cls, "vectorize"):
+            raise Unsuited(f"{call.where} works on single environments only")
+
+
+def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
+    from ludus.envs.vector.cartpole import CartPoleVectorEnv
+
+    extra = set(recipe.kwargs) - {"sutton_barto_reward"}
+    if extra:
+        raise Unsuited(f"it does not take {', '.join(sorted(extra))}")
+    return CartPoleVectorEnv(_single(recipe), num_envs, **recipe.kwargs)
+
+
+def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:
+    spec = recipe.spec
+    try:
+        make = catalog.creator(recipe.id, spec.vector_entry_point)
+    except ConfigError as error:
+        raise Unsuited(error.line()) from error
+    arguments: dict[str, Any] = {**spec.kwargs, **recipe.kwargs}
+    steps = recipe.max_episode_steps or spec.max_episode_steps
+    if steps is not None:
+        arguments["max_episode_steps"] = steps
+    if recipe.render_mode is not None:
+        arguments["render_mode"] = recipe.render_mode
+    parameters = inspect.signature(make).parameters
+    open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+    unknown = [] if open_ended else sorted(set(arguments) - set(parameters))
+    if unknown:
+        raise Unsuited(f"its vector class does not take {', '.join(unknown)}")
+    modes = MODES if "autoreset_mode" in parameters else ()
+    for mode in modes:
+        env = make(num_envs=num_envs, **arguments, autoreset_mode=mode)
+        if env.metadata.get("autoreset_mode") == mode:
+            return env
+        env.close()
+    if getattr(make, "metadata", {}).get("autoreset_mode") in MODES:
+        return make(num_envs=num_envs, **arguments)
+    raise Unsuited("its vector class only resets in the step after an episode's end")
+
+
+def _single(recipe: Recipe) -> EnvInfo:
+    """Facts about the single environment, after its start-up check."""
+    plain = recipe.unwrapped()
+    env = plain.make()
+    try:
+        return plain.describe(env)
+    finally:
+        env.close()
+
+
+def _info(recipe: Recipe, env: gym.vector.VectorEnv, see: Port, act: Port) -> EnvInfo:
+    return recipe.info(see.space, act.space, env.metadata)

@@ -1,0 +1,113 @@
+"""EnvPool: C++ environments on its own threads. Finished ones are reset by a second, partial call.
+
+EnvPool cannot tell an episode that ends at the very step of its time limit from a truncated one: such a step is
+truncated here and terminated elsewhere.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.spaces import action_port, observation_port
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector.block import ActionBorder
+from ludus.errors import ConfigError, MissingExtra
+from ludus.registry import nearest
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+
+def build(recipe: Recipe, num_envs: int, threads: int) -> PoolVectorEnv:
+    """An EnvPool of `recipe`'s environment, which must be one of its tasks."""
+    try:
+        import envpool
+    except ImportError as error:
+        raise MissingExtra("environment.vectorization: envpool", "envpool") from error
+    if recipe.id not in envpool.list_all_envs():
+        raise ConfigError("environment.vectorization", f"EnvPool has no '{recipe.id}'", "use sync or async")
+    if recipe.render_mode is not None:
+        raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
+    known = envpool.make_spec(recipe.id)._config_keys
+    for key in recipe.kwargs:
+        if key not in known:
+            raise ConfigError(f"environment.kwargs.{key}", "EnvPool does not know it", nearest(key, known))
+    return PoolVectorEnv(envpool, recipe, num_envs, threads)
+
+
+class PoolVectorEnv(VectorEnv):
+    """One EnvPool; its seeds are fixed when it is made, so every reset makes a new one."""
+
+    backend = "envpool"
+
+    def __init__(self, envpool: Any, recipe: Recipe, num_envs: int, threads: int) -> None:
+        self._envpool, self._id = envpool, recipe.id
+        self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **recipe.kwargs}
+        if recipe.max_episode_steps is not None:
+            self._arguments["max_episode_steps"] = recipe.max_episode_steps
+        spec = envpool.make_spec(recipe.id, **self._arguments)
+        with warnings.catch_warnings():  # its bounds are doubles
+            warnings.simplefilter("ignore", UserWarning)
+            observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
+        self._see, self._act = observation_port(_repaired(observation), recipe.id), action_port(action, recipe.id)
+        if not self._see.batched:
+            raise ConfigError("environment.vectorization", f"EnvPool's '{self._id}' has several observations", "use sync")
+        info = recipe.info(self._see.space, self._act.space, {})
+        super().__init__(replace(info, max_episode_steps=int(spec.config.max_episode_steps)), num_envs)
+        space, batch = self.observation_space, (num_envs,)
+        self._obs = np.zeros(batch + (space.shape or ()), space.dtype)
+        self._final_obs = np.zeros_like(self._obs)
+        self._action = np.zeros(batch + (self.action_space.shape or ()), self.action_space.dtype)
+        self._border = ActionBorder(self.action_space)
+        self.raw_reward = self._reward = np.zeros(batch, np.float32)
+        self._pool: Any = None
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        self.close()
+        state = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
+        self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=state, **self._arguments)
+        obs, _ = self._pool.reset()
+        self._obs[...] = self._seen(obs)
+        return self._obs
+
+    def step(self, action: Array) -> StepResult:
+        self._border.write(action, self._action)
+        act = self._act.convert(self._action) if self._act.convert else self._action
+        obs, reward, terminated, truncated, _ = self._pool.step(act)
+        self._reward[:] = reward
+        self._obs[...] = self._seen(obs)
+        rows = np.flatnonzero(terminated | truncated)
+        if not len(rows):
+            return StepResult(self._obs, self._reward, terminated, truncated, None)
+        self._final_obs[rows] = self._obs[rows]
+        obs, info = self._pool.reset(rows.astype(np.int32))
+        self._obs[info["env_id"]] = self._seen(obs)
+        return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs)
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _seen(self, obs: Any) -> Any:
+        return self._see.convert(obs) if self._see.convert else obs
+
+
+def _repaired(space: gym.Space) -> gym.Space:
+    """Some tasks give the largest and the least positive float as bounds where they mean none."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype.kind != "f":
+        return space
+    limits = np.finfo(space.dtype)
+    low = np.where((space.low == limits.tiny) | (space.low == limits.min), -np.inf, space.low)
+    high = np.where(space.high == limits.max, np.inf, space.high)
+    return gym.spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)  # type: ignore[arg-type]

@@ -1,0 +1,66 @@
+"""What a phase changes: the algorithm's settings and the environments it collects in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from ludus.config.schema import Environment, ExperimentConfig, Phase
+from ludus.data.collector import Collector
+from ludus.data.streams import Streams
+from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
+from ludus.errors import ConfigError
+from ludus.registry import nearest
+
+
+def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:
+    """The algorithm's config as each phase changes it, checked like any config."""
+    base = config.algorithm.config
+    configs = []
+    for phase in phases:
+        for key in phase.set:
+            where = f"training.phases.{phase.name}.set.{key}"
+            if key not in type(base).model_fields:
+                raise ConfigError(where, "unknown field", nearest(key, type(base).model_fields))
+            if key in base.fixed:
+                raise ConfigError(where, "is fixed for the whole run", "set it under algorithm")
+        try:
+            changed = type(base).model_validate({**base.model_dump(), **phase.set})
+        except ValidationError as error:
+            first = error.errors()[0]
+            path = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"training.phases.{phase.name}.set.{path}", first["msg"]) from None
+        changed.check(num_envs)
+        configs.append(changed)
+    return configs
+
+
+class PhaseEnvironments:
+    """Switches the collector to a phase's own environments and back."""
+
+    def __init__(self, base: Environment, collector: Collector, streams: Streams) -> None:
+        self.base, self.collector, self.streams = base, collector, streams
+        self.current = base
+
+    def enter(self, phase: Phase) -> None:
+        """Called when a phase begins."""
+        wanted = self.base.model_copy(update=phase.environment) if phase.environment else self.base
+        wanted = Environment.model_validate(wanted.model_dump())
+        if wanted == self.current:
+            return
+        old = self.collector.env
+        new = make_vector(wanted, num_envs=old.num_envs)
+        self._same_spaces(old, new, phase)
+        self.collector.switch(new, self.streams.integers(f"environments of phase {phase.name}", new.num_envs))
+        old.close()
+        self.current = wanted
+
+    @staticmethod
+    def _same_spaces(old: VectorEnv, new: VectorEnv, phase: Phase) -> None:
+        if (old.observation_space, old.action_space) != (new.observation_space, new.action_space):
+            new.close()
+            where = f"training.phases.{phase.name}.environment"
+            raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")

@@ -1,0 +1,72 @@
+"""Weights & Biases: offline without key or network, and nothing secret in its files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ludus.errors import MissingExtra
+from ludus.metrics.sinks import wandb as sink_module
+from ludus.metrics.sinks.wandb import Wandb, choose_mode
+
+
+def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingExtra, match=r"logging\.wandb.*pip install 'ludus\[wandb\]'"):
+        Wandb(tmp_path, name="x", project="p")
+
+
+@pytest.mark.parametrize(
+    ("key", "network", "asked", "mode"),
+    [
+        (True, True, None, "online"),
+        (True, False, None, "offline"),
+        (False, True, None, "offline"),
+        (True, True, "disabled", "disabled"),
+    ],
+)
+def test_mode(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: bool, network: bool, asked: str | None, mode: str
+) -> None:
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if key:
+        monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    if asked:
+        monkeypatch.setenv("WANDB_MODE", asked)
+    monkeypatch.setattr(sink_module, "_reachable", lambda *_: network)
+    assert choose_mode() == mode
+
+
+def test_a_key_in_netrc_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sink_module, "_reachable", lambda *_: True)
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    assert choose_mode() == "online"
+    (tmp_path / ".netrc").write_text("nonsense {")
+    assert choose_mode() == "offline"
+
+
+@pytest.mark.slow
+def test_an_offline_run_holds_the_rows_and_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    canaries = {"WANDB_API_KEY": "deadbeef" * 5, "HF_TOKEN": "hf_canarycanarycanary"}
+    for name, value in canaries.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(sys, "argv", ["ludus", "train", "--token", "canaryargument"])
+    sink = Wandb(tmp_path, name="x", project="p", tags=["t"], config={"seed": 1})
+    for epoch in range(3):
+        sink.write({"epoch": epoch, "env_steps": 256 * epoch, "train/loss/policy": 0.5})
+    sink.close()
+    assert sink.mode == "offline"
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any(path.suffix == ".wandb" and b"train/loss/policy" in data for path, data in files.items())
+    for secret in (*canaries.values(), "canaryargument"):
+        assert not [path for path, data in files.items() if secret.encode() in data]

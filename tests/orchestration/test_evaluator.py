@@ -1,0 +1,124 @@
+"""Evaluation: current weights, own environments, own random streams, exact episode counts, nothing changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support import close, config, moment, run
+
+from ludus.experiment import build
+
+SMALL = {"name": "ppo", "rollout_steps": 32, "epochs": 2}
+
+
+def weights(orchestrator) -> torch.Tensor:
+    return orchestrator.algorithm.learner.theta.clone()
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("normalize", [False, "rolling"])
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_turning_it_on_changes_no_weight(memory: str, normalize, deterministic: bool) -> None:
+    parts = {"network": {"memory": memory}, "environment": {"normalize_obs": normalize}}
+    without = run(config(SMALL, **parts))
+    on = {"evaluation": {"every_epochs": 1, "episodes": 3, "deterministic": deterministic}}
+    with_it = run(config(SMALL, training={"total_timesteps": 1_024, **on}, **parts))
+    assert with_it.last is not None and without.last is None
+    assert torch.equal(weights(with_it), weights(without))
+
+
+def test_the_normalizer_is_frozen_during_evaluation() -> None:
+    cfg = config(SMALL, environment={"normalize_obs": "rolling"})
+    orchestrator = build(cfg)
+    orchestrator.algorithm.collect(moment(cfg.algorithm.config))
+    normalizer = orchestrator.evaluator.normalizer
+    before = {k: np.array(v) for k, v in normalizer.state_dict().items()}
+    orchestrator.evaluator.evaluate(0)
+    assert all(np.array_equal(v, normalizer.state_dict()[k]) for k, v in before.items())
+    close(orchestrator)
+
+
+def test_it_uses_the_current_weights() -> None:
+    """A policy forced to push right must be seen at once."""
+    cfg = config(SMALL, training={"evaluation": {"episodes": 4}})
+    orchestrator = build(cfg)
+    policy, learner = orchestrator.algorithm.policy, orchestrator.algorithm.learner
+    for action in (0, 1):
+        with torch.no_grad():
+            policy.actor[-1].bias.copy_(torch.tensor([10.0, -10.0] if action == 0 else [-10.0, 10.0]))
+        learner.version += 1
+        seen = []
+        env_factory = orchestrator.evaluator._make_env
+        env = env_factory(4)
+        step = env.step
+        env.step = lambda a, step=step, seen=seen: seen.append(np.array(a)) or step(a)
+        orchestrator.evaluator._env = env
+        result = orchestrator.evaluator.evaluate(0)
+        assert set(np.concatenate(seen).tolist()) == {action}
+        assert result.mean < 12
+        env.close()
+    close(orchestrator)
+
+
+@pytest.mark.parametrize(("episodes", "envs"), [(1, None), (5, 2), (7, 3), (3, 8), (20, None)])
+def test_exact_number_of_finished_episodes(episodes: int, envs: int | None) -> None:
+    orchestrator = build(config(SMALL, training={"evaluation": {"episodes": episodes, "num_envs": envs}}))
+    result = orchestrator.evaluator.evaluate(0)
+    assert result.episodes == len(result.lengths) == episodes
+    assert result.returns == tuple(float(length) for length in result.lengths), "CartPole pays 1 a step"
+    close(orchestrator)
+
+
+def test_every_environment_has_its_share() -> None:
+    """Otherwise short episodes would be over-represented: first come, first counted."""
+    orchestrator = build(config(SMALL, training={"evaluation": {"episodes": 6, "num_envs": 3}}))
+    evaluator = orchestrator.evaluator
+    env = evaluator._make_env(3)
+    evaluator._env = env
+    ended: list[list[int]] = []
+    step = env.step
+
+    def watch(action):
+        result = step(action)
+        ended.append(np.flatnonzero(result.terminated | result.truncated).tolist())
+        return result
+
+    env.step = watch
+    result = evaluator.evaluate(0)
+    counts = np.bincount([b for bs in ended for b in bs], minlength=3)
+    assert (counts >= 2).all()
+    assert result.episodes == 6
+    close(orchestrator)
+
+
+def test_repeatable_and_different_later() -> None:
+    orchestrator = build(config(SMALL, training={"evaluation": {"episodes": 8, "deterministic": False}}))
+    evaluator = orchestrator.evaluator
+    first, again, later = evaluator.evaluate(100), evaluator.evaluate(100), evaluator.evaluate(200)
+    assert first.returns == again.returns
+    assert first.returns != later.returns
+    close(orchestrator)
+
+
+def test_timeout_reports_what_finished() -> None:
+    orchestrator = build(config(SMALL, env="Pendulum-v1", training={"evaluation": {"episodes": 4_000, "timeout_seconds": 0.2}}))
+    result = orchestrator.evaluator.evaluate(0)
+    assert result.episodes < 4_000
+    assert result.seconds < 5
+    close(orchestrator)
+
+
+def test_training_environments_are_untouched() -> None:
+    cfg = config(SMALL)
+    plain, watched = build(cfg), build(cfg)
+    now = moment(cfg.algorithm.config)
+    for orchestrator in (plain, watched):
+        orchestrator.algorithm.collect(now)
+        if orchestrator is watched:
+            orchestrator.evaluator.evaluate(0)
+        orchestrator.algorithm.collect(now)
+    a, b = plain.algorithm.columns, watched.algorithm.columns
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    close(plain)
+    close(watched)

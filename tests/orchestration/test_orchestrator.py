@@ -1,0 +1,226 @@
+"""The loop is algorithm-blind: proven with a toy algorithm that has a hook of its own and no environment at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import PositiveInt
+
+from ludus.algorithms import Algorithm, AlgorithmConfig, PhaseContext
+from ludus.config.schedule import PositiveSchedule, constant
+from ludus.config.schema import ExperimentConfig
+from ludus.errors import ConfigError
+from ludus.metrics.recorder import Recorder
+from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.callbacks.early_stop import EarlyStop
+from ludus.orchestration.evaluator import EvalResult
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.orchestration.phase_scheduler import PhaseScheduler
+from ludus.registry import ALGORITHMS
+from ludus.types import ActResult, Report
+
+
+class ToyConfig(AlgorithmConfig):
+    """A toy."""
+
+    chunk: PositiveInt = 10
+    """Steps per collect."""
+    lr: PositiveSchedule = constant(1.0)
+    """A schedule."""
+
+
+@ALGORITHMS.register("toy")
+class Toy(Algorithm):
+    """Counts what it is told to do; `discriminate` is a hook no other algorithm has."""
+
+    Config = ToyConfig
+
+    def __init__(self) -> None:
+        self.trace: list[tuple[str, str]] = []
+        self.seen: list[PhaseContext] = []
+        self.nan = False
+
+    def hooks(self):
+        return {"collect": self.collect, "update_controller": self.update, "discriminate": self.discriminate}
+
+    def collect(self, now: PhaseContext) -> Report:
+        self._note("collect", now)
+        return Report(env_steps=min(now.cfg.chunk, now.remaining_steps), metrics={"roll/ep_rew/mean": float(len(self.trace))})
+
+    def update(self, now: PhaseContext) -> Report:
+        self._note("update_controller", now)
+        return Report(updates=3, metrics={"loss/toy": np.nan if self.nan else 1.0})
+
+    def discriminate(self, now: PhaseContext) -> Report:
+        self._note("discriminate", now)
+        return Report(updates=1)
+
+    def _note(self, hook: str, now: PhaseContext) -> None:
+        self.trace.append((now.name, hook))
+        self.seen.append(now)
+
+    def act(self, obs, state, first, *, deterministic) -> ActResult:
+        raise AssertionError("not used here")
+
+    def state(self):
+        return {}
+
+
+class FakeEvaluator:
+    """Returns a growing score."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def evaluate(self, env_steps: int) -> EvalResult:
+        self.calls.append(env_steps)
+        score = float(env_steps)
+        return EvalResult(returns=(score,), lengths=(1,), env_steps=env_steps, seconds=0.0, deterministic=True)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class Diary(Callback):
+    def __init__(self) -> None:
+        self.moments: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def on_start(self, run):
+        self.moments.append("start")
+
+    def on_report(self, run, hook, report):
+        self.moments.append(hook)
+
+    def on_epoch_end(self, run, row):
+        self.moments.append("epoch")
+        self.rows.append(dict(row))
+
+    def on_evaluation(self, run, result):
+        self.moments.append("evaluation")
+
+    def on_phase_end(self, run):
+        self.moments.append("phase")
+
+    def on_end(self, run):
+        self.moments.append("end")
+
+
+def toy_run(total: int = 40, phases: list[dict] | None = None, callbacks: list[Callback] | None = None, **training):
+    config = ExperimentConfig.model_validate(
+        {
+            "environment": {"id": "none"},
+            "algorithm": {"name": "toy", "lr": {"start": 1.0, "end": 0.0}},
+            "training": {"total_timesteps": total, "phases": phases, **training},
+        }
+    )
+    algorithm, evaluator = Toy(), FakeEvaluator()
+    from ludus.orchestration.phases import phase_configs
+    from ludus.config.schema import Phase
+
+    parsed = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
+    scheduler = PhaseScheduler(parsed, total, hooks=[*algorithm.hooks(), "evaluate"])
+    configs = phase_configs(config, parsed, 1)
+    return Orchestrator(config, algorithm, scheduler, configs, evaluator, Recorder(), callbacks=callbacks or [])
+
+
+def test_order_of_moments() -> None:
+    diary = Diary()
+    toy_run(20, callbacks=[diary]).run()
+    cycle = ["collect", "update_controller"]
+    assert diary.moments == ["start", *cycle, "epoch", *cycle, "phase", "epoch", "end"]
+
+
+def test_steps_and_updates_are_separate_counters() -> None:
+    run = toy_run(40)
+    run.run()
+    assert (run.clock.env_steps, run.clock.updates, run.clock.cycles) == (40, 12, 4)
+    assert run.stop_reason == "the step budget is used up"
+
+
+def test_three_phase_curriculum_with_its_own_hook_and_settings() -> None:
+    phases = [
+        {"name": "seed", "duration_steps": 20, "hooks": ["collect"], "set": {"chunk": 5}},
+        {"name": "pretrain", "type": "offline", "duration_updates": 4, "hooks": ["discriminate"]},
+        {"name": "measure", "type": "eval_only", "duration_cycles": 2, "hooks": ["evaluate"]},
+        {"name": "joint", "hooks": ["collect", {"discriminate": 2}, "update_controller"]},
+    ]
+    run = toy_run(40, phases=phases)
+    run.run()
+    trace = run.algorithm.trace
+    assert trace[:4] == [("seed", "collect")] * 4
+    assert trace[4:8] == [("pretrain", "discriminate")] * 4
+    assert trace[8:12] == [("joint", "collect"), *[("joint", "discriminate")] * 2, ("joint", "update_controller")]
+    assert run.evaluator.calls == [20, 20]
+    assert run.stop_reason == "all phases are done"
+
+
+def test_schedules_are_read_where_a_cycle_begins_so_the_last_is_not_zero() -> None:
+    diary = Diary()
+    run = toy_run(40, callbacks=[diary])
+    run.run()
+    used = [now.at(now.cfg.lr) for now in run.algorithm.seen]
+    assert used == [1.0, 1.0, 0.75, 0.75, 0.5, 0.5, 0.25, 0.25]
+    assert [row["train/hp/lr"] for row in diary.rows] == [1.0, 0.75, 0.5, 0.25], "what is logged is what was used"
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        ({"hooks": ["dicriminate"]}, "did you mean 'discriminate'"),
+        ({"hooks": ["collect"], "set": {"chunck": 1}}, r"set\.chunck.*did you mean 'chunk'"),
+        ({"hooks": ["collect"], "set": {"chunk": 0}}, r"set\.chunk"),
+    ],
+)
+def test_mistakes_in_phases_fail_before_the_first_step(phase: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        toy_run(phases=[{"name": "bad", **phase}])
+
+
+def test_nan_stops_the_run_and_names_the_culprit() -> None:
+    run = toy_run(40)
+    run.algorithm.nan = True
+    with pytest.raises(ConfigError, match=r"update_controller at environment step 10.*loss/toy is nan"):
+        run.run()
+
+
+def test_evaluation_cadence_and_stop() -> None:
+    stopper = None
+    run = toy_run(1_000, evaluation={"every_steps": 25}, stop={"eval_reward": 100})
+    stopper = EarlyStop(run.config.training.stop, 100.0)
+    run.callbacks.append(stopper)
+    run.run()
+    assert run.evaluator.calls == [30, 50, 80, 100]
+    assert run.clock.env_steps == 100
+    assert "reached 100" in run.stop_reason
+    assert run.best.mean == 100
+
+
+def test_train_reward_stop() -> None:
+    run = toy_run(1_000)
+    run.callbacks.append(EarlyStop(run.config.training.stop.model_copy(update={"train_reward": 5.0}), None))
+    run.run()
+    assert run.clock.env_steps == 30
+
+
+@pytest.mark.parametrize("every", [None, 0])
+def test_no_evaluation_without_a_cadence(every: int | None) -> None:
+    diary = Diary()
+    run = toy_run(40, evaluation={"every_epochs": every}, callbacks=[diary])
+    run.run()
+    assert run.evaluator.calls == []
+    assert not any(key.startswith("val/") for row in diary.rows for key in row)
+
+
+def test_the_orchestrator_imports_no_algorithm() -> None:
+    from pathlib import Path
+
+    import ludus.orchestration
+
+    folder = Path(ludus.orchestration.__file__).parent
+    for path in folder.rglob("*.py"):
+        text = path.read_text()
+        for name in ("ppo", "reinforce", "random"):
+            assert f"algorithms.{name}" not in text, path
