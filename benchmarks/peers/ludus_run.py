@@ -47,8 +47,8 @@ def main() -> None:
     command = [sys.executable, "-m", "ludus", "train", "CartPole-v1:ppo", "-q", f"experiment.seed={task.seed}"]
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*command, *overrides(task), *sys.argv[2:]], cwd=folder, stdout=subprocess.DEVNULL, check=True)
-        (metrics,) = Path(folder).glob("runs/*/metrics.jsonl")
-        rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+        metrics = Path(folder, "runs", "@last", "metrics.jsonl").read_text()
+        rows = [json.loads(line) for line in metrics.splitlines()]
     if task.eval_every:
         mean = [row["val/roll/ep_rew/mean"] for row in rows if "val/roll/ep_rew/mean" in row][-1]
         answer(solved=mean >= task.threshold, eval_mean=mean, env_steps=rows[-1]["env_steps"])

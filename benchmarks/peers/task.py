@@ -44,8 +44,8 @@ class Task:
 
 
 SPEED = {
-    "A": Task(envs=8, rollout_steps=32, epochs=20, batch=256, total=256 * 80),
-    "B": Task(envs=16, rollout_steps=128, epochs=4, batch=512, total=2048 * 30),
+    "A": Task(envs=8, rollout_steps=32, epochs=20, batch=256, total=256 * 120),
+    "B": Task(envs=16, rollout_steps=128, epochs=4, batch=512, total=2048 * 50),
 }
 """The two settings of the speed comparison."""
 
@@ -59,7 +59,7 @@ SOLVE = Task(
     gamma=0.98,
     gae_lambda=0.8,
     anneal=True,
-    eval_every=5120,
+    eval_every=4096,
 )
 """The RL Zoo's hyperparameters for PPO on CartPole-v1."""
 

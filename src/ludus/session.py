@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, parse, to_yaml
@@ -29,7 +32,7 @@ def train(resolved: Resolved, *, runs_dir: Path) -> Orchestrator:
     """One run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
     monitor, console = Monitor(Rules.load()), None
-    run = build(config, announce=lambda message: print(f"ludus: {message}", file=sys.stderr, flush=True))
+    run = build(config, announce=lambda message: say(console, message))
     name = config.experiment.name or safe_name(resolved.spec)
     folder = Run.create(
         runs_dir,
@@ -44,21 +47,33 @@ def train(resolved: Resolved, *, runs_dir: Path) -> Orchestrator:
     if config.logging.console:
         console = open_console(run, resolved, folder, monitor)
         run.recorder.sinks.append(console)
-    try:
+    with ExitStack() as ending:
+        ending.push(lambda kind, error, trace: record_failure(run, folder, error))
+        ending.callback(close, run)
+        ending.callback(run.recorder.close)
         run.run()
-    except LudusError as error:
-        folder.set_status("failed", reason=error.line(), **counters(run))
-        folder.log(f"failed: {error.line()}")
-        raise
-    except KeyboardInterrupt:
-        folder.set_status("stopped", reason="interrupted", **counters(run))
-        folder.log("interrupted")
-        raise
-    finally:
-        run.recorder.close()
-        close(run)
     finish(run, folder, console)
     return run
+
+
+def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) -> None:
+    """Why it ended, into status.json and run.log; with the traceback of a worker if there is one."""
+    if error is None:
+        return
+    stopped = isinstance(error, KeyboardInterrupt)
+    reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
+    folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
+    folder.log(reason)
+    for line in (getattr(error, "detail", None) or "").splitlines():
+        folder.log(line)
+
+
+def say(console: Console | None, message: str) -> None:
+    """A note above the table, or on stderr before there is one."""
+    if console is not None:
+        console.note(message)
+    else:
+        print(f"ludus: {message}", file=sys.stderr, flush=True)
 
 
 def finish(run: Orchestrator, folder: Run, console: Console | None) -> None:
@@ -135,6 +150,7 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
         "config": " ".join([resolved.spec, *resolved.overrides]),
         "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
         "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
+        "machine": f"{algorithm.device}, {torch.get_num_threads()} threads" if policy else "no network",
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }

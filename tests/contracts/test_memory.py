@@ -100,3 +100,36 @@ def test_gru_gradients_equal_a_masked_loop() -> None:
     torch.stack(outputs).square().sum().backward()
     for ours, loop in zip(fused, core.cell.parameters(), strict=True):
         torch.testing.assert_close(ours, loop.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_gru_fused_call_equals_the_scan() -> None:
+    """What an accelerator runs is what the CPU runs; resets by shut gates are exact."""
+    core = make("gru")
+    x, first = steps_and_starts(6)
+    h = torch.randn(B, core.out_dim)
+    scanned, _ = core(x, (h,), first)
+    fused = core.fused(x, h, first)
+    torch.testing.assert_close(fused, scanned, atol=1e-5, rtol=1e-5)
+    scanned.square().sum().backward()
+    grads = [p.grad.clone() for p in core.cell.parameters()]
+    core.zero_grad()
+    fused.square().sum().backward()
+    for ours, theirs in zip(grads, core.cell.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs.grad, atol=1e-3, rtol=1e-4)
+
+
+def test_gru_scan_passes_gradcheck_to_its_inputs() -> None:
+    """Gradients to inputs and initial state against the step loop."""
+    core = make("gru")
+    x, first = steps_and_starts(7)
+    x.requires_grad_()
+    h = torch.randn(B, core.out_dim, requires_grad=True)
+    weight = torch.randn(T, B, core.out_dim)
+    ours = torch.autograd.grad((core(x, (h,), first)[0] * weight).sum(), (x, h))
+    state, outputs = h, []
+    for t in range(T):
+        state = core.cell(x[t], state * ~first[t].unsqueeze(-1))
+        outputs.append(state)
+    loop = torch.autograd.grad((torch.stack(outputs) * weight).sum(), (x, h))
+    for a, b in zip(ours, loop, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)

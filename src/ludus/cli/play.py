@@ -38,13 +38,14 @@ def play(
 
     mode = render_mode(render, video)
     found = Run.load(runs_dir, run)
-    player = None if random else load(found, checkpoint)
-    config = player.config if player else run_config(found)
+    step = None if random else checkpoint_name(found, checkpoint)
+    config = run_config(found)
     from ludus.envs.make import make_vector
 
+    print(f"{found.id}/{step}" if step else f"{found.id}, random actions")
     first_seed = config.experiment.seed if seed is None else seed
     with make_vector(config.environment, num_envs=1, render_mode=mode, vectorization="sync") as env:
-        act = policy(player, deterministic) if player else random_policy(env, first_seed)
+        act = policy(load(found, step, env), deterministic) if step else random_policy(env, first_seed)
         show = Show(env, act, episodes, first_seed)
         if video is None:
             show.run()
@@ -118,17 +119,14 @@ def render_mode(render: str | None, video: str | None) -> str | None:
     return "human" if display and render != "none" else None
 
 
-def load(run: Run, checkpoint: str | None) -> Player:
-    """The policy of the checkpoint that is asked for; the default is the best one, or else the last."""
+def checkpoint_name(run: Run, checkpoint: str | None) -> str:
+    """`step=N` of the checkpoint that is asked for; the default is the best one, or else the last."""
     from ludus.errors import ConfigError
-    from ludus.experiment import load_player
     from ludus.runs.checkpoint import find, read_manifest
 
     if checkpoint and run.checkpoint and checkpoint != run.checkpoint:
         raise ConfigError("--checkpoint", f"says {checkpoint}, the reference {run.checkpoint}", "give one of them")
-    step = f"step={read_manifest(find(run.folder, checkpoint or run.checkpoint))['step']}"
-    print(f"{run.id}/{step}")
-    return load_player(run, step)
+    return f"step={read_manifest(find(run.folder, checkpoint or run.checkpoint))['step']}"
 
 
 def run_config(run: Run) -> ExperimentConfig:
@@ -136,8 +134,15 @@ def run_config(run: Run) -> ExperimentConfig:
     from ludus.config.compose import parse
     from ludus.config.files import read
 
-    print(f"{run.id}, random actions")
     return parse(read(run.config_path), str(run.config_path))
+
+
+def load(run: Run, step: str, env: VectorEnv) -> Player:
+    """The policy of a checkpoint."""
+    from ludus.session import load_player
+    from ludus.types import Spaces
+
+    return load_player(run, step, Spaces(env.observation_space, env.action_space))
 
 
 def policy(player: Player, deterministic: bool | None) -> Act:

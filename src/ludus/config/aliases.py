@@ -107,6 +107,10 @@ def _threshold(value: Any) -> Any:
     return ("threshold" if value else None) if isinstance(value, bool) else value
 
 
+def _per_batch(value: Any) -> Any:
+    return {"batch": True, "off": False}.get(value, value) if isinstance(value, str) else value
+
+
 def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
@@ -117,6 +121,7 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "early_stop_on_train_threshold": _threshold,
     "early_stop_on_eval_threshold": _threshold,
     "environment.wrapper": _listed,
+    "normalize_advantages": _per_batch,
 }
 """What the value means under aliases that do not mean it literally."""
 

@@ -21,11 +21,11 @@ from ludus.config import files
 from ludus.config.aliases import ALIASES
 from ludus.config.errors import config_error
 from ludus.config.layers import Layer, layers_of, merge
-from ludus.config.options import document_layers, find_option, is_group
+from ludus.config.options import document_layers, find_option, folders, is_group
 from ludus.config.overrides import Change, apply, read_overrides
 from ludus.config.references import resolve
 from ludus.config.schema import ExperimentConfig
-from ludus.config.variants import EnvironmentFile, Target, find_variant, list_targets
+from ludus.config.variants import SUFFIXES, EnvironmentFile, Target, find_variant, list_targets
 from ludus.errors import ConfigError
 
 _FILE = re.compile(r"(.+\.(?:ya?ml|json))(?::([^/:]+))?")
@@ -100,6 +100,14 @@ def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | Non
     return found or [target for target in targets if target.spec.lower().partition(":")[0] in near]
 
 
+def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
+    """`+experiment=name` of every experiment file."""
+    roots = search_path() if config_dirs is None else config_dirs
+    found = [folder.glob("*") for root in roots for folder in folders(root, ["experiment"])]
+    names = {path.stem for paths in found for path in paths if path.suffix in SUFFIXES}
+    return [_EXPERIMENT + name for name in sorted(names)]
+
+
 def _validate(layer: Layer, source: str) -> ExperimentConfig:
     try:
         return ExperimentConfig.model_validate(layer.data)
@@ -152,7 +160,8 @@ def _composed(primary: str | None, choices: list[str], dirs: list[Path], spec: s
 
     if primary is None and find_option("config", dirs) is not None:
         primary = "config"
-    return compose(primary, choices, dirs, " ".join([spec, *choices[1:]]))
+    others = [choice for choice in choices if not choice.startswith(_EXPERIMENT)]
+    return compose(primary, choices, dirs, " ".join([spec, *others]))
 
 
 def _is_choice(change: Change, dirs: list[Path]) -> bool:

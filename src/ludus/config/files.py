@@ -262,6 +262,12 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.Node:
+        # PyYAML folds these line breaks unless they are escaped
+        style = '"' if re.search("[\x85\u2028\u2029]", data) else None
+        return self.represent_scalar(_TAG + "str", data, style=style)
 
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 _Dumper.add_implicit_resolver(_TAG + "float", re.compile(rf"^(?:{_FLOAT.pattern})$"), list("-+.0123456789"))
 _Dumper.add_implicit_resolver(_TAG + "int", re.compile(rf"^(?:{_INT.pattern})$"), list("-+0123456789"))

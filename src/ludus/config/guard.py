@@ -10,13 +10,17 @@ from ludus.errors import ConfigError
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET = {"secret", "secrets", "password", "passwd", "token", "apikey", "credential", "credentials"}
 _KEY_OF = {"api", "access", "private", "auth", "account", "ssh", "signing", "encryption", "aws", "wandb", "hf"}
+_SHAPE = re.compile(r"(sk|pk)-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{20,}|AKIA[0-9A-Z]{16}")
+_RANDOM = re.compile(r"[\w+/=.-]{20,}")
 
 
-def is_secret(key: str, value: Any = "?") -> bool:
+def is_secret(key: str, value: Any) -> bool:
     """Whether a key with this value looks like a credential; `token_dim: 8`, `key: image` and empty values do not."""
-    words = {word.lower() for word in _WORD.findall(key)}
-    named = bool(words & _SECRET) or bool(words & {"key", "keys"} and words & _KEY_OF)
-    return named and isinstance(value, str) and value != ""
+    if not isinstance(value, str) or not value:
+        return False
+    words = _words(key)
+    named = words & _SECRET or ("key" in words and (words & _KEY_OF or _RANDOM.fullmatch(value)))
+    return bool(named or _SHAPE.fullmatch(value))
 
 
 def refuse(path: tuple[str, ...], value: Any, origin: str) -> None:
@@ -31,16 +35,20 @@ def refuse(path: tuple[str, ...], value: Any, origin: str) -> None:
 
 
 def masked(override: str) -> str:
-    """An override as messages may show it: without the value where the key looks like a secret's."""
+    """An override as messages may show it: without the value where the key may be a secret's."""
     key, separator, _ = override.partition("=")
-    name = key.rpartition(".")[2].lower()
-    return f"{key}=***" if separator and re.search("key|token|secret|passw", name) else override
+    return f"{key}=***" if separator and _words(key) & {*_SECRET, "key", "keys"} else override
 
 
 def _check(path: tuple[str, ...], value: Any, origin: str) -> None:
-    key = path[-1]
+    key, dotted = path[-1], ".".join(path)
     if is_secret(key, value):
         remedy = "secrets come from the environment or the tool's own login, never from a config"
-        raise ConfigError(masked(origin), f"{'.'.join(path)}: looks like a secret", remedy)
+        where = origin.partition("=")[0] + "=***" if "=" in origin else origin
+        raise ConfigError(where, f"{dotted}: looks like a secret", remedy)
     if key in ("_target_", "_partial_", "_args_", "_recursive_", "_convert_"):
-        raise ConfigError(origin, f"{'.'.join(path)}: import paths are off", "choose a registered 'type' or 'name'")
+        raise ConfigError(origin, f"{dotted}: import paths are off", "choose a registered 'type' or 'name'")
+
+
+def _words(key: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(key)}

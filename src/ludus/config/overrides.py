@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ludus.config.aliases import canonical
-from ludus.config.guard import is_secret, masked
+from ludus.config.guard import masked
 from ludus.config.layers import MISSING, Layer, Writer, merge, select, without
 from ludus.errors import ConfigError
 
@@ -84,6 +84,5 @@ def apply(base: Layer, changes: Sequence[Change]) -> Layer:
         if change.sign == "+" and old is not MISSING and not isinstance(old, (dict, list)):
             remedy = f"drop the '+' of '{change.where}', or write '++'"
             raise ConfigError(change.where, f"{change.key}: is set already", remedy)
-        where = f"{change.key}=***" if is_secret(written[-1]) else change.where
-        writer.feed(written, change.value, where)
+        writer.feed(written, change.value, change.where)
     return merge(base, writer.layer())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.rollout import Finals, Rollout
-from ludus.envs.vector import StepResult, VectorEnv
 from ludus.errors import EnvironmentFailed
 from ludus.types import Array, Tree, tree_map
+
+if TYPE_CHECKING:
+    from ludus.envs.vector import StepResult, VectorEnv
 
 WINDOW = 100
 """Episodes in the running statistics."""

@@ -38,8 +38,8 @@ SUITES = (
 EXTRAS = {
     "gymnasium.envs.box2d": "box2d",
     "gymnasium.envs.mujoco": "mujoco",
-    "gymnasium.envs.classic_control": "render",
-    "gymnasium.envs.toy_text": "render",
+    "gymnasium.envs.classic_control": "video",
+    "gymnasium.envs.toy_text": "video",
 }
 """Entry-point package -> the extra that holds what it may miss."""
 
@@ -109,18 +109,21 @@ def _import(suite: Suite, id: str) -> None:
 
 
 def _unknown(id: str) -> ConfigError:
+    for suite in SUITES:
+        if not suite.extra:
+            _import(suite, id)  # ours are worth a suggestion
     try:
         namespace, name, version = parse_env_id(id)
     except gym.error.Error:
-        return ConfigError(WHERE, f"'{id}' is not an environment id", nearest(id, gym.registry))
+        return ConfigError(WHERE, f"'{id}' is not an environment id", _suggestion(id))
     latest = find_highest_version(namespace, name)
     newest = get_env_id(namespace, name, latest)
     if newest in gym.registry:
         reason = "is deprecated" if version is not None and latest is not None and version < latest else "is unknown"
         return ConfigError(WHERE, f"'{id}' {reason}", f"use '{newest}'")
-    return ConfigError(WHERE, f"'{id}' is unknown", _short(nearest(id, gym.registry)))
+    return ConfigError(WHERE, f"'{id}' is unknown", _suggestion(id))
 
 
-def _short(remedy: str) -> str:
-    """Every known id would be a page."""
-    return remedy if remedy.startswith("did") else "see `ludus train --list-envs`"
+def _suggestion(id: str) -> str:
+    remedy = nearest(id, gym.registry)
+    return remedy if remedy.startswith("did") else "see `ludus train --list-envs`"  # all the ids would be a page

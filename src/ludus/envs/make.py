@@ -56,8 +56,9 @@ def make_vector(
             return found
     from ludus.envs.vector.sync import SyncVectorEnv
 
+    recipe.check()
     envs = [recipe.make() for _ in range(count)]
-    return SyncVectorEnv(envs, recipe.describe(envs[0]))
+    return SyncVectorEnv(envs, recipe.facts(envs[0]))
 
 
 def make_env(cfg: Environment, *, render_mode: str | None = None) -> gym.Env:
@@ -67,12 +68,7 @@ def make_env(cfg: Environment, *, render_mode: str | None = None) -> gym.Env:
 
 def describe(cfg: Environment) -> EnvInfo:
     """Facts about the environment of a config, after the start-up check."""
-    recipe = resolve(cfg)
-    env = recipe.make()
-    try:
-        return recipe.describe(env)
-    finally:
-        env.close()
+    return resolve(cfg).check()
 
 
 def probe(cfg: Environment) -> list[str]:
@@ -130,9 +126,17 @@ class Recipe:
             env = call.apply(call.cls, env)
         return cross(env, self.id)
 
-    def describe(self, env: gym.Env) -> EnvInfo:
-        """Facts about `env`, a product of this recipe, after the start-up check."""
-        check(env, self.id)
+    def check(self) -> EnvInfo:
+        """The start-up check, on an environment of its own: some carry state over a reset. Returns its facts."""
+        env = self.make()
+        try:
+            check(env, self.id)
+            return self.facts(env)
+        finally:
+            env.close()
+
+    def facts(self, env: gym.Env) -> EnvInfo:
+        """Facts about `env`, a product of this recipe."""
         own = getattr(env.unwrapped, "reward_threshold", None)
         return self.info(env.observation_space, env.action_space, env.metadata, own)
 
@@ -165,7 +169,10 @@ class Recipe:
 
     def code(self) -> list[Any]:
         """Classes and functions a worker has to be able to load."""
-        return [*(call.cls for call in self.wrappers), *([self.spec.entry_point] if callable(self.spec.entry_point) else [])]
+        return [
+            *(call.cls for call in self.wrappers),
+            *([self.spec.entry_point] if callable(self.spec.entry_point) else []),
+        ]
 
     def _bare(self) -> gym.Env:
         try:

@@ -1,0 +1,1 @@
+"""Pure functions of arrays and tensors: returns, losses, action distributions, running moments."""

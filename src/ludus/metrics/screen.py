@@ -131,7 +131,7 @@ def _column(cells: Sequence[str | Item], width: int) -> list[Line]:
 
 
 def progress(p: Progress, width: int) -> Line:
-    """`main · epoch 24 ━━━━╸━━━━ 62 %  62,464 / 100,000 steps  14.2k steps/s  0:04  ETA 0:03`."""
+    """`main · epoch 24 ━━━━╸──── 62 %  62,464 / 100,000 steps  14.2k steps/s  0:04  ETA 0:03`."""
     share = min(max(p.env_steps / p.total, 0.0), 1.0) if p.total else 1.0
     head = f"{clean(p.phase, 24)} · epoch {p.epoch:,} " if p.phase else f"epoch {p.epoch:,} "
     speed, left = f"{rate(p.fps)} steps/s", f"ETA {duration(p.eta)}"
@@ -141,7 +141,7 @@ def progress(p: Progress, width: int) -> Line:
     room = max(width - cell_len(head) - len(tail), 5)
     full = int(share * room * 2)
     done = "━" * (full // 2) + "╸" * (full % 2)
-    return [(head, "bold"), (done, GOOD), ("━" * (room - len(done)), DIM), (tail, "")]
+    return [(head, "bold"), (done, GOOD), ("─" * (room - len(done)), DIM), (tail, "")]
 
 
 def box(title: str, body: Sequence[Line], width: int, style: str) -> list[Line]:

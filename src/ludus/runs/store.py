@@ -131,7 +131,8 @@ def runs_in(root: Path) -> list[str]:
     """Ids of all runs in a folder."""
     if not root.is_dir():
         return []
-    return sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and _NAME.fullmatch(entry.name))
+    folders = (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(folder.name for folder in folders if _NAME.fullmatch(folder.name))
 
 
 def read_json(path: Path) -> dict[str, Any]:

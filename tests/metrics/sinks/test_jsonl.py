@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import resource
 import signal
 from pathlib import Path
@@ -74,7 +73,7 @@ def test_a_full_disk_leaves_a_counted_gap(tmp_path: Path) -> None:
 def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    os.symlink(victim, tmp_path / "metrics.jsonl")
+    (tmp_path / "metrics.jsonl").symlink_to(victim)
     with pytest.raises(OSError, match="symbolic"):
         Jsonl(tmp_path / "metrics.jsonl")
     assert victim.read_text() == "precious"

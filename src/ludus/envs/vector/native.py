@@ -37,7 +37,7 @@ def build(recipe: Recipe, num_envs: int, *, equal: bool) -> VectorEnv:
     env = _construct(recipe, num_envs)
     venv = GymVectorEnv(env, recipe)
     if equal:
-        single = _single(recipe)
+        single = recipe.unwrapped().check()
         if (single.observation_space, single.action_space) != (venv.observation_space, venv.action_space):
             venv.close()
             raise Unsuited("its spaces differ from those of the single environment")
@@ -118,7 +118,7 @@ def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
     extra = set(recipe.kwargs) - {"sutton_barto_reward"}
     if extra:
         raise Unsuited(f"it does not take {', '.join(sorted(extra))}")
-    return CartPoleVectorEnv(_single(recipe), num_envs, **recipe.kwargs)
+    return CartPoleVectorEnv(recipe.unwrapped().check(), num_envs, **recipe.kwargs)
 
 
 def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:
@@ -147,16 +147,6 @@ def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:
     if getattr(make, "metadata", {}).get("autoreset_mode") in MODES:
         return make(num_envs=num_envs, **arguments)
     raise Unsuited("its vector class only resets in the step after an episode's end")
-
-
-def _single(recipe: Recipe) -> EnvInfo:
-    """Facts about the single environment, after its start-up check."""
-    plain = recipe.unwrapped()
-    env = plain.make()
-    try:
-        return plain.describe(env)
-    finally:
-        env.close()
 
 
 def _info(recipe: Recipe, env: gym.vector.VectorEnv, see: Port, act: Port) -> EnvInfo:

@@ -7,7 +7,8 @@ truncated here and terminated elsewhere.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,13 @@ class PoolVectorEnv(VectorEnv):
         if recipe.max_episode_steps is not None:
             self._arguments["max_episode_steps"] = recipe.max_episode_steps
         spec = envpool.make_spec(recipe.id, **self._arguments)
-        with warnings.catch_warnings():  # its bounds are doubles
-            warnings.simplefilter("ignore", UserWarning)
+        with _quiet():
             observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
         self._see, self._act = observation_port(_repaired(observation), recipe.id), action_port(action, recipe.id)
         if not self._see.batched:
-            raise ConfigError("environment.vectorization", f"EnvPool's '{self._id}' has several observations", "use sync")
+            raise ConfigError(
+                "environment.vectorization", f"EnvPool's '{self._id}' has several observations", "use sync"
+            )
         info = recipe.info(self._see.space, self._act.space, {})
         super().__init__(replace(info, max_episode_steps=int(spec.config.max_episode_steps)), num_envs)
         space, batch = self.observation_space, (num_envs,)
@@ -72,8 +74,9 @@ class PoolVectorEnv(VectorEnv):
     def reset(self, seeds: Sequence[int]) -> Array:
         self.close()
         state = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
-        self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=state, **self._arguments)
-        obs, _ = self._pool.reset()
+        with _quiet():
+            self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=state, **self._arguments)
+            obs, _ = self._pool.reset()
         self._obs[...] = self._seen(obs)
         return self._obs
 
@@ -101,6 +104,14 @@ class PoolVectorEnv(VectorEnv):
 
     def _seen(self, obs: Any) -> Any:
         return self._see.convert(obs) if self._see.convert else obs
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Its bounds are doubles, which Gymnasium warns about whenever they become a space."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def _repaired(space: gym.Space) -> gym.Space:

@@ -39,7 +39,9 @@ class Lost(Exception):
         if self.code is None:
             problem = f"no answer within {self.worker.deadline:g} s, its worker was stopped"
             return EnvironmentFailed(where, problem, "raise environment.step_deadline if it is only slow")
-        return EnvironmentFailed(where, f"its worker {self._death()}", "environment.on_worker_death=restart replaces it")
+        return EnvironmentFailed(
+            where, f"its worker {self._death()}", "environment.on_worker_death=restart replaces it"
+        )
 
     def _death(self) -> str:
         assert self.code is not None

@@ -30,6 +30,8 @@ class Job(NamedTuple):
     first: int
     count: int
     num_envs: int
+    check: bool
+    """Do the start-up check first: one worker does it for all."""
 
 
 def main(link_fd: int, memory_fd: int) -> None:
@@ -54,14 +56,18 @@ def _job(link: socket.socket) -> Job:
         job: Job = wire.receive(link)
     except (ImportError, AttributeError) as error:
         problem = f"a worker cannot load the environment's code: {error}"
-        raise ConfigError("environment.id", problem, "put it in an importable module or use vectorization=sync") from error
+        raise ConfigError(
+            "environment.id", problem, "put it in an importable module or use vectorization=sync"
+        ) from error
     return job
 
 
 def _prepare(job: Job, link: socket.socket, memory_fd: int) -> Lane | None:
     """Make the environments, tell the parent about them, and get its memory."""
+    if job.check:
+        job.recipe.check()
     envs = [job.recipe.make() for _ in range(job.count)]
-    info = job.recipe.describe(envs[0])
+    info = job.recipe.facts(envs[0])
     require_equal_spaces(envs, info.id)
     wire.send(link, pickle.dumps(info))
     if link.recv(1) != wire.ATTACH:

@@ -57,7 +57,8 @@ class AsyncVectorEnv(VectorEnv):
         self._side ^= 1
         _, lost = self._all(wire.RESET[self._side])
         for failure in lost:
-            self._replace(failure)
+            self._bury(failure)
+            self._replace(failure.worker)
         return self._block.obs[self._side]
 
     def step(self, action: Array) -> StepResult:
@@ -67,7 +68,8 @@ class AsyncVectorEnv(VectorEnv):
         self._side ^= 1
         finished, lost = self._all(wire.STEP[self._side])
         for failure in lost:
-            self._drop_episodes(failure)
+            self._bury(failure)
+            self._drop_episodes(failure.worker)
         return StepResult(
             block.obs[self._side],
             block.reward,
@@ -96,7 +98,7 @@ class AsyncVectorEnv(VectorEnv):
     def _start(self, num_envs: int, workers: int) -> None:
         edges = [num_envs * i // workers for i in range(workers + 1)]
         for first, end in itertools.pairwise(edges):
-            self._workers.append(self._launch(first, end, num_envs))
+            self._workers.append(self._launch(first, end, num_envs, check=first == 0))
         infos = [worker.ready() for worker in self._workers]
         super().__init__(_common(infos), num_envs)
         size = Block.size(self.info, num_envs)
@@ -105,8 +107,8 @@ class AsyncVectorEnv(VectorEnv):
         for worker in self._workers:
             worker.tell(wire.ATTACH)
 
-    def _launch(self, first: int, end: int, num_envs: int) -> Worker:
-        return Worker(Job(self._recipe, first, end - first, num_envs), self._memory_fd, self._deadline)
+    def _launch(self, first: int, end: int, num_envs: int, *, check: bool) -> Worker:
+        return Worker(Job(self._recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
     def _all(self, command: bytes) -> tuple[bool, list[Lost]]:
         """Give every worker the command and wait for all of them: did an episode finish, and who is lost?"""
@@ -124,26 +126,29 @@ class AsyncVectorEnv(VectorEnv):
             raise self._failed(lost[0]) from lost[0]
         return finished, lost
 
-    def _drop_episodes(self, lost: Lost) -> None:
-        """The rows of a lost worker: cut where they were last seen, and begun again elsewhere."""
-        block, rows = self._block, slice(lost.worker.first, lost.worker.end)
-        seeds = [np.random.SeedSequence([int(seed), len(self.restarts) + 1]) for seed in block.seed[rows]]
-        block.seed[rows] = [seed.generate_state(1)[0] for seed in seeds]
+    def _bury(self, lost: Lost) -> None:
+        """Stop a lost worker; a replacement that never did a step ends the run instead of being replaced again."""
+        failure = self._failed(lost)
+        if lost.worker.replacement:
+            raise failure from lost
+        lost.worker.join()
+        self.restarts.append(failure.line())
+
+    def _drop_episodes(self, worker: Worker) -> None:
+        """The rows of a dead worker: cut where they were last seen, and begun again in a new one."""
+        block, rows = self._block, slice(worker.first, worker.end)
         block.final_obs[rows] = block.obs[self._side ^ 1, rows]
         block.reward[rows] = block.raw_reward[rows] = 0.0
         block.terminated[rows], block.truncated[rows] = False, True
-        self._replace(lost)
+        seeds = [np.random.SeedSequence([int(seed), len(self.restarts)]) for seed in block.seed[rows]]
+        block.seed[rows] = [seed.generate_state(1)[0] for seed in seeds]
+        self._replace(worker)
         self.broken = np.zeros(self.num_envs, bool) if self.broken is None else self.broken
         self.broken[rows] = True
 
-    def _replace(self, lost: Lost) -> None:
-        """A new process with new episodes; one that is lost before it has done a single step ends the run."""
-        old = lost.worker
-        failure = self._failed(lost)
-        if old.replacement:
-            raise failure from lost
-        self.restarts.append(failure.line())
-        worker = self._launch(old.first, old.end, self.num_envs)
+    def _replace(self, old: Worker) -> None:
+        """A new process in the place of a dead one, its environments reset with the block's seeds."""
+        worker = self._launch(old.first, old.end, self.num_envs, check=False)
         worker.replacement = True
         self._workers[self._workers.index(old)] = worker
         try:
@@ -151,8 +156,8 @@ class AsyncVectorEnv(VectorEnv):
             worker.tell(wire.ATTACH)
             worker.tell(wire.RESET[self._side])
             worker.answer()
-        except Lost as again:
-            raise self._failed(again) from again
+        except Lost as lost:
+            raise self._failed(lost) from lost
 
     def _failed(self, lost: Lost) -> EnvironmentFailed:
         lost.worker.kill()

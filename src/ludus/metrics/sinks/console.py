@@ -148,7 +148,7 @@ class Console(Sink):
         )
 
     def _frame(self) -> list[screen.Line]:
-        width, height = min(self._console.width, 120) - 1, self._console.height
+        width, height = min(self._console.width, 120), self._console.height
         rows = screen.items(self._history, self._rules)
         lines = screen.table(rows, self._rules, width, max(height - 4, 3)) if rows else []
         return [*lines, [], screen.progress(self._progress(), width)]

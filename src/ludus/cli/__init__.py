@@ -1,0 +1,102 @@
+"""The `ludus` command: one file per subcommand, imported only when that subcommand runs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from ludus import __version__
+from ludus.errors import LudusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("ludus.cli.train:train", "Train an experiment."),
+    "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
+    "config": ("ludus.cli.config:app", "Show, check and document configurations."),
+}
+"""Name -> (where it is, its line in `ludus --help`). A new command is one file and one line here."""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; a user's mistake is one line on stderr."""
+    args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    try:
+        code = run(args)
+    except LudusError as error:
+        if "--debug" in args:
+            traceback.print_exc()
+        code = _fail(error.line(), error.exit_code)
+    except typer.TyperException as error:
+        command = _selected(args)
+        remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"
+        code = _fail(f"{' '.join(error.format_message().split()).rstrip('.')}; {remedy}", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    sys.exit(code)
+
+
+def run(args: list[str]) -> int:
+    """Build the application around the one command that was asked for, and run it."""
+    selected = _selected(args)
+    command = _load(COMMANDS[selected][0]) if selected in COMMANDS else None
+    if "--debug" in args and not (inspect.isfunction(command) and "debug" in inspect.signature(command).parameters):
+        args = [arg for arg in args if arg != "--debug"]
+    if isinstance(command, typer.Typer) and args[-1] == selected:
+        args = [*args, "--help"]
+    result = build(selected, command)(args, prog_name="ludus", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def build(selected: str | None, command: Any) -> Callable[..., Any]:
+    """The whole command tree; commands that are not selected are only lines of the help."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.callback(help=_root.__doc__)(_root)
+    for name, (_, line) in COMMANDS.items():
+        if name != selected:
+            app.command(name, help=line)(_elsewhere)
+        elif isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, help=line)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"ludus {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Full tracebacks; works after any command too.")] = False,
+) -> None:
+    """Ludus: one reinforcement-learning lab."""
+
+
+def _elsewhere() -> None:
+    raise AssertionError("a placeholder of the help never runs")
+
+
+def _selected(args: Sequence[str]) -> str | None:
+    return next((arg for arg in args if not arg.startswith("-")), None)
+
+
+def _load(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _fail(line: str, code: int) -> int:
+    print(f"error: {line}", file=sys.stderr)
+    return code

@@ -1,0 +1,89 @@
+"""`ludus config`: show, check and document configurations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.errors import LudusError
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def show(
+    words: Annotated[list[str], typer.Argument(metavar="SPEC [OVERRIDES]...", help="As for ludus train.")],
+    origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from.")] = False,
+) -> None:
+    """Print the resolved config as YAML."""
+    from ludus.cli.train import pick_spec, split
+    from ludus.config.compose import config_hash, load, to_yaml
+
+    spec, overrides = split(words)
+    resolved = load(pick_spec(spec, None, None), overrides)
+    if not origin:
+        print(to_yaml(resolved.config), end="")
+        return
+    width = max(map(len, resolved.origin))
+    for path, where in sorted(resolved.origin.items()):
+        print(f"{path:<{width}}  {where}")
+    print(f"config hash {config_hash(resolved.config)}; everything else is a default")
+
+
+@app.command()
+def validate(
+    specs: Annotated[list[str] | None, typer.Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
+) -> int:
+    """Check configs and print their hashes; exit 2 if one is bad."""
+    from ludus.config.compose import config_hash, find_experiments, find_targets, load
+
+    if not specs or specs == ["all"]:
+        specs = [*(target.spec for target in find_targets()), *find_experiments()]
+    bad = 0
+    for spec in specs:
+        try:
+            config = load(spec).config
+            if config.environment.num_envs != "auto":
+                config.algorithm.config.check(config.environment.num_envs)
+            print(f"ok  {config_hash(config)}  {spec}")
+        except LudusError as error:
+            bad += 1
+            print(f"error: {error.line()}", file=sys.stderr)
+    print(f"{len(specs) - bad} of {len(specs)} are fine")
+    return 2 if bad else 0
+
+
+@app.command()
+def schema(
+    write: Annotated[bool, typer.Option("--write", help="Write a file instead.")] = False,
+    output: Annotated[Path, typer.Option(help="The file for --write.")] = Path("configs/schema.json"),
+) -> None:
+    """The JSON schema of a config, for editors."""
+    import json
+
+    from ludus.config.reference import json_schema
+
+    _deliver(json.dumps(json_schema(), indent=2) + "\n", output if write else None)
+
+
+@app.command()
+def reference(
+    write: Annotated[bool, typer.Option("--write", help="Write a file instead.")] = False,
+    output: Annotated[Path, typer.Option(help="The file for --write.")] = Path("docs/reference/config.md"),
+) -> None:
+    """Every field with its type, default and meaning, as markdown."""
+    from ludus.config.reference import markdown
+
+    _deliver(markdown(), output if write else None)
+
+
+def _deliver(text: str, path: Path | None) -> None:
+    if path is None:
+        print(text, end="")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(path)

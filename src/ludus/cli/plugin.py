@@ -1,0 +1,24 @@
+"""User code, loaded because a command line asks for it by file name."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from ludus.errors import ConfigError
+
+
+def load_plugin(path: Path) -> None:
+    """Run a Python file that registers algorithms, memory cores, wrappers or other parts."""
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"--plugin {path}", "not a Python file", "name an existing .py file")
+    name = f"ludus_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ConfigError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the plugin") from None

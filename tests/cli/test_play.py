@@ -1,0 +1,200 @@
+"""`ludus play`: returns, videos to the last frame, and refusals in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.cli.play import Show, play, policy
+from ludus.config.compose import to_yaml
+from ludus.errors import ConfigError, DataError
+from ludus.experiment import build
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.runs import checkpoint
+from ludus.runs.store import Run
+from ludus.types import ActResult
+from support import config as small_config
+
+
+@pytest.fixture(autouse=True)
+def _headless(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One untrained CartPole run with two checkpoints, the first one best."""
+    root = tmp_path_factory.mktemp("play") / "runs"
+    config = small_config(environment={"normalize_obs": "rolling"})
+    run = Run.create(root, "cart", config_yaml=to_yaml(config))
+    built: Orchestrator = build(config)
+    parts = {name: part.state_dict() for name, part in built.algorithm.state().items()}
+    normalizer = built.algorithm.collector.normalizer.state_dict()
+    built.algorithm.collector.close()
+    for step, best in ((128, True), (256, False)):
+        checkpoint.save(run.folder, {"algorithm": parts, "normalizer": normalizer, "step": step}, step=step, best=best)
+    return root
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_each_episode_and_the_mean_are_printed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play("@last", episodes=3, runs_dir=runs)
+    lines = _lines(capsys)
+    assert lines[0].endswith("/step=128")  # the best one
+    returns = [float(line.split()[3]) for line in lines[1:4]]
+    lengths = [float(line.split()[5]) for line in lines[1:4]]
+    assert returns == lengths
+    assert (
+        lines[4]
+        == f"mean {np.mean(returns):.1f} ± {np.std(returns):.1f} over 3 episodes, length {np.mean(lengths):.1f}"
+    )
+
+
+def test_same_seed_same_episodes_and_another_seed_others(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+    for seed in (1, 1, 2):
+        play("@last", episodes=4, seed=seed, random=True, runs_dir=runs)
+        seen.append(_lines(capsys))
+    assert seen[0] == seen[1] != seen[2]
+
+
+@pytest.mark.parametrize(
+    ("reference", "option"), [("cart/@last", None), ("cart", "last"), ("cart/step=256", "step=256")]
+)
+def test_checkpoints_are_chosen(
+    runs: Path, capsys: pytest.CaptureFixture[str], reference: str, option: str | None
+) -> None:
+    play(reference, episodes=1, checkpoint=option, runs_dir=runs)
+    assert _lines(capsys)[0].endswith("/step=256")
+
+
+def test_random_actions_need_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Run.create(tmp_path, "bare", config_yaml=to_yaml(small_config()))
+    play("bare", episodes=2, random=True, runs_dir=tmp_path)
+    assert "random actions" in _lines(capsys)[0]
+    with pytest.raises(DataError, match="no checkpoint"):
+        play("bare", episodes=2, runs_dir=tmp_path)
+
+
+def test_a_video_holds_every_state_including_the_last(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    av = pytest.importorskip("av")
+    path = tmp_path / "new" / "a.mp4"
+    play("@last", episodes=2, video=str(path), random=True, runs_dir=runs)
+    lines = _lines(capsys)
+    steps = sum(int(line.split()[5]) for line in lines[1:3])
+    assert lines[3] == f"video {path} ({steps + 2} frames)"
+    with av.open(str(path)) as container:
+        assert sum(1 for _ in container.decode(video=0)) == steps + 2
+        assert float(container.streams.video[0].average_rate) == 50.0
+
+
+def test_auto_puts_the_video_into_the_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("av")
+    play("@last", episodes=1, video="auto", random=True, runs_dir=runs)
+    (video,) = (Run.load(runs, "@last").videos).glob("play_*.mp4")
+    assert str(video) in "\n".join(_lines(capsys))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"render": "human"}, "there is no display; record it instead"),
+        ({"render": "humn"}, "did you mean 'human'"),
+        ({"render": "human", "video": "auto"}, "cannot be combined"),
+        ({"checkpoint": "step=3"}, "no such checkpoint"),
+        ({"run": "cart/@best", "checkpoint": "last"}, "give one of them"),
+        ({"run": "crat"}, "no such run"),
+    ],
+)
+def test_refusals(runs: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        play(**{"run": "@last", "runs_dir": runs, **options})
+
+
+class _Env:
+    """Two steps an episode, reward 1, autoreset as in the contract; frames show (episode, step)."""
+
+    def __init__(self) -> None:
+        self.at, self.final = [0, 0], [0, 0]
+        self.raw_reward = np.ones(1, np.float32)
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        return np.array([self.at], np.float32)
+
+    def step(self, action: np.ndarray) -> Any:
+        self.at[1] += 1
+        done = self.at[1] == 2
+        if done:
+            self.final, self.at = self.at, [self.at[0] + 1, 0]
+        flags = np.array([done])
+        return SimpleNamespace(obs=np.array([self.at], np.float32), terminated=flags, truncated=~flags & flags)
+
+    def render(self, index: int = 0, *, final: bool = False) -> tuple[int, int]:
+        return tuple(self.final if final else self.at)  # type: ignore[return-value]
+
+
+class _Algorithm:
+    """Counts its steps in its memory, which must be fresh in every episode."""
+
+    deterministic_evaluation = False
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def initial_state(self, batch: int) -> np.ndarray:
+        return np.zeros(batch)
+
+    def act(self, obs: np.ndarray, state: np.ndarray, first: np.ndarray, *, deterministic: bool) -> ActResult:
+        state = np.where(first, 0, state) + 1
+        self.calls.append((obs.tolist(), int(state[0]), bool(first[0]), deterministic))
+        return ActResult(np.zeros(1, np.int64), state, {})
+
+
+def _player(habit: bool | None = None) -> Any:
+    evaluation = SimpleNamespace(deterministic=habit)
+    normalizer = SimpleNamespace(apply=lambda obs: obs * 10)
+    config = SimpleNamespace(training=SimpleNamespace(evaluation=evaluation))
+    return SimpleNamespace(algorithm=_Algorithm(), normalizer=normalizer, config=config)
+
+
+def test_memory_starts_afresh_and_observations_are_normalised(capsys: pytest.CaptureFixture[str]) -> None:
+    player = _player()
+    show = Show(_Env(), policy(player, None), 2, 0)  # type: ignore[arg-type]
+    frames = list(show.frames())
+    assert frames == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert [call[1:3] for call in player.algorithm.calls] == [(1, True), (2, False)] * 2
+    assert player.algorithm.calls[1][0] == [[0.0, 10.0]]
+    assert (show.returns, show.lengths) == ([2.0, 2.0], [2, 2])
+
+
+@pytest.mark.parametrize(
+    ("asked", "habit", "greedy"), [(None, None, False), (None, True, True), (False, True, False), (True, None, True)]
+)
+def test_greedy_as_asked_else_as_evaluated_else_as_the_algorithm_does(
+    asked: bool | None, habit: bool | None, greedy: bool
+) -> None:
+    player = _player(habit)
+    Show(_Env(), policy(player, asked), 1, 0).run()  # type: ignore[arg-type]
+    assert {call[3] for call in player.algorithm.calls} == {greedy}
+
+
+def test_the_command_is_wired_and_its_help_is_light() -> None:
+    code = (
+        "import sys; from ludus.cli import run;\n"
+        "assert run(['play', '--help']) == 0; assert not {'torch', 'gymnasium', 'numpy', 'av'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--stochastic" in done.stdout

@@ -1,0 +1,45 @@
+"""Environments by keyword, closed at the end of each test; no test may leave a process behind."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envs.probes import register_probes
+
+from ludus.config.schema import Environment
+from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
+
+Make = Callable[..., VectorEnv]
+
+
+def children() -> set[int]:
+    """Process ids of the direct children of this process, zombies too."""
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def probes() -> None:
+    register_probes()
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """`make(id, vectorization=..., num_envs=..., ...)`"""
+    made: list[VectorEnv] = []
+    before = children()
+
+    def build(id: str, *, render_mode: str | None = None, **fields: Any) -> VectorEnv:
+        fields = {"vectorization": "sync", "num_envs": 4, "workers": 2, **fields}
+        made.append(make_vector(Environment(id=id, **fields), render_mode=render_mode))
+        return made[-1]
+
+    yield build
+    for env in made:
+        env.close()
+    subprocess._cleanup()  # type: ignore[attr-defined]  # reaps what failed constructors left
+    assert children() <= before

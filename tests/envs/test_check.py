@@ -1,0 +1,72 @@
+"""Faults 44, 50 and 51: what does not match its space is refused at the start, bad seeding is warned about."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from envs.conftest import Make
+
+from ludus.config.schema import Environment
+from ludus.envs.make import describe, probe, resolve
+from ludus.errors import EnvironmentFailed
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("shape", "has shape (3,), its space (2,)"),
+        ("dtype", "has dtype float64, its space float32"),
+        ("outside", "has 7.0 at [1], outside [-1.0, 1.0]"),
+        ("none", "is None"),
+        ("list", "is list [0.0, 0.0], not a numpy array"),
+        ("nan", "is not finite"),
+    ],
+)
+def test_observations_that_break_their_promise_are_refused(make: Make, kind: str, text: str) -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        make("Probe/BadObservation-v0", kwargs={"kind": kind})
+    line = caught.value.line()
+    assert line.startswith("environment Probe/BadObservation-v0: reset returned an observation that ") and text in line
+
+
+def test_casting_is_there_when_asked_for(make: Make) -> None:
+    for kind in ("dtype", "list"):
+        make("Probe/BadObservation-v0", kwargs={"kind": kind}, wrappers=[{"id": "cast_observation"}]).reset(range(4))
+
+
+@pytest.mark.parametrize("kind", ["object", "none", "array", "string", "nan"])
+def test_rewards_that_are_no_numbers_are_refused(make: Make, kind: str) -> None:
+    with pytest.raises(EnvironmentFailed, match="step returned the reward .*, not a finite number"):
+        make("Probe/BadReward-v0", kwargs={"kind": kind})
+
+
+def test_seeding_is_probed() -> None:
+    assert probe(Environment(id="CartPole-v1")) == []
+    assert probe(Environment(id="Blackjack-v1")) == []
+    (warning,) = probe(Environment(id="Probe/IgnoresSeed-v0"))
+    assert "Probe/IgnoresSeed-v0" in warning and "reset(seed)" in warning and "\n" not in warning
+    (warning,) = probe(Environment(id="Probe/ForgetsState-v0"))
+    assert "same seed and actions" in warning
+
+
+def test_facts() -> None:
+    info = describe(Environment(id="CartPole-v1"))
+    assert (info.id, info.reward_threshold, info.max_episode_steps, info.is_image) == ("CartPole-v1", 475, 500, False)
+    assert info.render_modes == ("human", "rgb_array") and info.render_fps == 50
+    info = describe(Environment(id="CartPole-v1", max_episode_steps=7, reward_threshold=3.5))
+    assert (info.reward_threshold, info.max_episode_steps) == (3.5, 7)
+
+
+def test_the_check_is_cheap() -> None:
+    recipe = resolve(Environment(id="CartPole-v1"))
+    recipe.check()
+    began = time.process_time()
+    recipe.check()
+    assert time.process_time() - began < 0.05
+
+
+def test_the_check_does_not_touch_the_environments_of_the_run(make: Make) -> None:
+    """Some environments carry state over a reset: here, the steps of their life."""
+    env = make("Probe/Faulty-v0", kwargs={"what": "none"})
+    assert env.reset(range(4)).ravel().tolist() == [0, 0, 0, 0]

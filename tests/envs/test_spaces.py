@@ -1,0 +1,128 @@
+"""Fault 52: every kind of space is supported on both backends, or refused by name; nothing is cast in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from envs.conftest import Make
+from envs.probes import ACTIONS, OBSERVATIONS, REFUSED_ACTIONS, REFUSED_OBSERVATIONS, Spaces
+from gymnasium import spaces
+
+from ludus.envs.spaces import Border, action_port, cross, observation_port
+from ludus.errors import ConfigError
+
+EXPECTED: dict[str, tuple[type, tuple[int, ...], Any]] = {
+    "box": (spaces.Box, (3,), np.float32),
+    "box64": (spaces.Box, (3,), np.float64),
+    "box_2d": (spaces.Box, (2, 3), np.float32),
+    "box_ints": (spaces.Box, (2,), np.int32),
+    "scalar": (spaces.Box, (), np.float32),
+    "unbounded": (spaces.Box, (2,), np.float32),
+    "image_hwc": (spaces.Box, (3, 12, 10), np.uint8),
+    "image_chw": (spaces.Box, (4, 12, 10), np.uint8),
+    "image_grey": (spaces.Box, (1, 12, 10), np.uint8),
+    "discrete": (spaces.Discrete, (), np.int64),
+    "discrete_start": (spaces.Discrete, (), np.int64),
+    "multi_discrete": (spaces.MultiDiscrete, (2,), np.int64),
+    "multi_discrete_start": (spaces.MultiDiscrete, (2,), np.int64),
+    "multi_discrete_2d": (spaces.MultiDiscrete, (4,), np.int64),
+    "multi_binary": (spaces.MultiBinary, (4,), np.int8),
+    "multi_binary_2d": (spaces.MultiBinary, (6,), np.int8),
+    "dict": (spaces.Box, (5,), np.float32),
+    "dict_nested": (spaces.Box, (7,), np.float32),
+    "tuple": (spaces.Box, (45,), np.float32),
+}
+
+
+def inside(space: gym.Space, batch: np.ndarray) -> bool:
+    return all(space.contains(value if space.shape else space.dtype.type(value)) for value in batch)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_observations_arrive_in_their_space(make: Make, kind: str) -> None:
+    env = make("Probe/Spaces-v0", num_envs=2, kwargs={"observation": kind})
+    cls, shape, dtype = EXPECTED[kind]
+    assert isinstance(env.observation_space, cls)
+    assert env.observation_space.shape == shape and env.observation_space.dtype == dtype
+    obs = env.reset([1, 2])
+    assert obs.shape == (2, *shape) and obs.dtype == dtype and inside(env.observation_space, obs)
+    for _ in range(6):
+        result = env.step(np.zeros(2, int))
+        assert inside(env.observation_space, result.obs)
+    assert env.is_image == kind.startswith("image")
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_actions_reach_the_environment_inside_its_space(make: Make, kind: str) -> None:
+    env = make("Probe/Spaces-v0", num_envs=2, kwargs={"action": kind})
+    space = env.action_space
+    assert isinstance(space, spaces.Discrete) or len(space.shape or ()) == 1
+    space.seed(0)
+    env.reset([1, 2])
+    for _ in range(10):
+        action = np.stack([space.sample() for _ in range(2)])
+        if isinstance(space, spaces.Box):
+            action = action * 100  # far outside wherever there is an outside
+        assert (env.step(action).reward == 1).all(), kind
+
+
+def test_async_takes_all_of_them_too(make: Make) -> None:
+    for observation, action in (
+        ("dict", "box64"),
+        ("discrete_start", "multi_discrete_start"),
+        ("image_hwc", "discrete"),
+    ):
+        seen = []
+        for backend in ("sync", "async"):
+            kwargs = {"observation": observation, "action": action}
+            env = make("Probe/Spaces-v0", num_envs=2, vectorization=backend, kwargs=kwargs)
+            space = env.action_space
+            space.seed(0)
+            seen.append([env.reset([1, 2]).copy()])
+            for _ in range(6):
+                result = env.step(np.stack([space.sample() for _ in range(2)]))
+                assert (result.reward == 1).all()
+                seen[-1].append(result.obs.copy())
+        np.testing.assert_array_equal(*map(np.stack, seen))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [*((k, "observation") for k in REFUSED_OBSERVATIONS), *((k, "action") for k in REFUSED_ACTIONS)]
+)
+def test_the_rest_is_refused_by_name(make: Make, kind: str, name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make("Probe/Spaces-v0", kwargs={name: kind})
+    line = caught.value.line()
+    assert "Probe/Spaces-v0" in line and f"{name} space" in line and "not supported" in line
+    guilty = {"dict_with_text": "Text", "dict_with_image": "'image'", "tuple_with_sequence": "'0'"}
+    assert guilty.get(kind, kind.split("_")[0]).lower() in line.lower()
+
+
+def test_values_cross_the_border_unharmed() -> None:
+    image = np.arange(12 * 10 * 3, dtype=np.uint8).reshape(12, 10, 3)
+    port = observation_port(OBSERVATIONS["image_hwc"](), "x")
+    assert port.convert is not None
+    np.testing.assert_array_equal(port.convert(image)[1], image[..., 1])
+    np.testing.assert_array_equal(port.convert(np.stack([image, image]))[1, 2], image[..., 2])  # batched as well
+    port = observation_port(OBSERVATIONS["discrete_start"](), "x")
+    assert port.space == spaces.Discrete(5) and port.convert is not None and port.convert(7) == 4
+    port = observation_port(OBSERVATIONS["dict"](), "x")
+    assert port.convert is not None
+    flat = port.convert({"a": np.array([0.5, -0.5]), "b": 2})
+    assert flat.tolist() == [0.5, -0.5, 0, 0, 1] and flat.dtype == np.float32
+    port = action_port(ACTIONS["multi_discrete_start"](), "x")
+    assert port.convert is not None and port.convert(np.array([1, 2])).tolist() == [6, 1]
+
+
+def test_supported_spaces_cost_no_wrapper() -> None:
+    plain = Spaces("box", "discrete")
+    assert cross(plain, "x") is plain
+    assert isinstance(cross(Spaces("image_hwc"), "x"), Border)
+
+
+def test_small_uint8_grids_are_no_images() -> None:
+    grid = spaces.Box(0, 3, (4, 4), np.uint8)
+    assert observation_port(grid, "x").space is grid

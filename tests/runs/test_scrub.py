@@ -1,0 +1,40 @@
+"""No secret survives in a recorded command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from ludus.runs.scrub import scrub
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--api-key", "canary"],
+        ["--wandb-token=canary"],
+        ["logging.wandb.api_key=canary"],
+        ["HF_TOKEN=canary"],
+        ["--password", "canary", "x"],
+        ["algorithm.lr=1", "note=canary12345suffix"],
+        ["hf_canary12345canary12345"],
+        ["a=0123456789abcdef0123456789abcdef01234567"],
+    ],
+)
+def test_hidden(argv: list[str]) -> None:
+    text = " ".join(scrub(["ludus", *argv], {"MY_SECRET": "canary12345"}))
+    assert "canary" not in text
+    assert "0123456789abcdef" not in text
+    assert "***" in text
+
+
+def test_the_rest_is_kept() -> None:
+    argv = [
+        "ludus",
+        "train",
+        "CartPole-v1:ppo",
+        "algorithm.lr=1e-3",
+        "--seed",
+        "1,2",
+        "environment.id=MonkeyKeyDoor-v0",
+    ]
+    assert scrub(argv, {"PATH": "/usr/bin", "TOKEN": "short"}) == argv
