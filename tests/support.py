@@ -6,7 +6,7 @@ from typing import Any
 
 from ludus.algorithms import PhaseContext
 from ludus.config.schema import ExperimentConfig
-from ludus.experiment import build
+from ludus.experiment import build as build
 from ludus.orchestration.orchestrator import Orchestrator
 
 

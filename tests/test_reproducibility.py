@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from support import config, run
 
-ALGORITHMS = {"ppo": {"name": "ppo", "rollout_steps": 32, "epochs": 2}, "reinforce": {"name": "reinforce", "rollout_steps": 64}}
+ALGORITHMS = {
+    "ppo": {"name": "ppo", "rollout_steps": 32, "epochs": 2},
+    "reinforce": {"name": "reinforce", "rollout_steps": 64},
+}
 
 
 class Rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from support import close
 
 from ludus.config.compose import find_targets, load, parse
 from ludus.experiment import build
+from support import close
 
 TARGETS = [target.spec for target in find_targets()]
 EXPERIMENTS = ["+experiment=cartpole_curriculum"]

@@ -36,7 +36,7 @@ def build(
     *,
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
-    announce: Callable[[str], None] = lambda message: None,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> Orchestrator:
     """A wired run, ready for `.run()`."""
     streams = Streams(config.experiment.seed)

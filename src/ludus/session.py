@@ -48,7 +48,7 @@ def train(resolved: Resolved, *, runs_dir: Path) -> Orchestrator:
         console = open_console(run, resolved, folder, monitor)
         run.recorder.sinks.append(console)
     with ExitStack() as ending:
-        ending.push(lambda kind, error, trace: record_failure(run, folder, error))
+        ending.push(lambda _, error, __: record_failure(run, folder, error))
         ending.callback(close, run)
         ending.callback(run.recorder.close)
         run.run()
@@ -144,13 +144,14 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
     console = Console(monitor=monitor)
     env = algorithm.collector.env  # type: ignore[attr-defined]
     policy = getattr(algorithm, "policy", None)
+    device = next(policy.parameters()).device if policy is not None else "cpu"
     size = sum(p.numel() for p in policy.parameters()) if policy is not None else 0
     header = {
         "run": folder.id,
         "config": " ".join([resolved.spec, *resolved.overrides]),
         "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
         "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
-        "machine": f"{algorithm.device}, {torch.get_num_threads()} threads" if policy else "no network",
+        "machine": f"{device}, {torch.get_num_threads()} threads",
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support import close, config, moment
 
 from ludus.data.rollout import minibatches
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import MEMORY
+from support import close, config, moment
 
 CORES = MEMORY.names()
 
@@ -38,7 +38,14 @@ def test_ratio_is_one_on_the_first_minibatch(memory: str, env: str) -> None:
     assert ppo.columns["first"][1:].any() or env == "Pendulum-v1"
     seen = 0
     for batch in minibatches(ppo.columns, ppo.start_state, 4, ppo.rng, sequences=ppo.policy.recurrent):
-        _, metrics = ppo.loss(ppo.policy, batch, {"clip": 0.2, "value_coef": 1, "entropy_coef": 0}, clip_value=False, normalize=True, bonus=True)
+        _, metrics = ppo.loss(
+            ppo.policy,
+            batch,
+            {"clip": 0.2, "value_coef": 1, "entropy_coef": 0},
+            clip_value=False,
+            normalize=True,
+            bonus=True,
+        )
         params, value, _ = ppo.policy(batch["obs"], batch["state"], batch["first"])
         ratio = (ppo.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
         torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-5, rtol=0)

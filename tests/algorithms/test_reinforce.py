@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import close, config, moment
 
 from ludus.data.rollout import Rollout
 from ludus.experiment import build
+from support import close, config, moment
 
 
 def rollout() -> Rollout:

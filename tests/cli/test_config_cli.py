@@ -16,13 +16,9 @@ import ludus
 from ludus import cli
 from ludus.cli import train as train_module
 from ludus.config.compose import config_hash, load, parse
+from ludus.errors import EnvironmentFailed
 
 HEAVY = ("torch", "gymnasium", "hydra", "omegaconf", "pydantic", "rich", "yaml", "numpy")
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
 
 
 @pytest.fixture
@@ -31,27 +27,26 @@ def ludus_(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
 
-    def run(*args: str) -> Result:
+    def run(*args: str) -> types.SimpleNamespace:
         with pytest.raises(SystemExit) as stop:
             cli.main(args)
         captured = capsys.readouterr()
-        return Result(stop.value.code, captured.out, captured.err)
+        return types.SimpleNamespace(code=stop.value.code, out=captured.out, err=captured.err)
 
     return run
 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Stands in for experiment.train and remembers what it was given."""
+    """Stands in for session.train and remembers what it was given."""
     calls: list[Any] = []
 
-    def train(resolved, *, runs_dir, quiet, debug):
-        calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir, quiet=quiet, debug=debug))
-        return 0
+    def train(resolved, *, runs_dir):
+        calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir))
 
-    fake = types.ModuleType("ludus.experiment")
+    fake = types.ModuleType("ludus.session")
     fake.train = train  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ludus.experiment", fake)
+    monkeypatch.setitem(sys.modules, "ludus.session", fake)
     return calls
 
 
@@ -150,13 +145,17 @@ def test_an_interrupt_is_130(ludus_, monkeypatch, runs):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["ludus.experiment"], "train", interrupted)
+    monkeypatch.setattr(sys.modules["ludus.session"], "train", interrupted)
     assert ludus_("train", "CartPole-v1:ppo", "-q").code == 130
 
 
-def test_the_exit_code_of_a_run_is_the_command_s(ludus_, monkeypatch, runs):
-    monkeypatch.setattr(sys.modules["ludus.experiment"], "train", lambda *_, **__: 75)
-    assert ludus_("train", "CartPole-v1:ppo", "-q").code == 75
+def test_what_a_run_fails_with_is_the_exit_code(ludus_, monkeypatch, runs):
+    def dies(*args, **kwargs):
+        raise EnvironmentFailed("CartPole-v1", "environment 3 died", "try on_worker_death=restart")
+
+    monkeypatch.setattr(sys.modules["ludus.session"], "train", dies)
+    result = ludus_("train", "CartPole-v1:ppo", "-q")
+    assert result.code == 4 and result.err == "error: CartPole-v1: environment 3 died; try on_worker_death=restart\n"
 
 
 def test_train_hands_over_what_was_asked(ludus_, runs):
@@ -166,7 +165,7 @@ def test_train_hands_over_what_was_asked(ludus_, runs):
     assert result.code == 0, result.err
     (call,) = runs
     config = call.resolved.config
-    assert call.quiet and not call.debug and call.runs_dir == Path("elsewhere")
+    assert call.runs_dir == Path("elsewhere")
     assert config.algorithm.config.lr.start == 1e-3 and config.algorithm.config.clip.start == 0.2
     assert config.training.total_timesteps == 5_000 and config.experiment.tags == ("a b", "it's")
     assert config.environment.kwargs == {"sutton_barto_reward": True}
@@ -235,7 +234,7 @@ def test_the_prompt_is_for_people_only(ludus_, runs, monkeypatch, answer, trains
 def test_without_a_terminal_nothing_is_asked(ludus_, runs, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))
     ludus_("train", "CartPole-v1:ppo")
-    assert runs and not runs[0].quiet
+    assert runs
 
 
 @pytest.mark.parametrize("spec", ["CartPole-v1:ppo", "CartPole-v1:reinforce"])
@@ -248,12 +247,15 @@ def test_a_debugger_makes_it_small(ludus_, runs, monkeypatch, spec):
     config.algorithm.config.check(1)
 
 
-def test_a_debugger_is_noticed():
-    assert (
-        python("import sys, ludus.cli.train as t; sys.settrace(lambda *a: None); print(t.debugger_attached())").stdout
-        == "True\n"
-    )
-    assert python("import ludus.cli.train as t; print(t.debugger_attached())").stdout == "False\n"
+def test_a_debugger_is_noticed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import ludus.cli.train as t; print('attached', t.debugger_attached())")
+    traced = "import sys; sys.settrace(lambda *a: None); "
+    assert python(script.read_text()).stdout == "attached False\n"
+    assert python(traced + script.read_text()).stdout == "attached True\n"
+    pdb = [sys.executable, "-m", "pdb", "-c", "c", str(script)]
+    result = subprocess.run(pdb, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert "attached True" in result.stdout
 
 
 def test_a_plugin_registers_parts(ludus_, runs, tmp_path):

@@ -263,7 +263,7 @@ def test_a_file_of_variants_asks_for_one(cartpole, refused):
 
 
 def test_the_hash_knows_values_not_their_order(cartpole, get, tmp_path):
-    data = dump(get("CartPole-v1:ppo").config)
+    data = dump(get("CartPole-v1:ppo", "environment.kwargs={b: 1, a: {d: 2, c: 3}}").config)
 
     def reversed_(value):
         return {k: reversed_(v) for k, v in reversed(value.items())} if isinstance(value, dict) else value

@@ -43,7 +43,9 @@ def test_state_round_trip() -> None:
 
 def test_static_maps_bounds_to_one() -> None:
     normalizer = ObservationNormalizer("static", SPACE)
-    np.testing.assert_allclose(normalizer.apply(np.array([[-1, 0], [3, 10], [1, 5]], np.float32)), [[-1, -1], [1, 1], [0, 0]])
+    np.testing.assert_allclose(
+        normalizer.apply(np.array([[-1, 0], [3, 10], [1, 5]], np.float32)), [[-1, -1], [1, 1], [0, 0]]
+    )
     normalizer.update(np.full((9, 2), 3.0))
     np.testing.assert_allclose(normalizer.apply(np.array([[1, 5]], np.float32)), [[0, 0]])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envs.probes import register_probes
 
+from envs.probes import register_probes
 from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
@@ -34,7 +34,7 @@ def make() -> Iterator[Make]:
     before = children()
 
     def build(id: str, *, render_mode: str | None = None, **fields: Any) -> VectorEnv:
-        fields = {"vectorization": "sync", "num_envs": 4, "workers": 2, **fields}
+        fields = {"vectorization": "sync", "num_envs": 4, "workers": 1, **fields}
         made.append(make_vector(Environment(id=id, **fields), render_mode=render_mode))
         return made[-1]
 

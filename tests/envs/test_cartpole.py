@@ -50,7 +50,7 @@ def test_constants_are_gymnasiums() -> None:
         cartpole.TAU,
     )
     assert ours == (single.gravity, single.masscart, single.masspole, single.length, single.force_mag, single.tau)
-    assert (cartpole.X_LIMIT, cartpole.ANGLE_LIMIT) == (single.x_threshold, single.theta_threshold_radians)
+    assert (single.x_threshold, single.theta_threshold_radians) == (cartpole.X_LIMIT, cartpole.ANGLE_LIMIT)
     assert single.kinematics_integrator == "euler"
 
 

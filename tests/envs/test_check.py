@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from envs.conftest import Make
 
+from envs.conftest import Make
 from ludus.config.schema import Environment
 from ludus.envs.make import describe, probe, resolve
 from ludus.errors import EnvironmentFailed
@@ -37,7 +37,7 @@ def test_casting_is_there_when_asked_for(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["object", "none", "array", "string", "nan"])
 def test_rewards_that_are_no_numbers_are_refused(make: Make, kind: str) -> None:
-    with pytest.raises(EnvironmentFailed, match="step returned the reward .*, not a finite number"):
+    with pytest.raises(EnvironmentFailed, match=r"step returned the reward .*, not a finite number"):
         make("Probe/BadReward-v0", kwargs={"kind": kind})
 
 

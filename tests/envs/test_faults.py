@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from envs.conftest import Make, children
 
+from envs.conftest import Make, children
 from ludus.errors import ConfigError, EnvironmentFailed
 
 TWO = np.zeros(2, int)
@@ -44,14 +44,14 @@ def test_an_environment_that_raises_is_named_and_its_traceback_kept(make: Make, 
 
 def test_the_index_is_the_one_of_the_whole_vector(make: Make) -> None:
     """Only environment 3 fails: the last of the second worker."""
-    env = make("Probe/RaisesOnReset-v0", vectorization="async", num_envs=4)
+    env = make("Probe/RaisesOnReset-v0", vectorization="async", num_envs=4, workers=2)
     env.reset([5, 6, 7, 3])  # seed 3 is one life short
     error = step_until_failure(env)
     assert error.line().startswith("environment 3 (Probe/RaisesOnReset-v0, seed 3): step raised RuntimeError: no more")
 
 
 def test_a_killed_worker_is_named_with_its_signal(make: Make) -> None:
-    env = make("CartPole-v1", vectorization="async", num_envs=4)
+    env = make("CartPole-v1", vectorization="async", num_envs=4, workers=2)
     env.reset([10, 11, 12, 13])
     env.step(FOUR)
     os.kill(workers_of(env)[1], signal.SIGKILL)
@@ -90,7 +90,7 @@ def test_a_hanging_worker_is_stopped_at_the_deadline(make: Make) -> None:
 def test_restart_drops_the_broken_episodes(make: Make, tmp_path: Path, what: str) -> None:
     faults = {"what": what, "marker": str(tmp_path / "done"), "at": 6}
     fields = {"on_worker_death": "restart", "step_deadline": 1.0, "kwargs": faults}
-    env = make("Probe/Faulty-v0", vectorization="async", num_envs=4, **fields)
+    env = make("Probe/Faulty-v0", vectorization="async", num_envs=4, workers=2, **fields)
     last = env.reset([1, 2, 3, 4]).copy()
     old = workers_of(env)
     for _ in range(20):
@@ -111,7 +111,7 @@ def test_restart_drops_the_broken_episodes(make: Make, tmp_path: Path, what: str
 
 
 def test_restarted_environments_get_fresh_seeds(make: Make) -> None:
-    env = make("CartPole-v1", vectorization="async", num_envs=2, on_worker_death="restart")
+    env = make("CartPole-v1", vectorization="async", num_envs=2, workers=2, on_worker_death="restart")
     first = env.reset([1, 2]).copy()
     env.step(TWO)
     os.kill(workers_of(env)[0], signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_restarted_environments_get_fresh_seeds(make: Make) -> None:
 
 
 def test_a_worker_lost_between_rollouts_is_replaced_at_the_reset(make: Make) -> None:
-    env = make("CartPole-v1", vectorization="async", num_envs=2, on_worker_death="restart")
+    env = make("CartPole-v1", vectorization="async", num_envs=2, workers=2, on_worker_death="restart")
     first = env.reset([1, 2]).copy()
     os.kill(workers_of(env)[0], signal.SIGKILL)
     np.testing.assert_array_equal(env.reset([1, 2]), first)
@@ -151,7 +151,7 @@ def test_workers_ignore_the_signals_of_their_group(make: Make) -> None:
 
 def test_close_leaves_no_process_and_may_be_called_twice(make: Make) -> None:
     before = children()
-    env = make("CartPole-v1", vectorization="async", num_envs=4)
+    env = make("CartPole-v1", vectorization="async", num_envs=4, workers=2)
     assert len(children() - before) == 2
     env.reset(range(4))
     env.close()

@@ -11,9 +11,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from envs.conftest import Make
 from gymnasium.vector import AutoresetMode
 
+from envs.conftest import Make
 from ludus.config.schema import Environment, Wrapper
 from ludus.envs import catalog
 from ludus.envs.make import cores, make_env, make_vector
@@ -157,7 +157,7 @@ def test_vector_classes_that_only_know_the_next_step_are_not() -> None:
 
 def test_native_classes_that_show_something_else_are_not_taken_by_auto() -> None:
     if "Probe/Other-v0" not in gym.registry:
-        gym.register("Probe/Other-v0", "envs.probes:ConstantReward", vector_entry_point=Twin)
+        gym.register("Probe/Other-v0", "envs.probes:Constant", vector_entry_point=Twin)
     with make_vector(Environment(id="Probe/Other-v0")) as env:
         assert env.backend == "sync"
     with make_vector(Environment(id="Probe/Other-v0", vectorization="native")) as env:
@@ -233,6 +233,17 @@ def test_wrappers_and_environments_from_a_plugin_file_work_everywhere(make: Make
         del sys.modules["my_plugin"]
         del WRAPPERS._classes["double_reward"]
         del gym.registry["Plugin/Plain-v0"]
+
+
+def test_what_cannot_be_shown_is_refused(monkeypatch: Any) -> None:
+    with pytest.raises(ConfigError, match="'Bandit-v0' cannot be shown as 'rgb_array'"):
+        make_vector(Environment(id="Bandit-v0"), render_mode="rgb_array")
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    for backend in ("sync", "native"):
+        with make_vector(Environment(id="CartPole-v1", vectorization=backend), render_mode="rgb_array") as env:
+            env.reset(range(8))
+            with pytest.raises(MissingExtra, match=r"pip install 'ludus\[video\]'"):
+                env.render()
 
 
 def test_single_environments() -> None:

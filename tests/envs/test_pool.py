@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 import pytest
+
 from envs.conftest import Make
 from envs.test_contract import assert_same, play
 
@@ -35,12 +36,12 @@ def test_dynamics_of_pendulum_are_gymnasiums(make: Make) -> None:
     """From the same state and action; to float32 rounding of the observation the state is taken from."""
     env = make("Pendulum-v1", vectorization="envpool", num_envs=2)
     obs = env.reset([1, 2]).copy()
+    result = env.step(np.full((2, 1), 1.5, np.float32))
     single = gym.make("Pendulum-v1").unwrapped
     for i in range(2):
         single.reset(seed=0)
         single.state = np.array([np.arctan2(obs[i, 1], obs[i, 0]), obs[i, 2]])  # type: ignore[attr-defined]
         expected, reward, *_ = single.step(np.array([1.5]))
-        result = env.step(np.full((2, 1), 1.5, np.float32)) if i == 0 else result
         np.testing.assert_allclose(result.obs[i], expected, atol=1e-5)
         assert result.reward[i] == pytest.approx(reward, abs=1e-4)
 

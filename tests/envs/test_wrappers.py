@@ -7,11 +7,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
+
 from envs.conftest import Make
 from envs.probes import Counter
 from envs.test_contract import assert_same, play
-from gymnasium.spaces import Box
-
 from ludus.config.schema import Environment
 from ludus.envs.make import make_env, make_vector
 from ludus.errors import ConfigError

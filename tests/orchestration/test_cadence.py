@@ -7,7 +7,9 @@ import pytest
 from ludus.orchestration.cadence import EvaluationDue, Every
 
 
-@pytest.mark.parametrize(("interval", "stride", "expected"), [(10, 3, [12, 21, 30]), (10, 10, [10, 20, 30]), (4, 9, [9, 18, 27])])
+@pytest.mark.parametrize(
+    ("interval", "stride", "expected"), [(10, 3, [12, 21, 30]), (10, 10, [10, 20, 30]), (4, 9, [9, 18, 27])]
+)
 def test_every_crosses(interval: int, stride: int, expected: list[int]) -> None:
     every = Every(interval)
     assert [n for n in range(stride, 31, stride) if every.due(n)] == expected

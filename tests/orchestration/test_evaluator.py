@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support import close, config, moment, run
 
 from ludus.experiment import build
+from support import close, config, moment, run
 
 SMALL = {"name": "ppo", "rollout_steps": 32, "epochs": 2}
 
@@ -102,7 +102,9 @@ def test_repeatable_and_different_later() -> None:
 
 
 def test_timeout_reports_what_finished() -> None:
-    orchestrator = build(config(SMALL, env="Pendulum-v1", training={"evaluation": {"episodes": 4_000, "timeout_seconds": 0.2}}))
+    orchestrator = build(
+        config(SMALL, env="Pendulum-v1", training={"evaluation": {"episodes": 4_000, "timeout_seconds": 0.2}})
+    )
     result = orchestrator.evaluator.evaluate(0)
     assert result.episodes < 4_000
     assert result.seconds < 5

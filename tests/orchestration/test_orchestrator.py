@@ -47,7 +47,9 @@ class Toy(Algorithm):
 
     def collect(self, now: PhaseContext) -> Report:
         self._note("collect", now)
-        return Report(env_steps=min(now.cfg.chunk, now.remaining_steps), metrics={"roll/ep_rew/mean": float(len(self.trace))})
+        return Report(
+            env_steps=min(now.cfg.chunk, now.remaining_steps), metrics={"roll/ep_rew/mean": float(len(self.trace))}
+        )
 
     def update(self, now: PhaseContext) -> Report:
         self._note("update_controller", now)
@@ -117,8 +119,8 @@ def toy_run(total: int = 40, phases: list[dict] | None = None, callbacks: list[C
         }
     )
     algorithm, evaluator = Toy(), FakeEvaluator()
-    from ludus.orchestration.phases import phase_configs
     from ludus.config.schema import Phase
+    from ludus.orchestration.phases import phase_configs
 
     parsed = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
     scheduler = PhaseScheduler(parsed, total, hooks=[*algorithm.hooks(), "evaluate"])

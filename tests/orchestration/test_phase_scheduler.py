@@ -84,7 +84,9 @@ def test_a_cycle_that_does_nothing_is_an_error() -> None:
     chunks=st.lists(st.integers(1, 50), min_size=1, max_size=60),
 )
 def test_ratio_keeps_its_exact_remainder(ratio: str, chunks: list[int]) -> None:
-    s = scheduler({"name": "x", "hooks": ["collect", {"update_controller": {"per_env_step": ratio}}]}, total=sum(chunks))
+    s = scheduler(
+        {"name": "x", "hooks": ["collect", {"update_controller": {"per_env_step": ratio}}]}, total=sum(chunks)
+    )
     queue = list(chunks)
     while (hook := s.next_hook()) is not None:
         s.advance(Report(env_steps=queue.pop(0)) if hook == "collect" else UPDATE)

@@ -63,7 +63,7 @@ class PhaseContext:
     name: str
     type: str
     env_steps: int
-    """Environment steps done when this cycle began: schedules are read here, so that the last one is not yet at its end."""
+    """Environment steps done when this cycle began: schedules are read here, so that the last is not yet at its end."""
     total_steps: int
     remaining_steps: int
     """Environment steps the phase and the budget still allow."""

@@ -72,7 +72,9 @@ class PPOConfig(AlgorithmConfig):
         size = self.rollout_steps * num_envs
         batch = self.steps_per_batch(size)
         if batch > size or size % batch or (self.batch_size > 1 and self.batch_size % 1):
-            problem = f"{self.batch_size:g} does not divide the rollout of {num_envs} x {self.rollout_steps} = {size} steps"
+            problem = (
+                f"{self.batch_size:g} does not divide the rollout of {num_envs} x {self.rollout_steps} = {size} steps"
+            )
             raise ConfigError("algorithm.batch_size", problem, "use a divisor, or a fraction such as 0.25")
         if self.normalize_advantage and batch == 1:
             raise ConfigError("algorithm.batch_size", "one step per minibatch cannot be normalised", "use at least 2")
@@ -110,7 +112,9 @@ class PPO(Algorithm):
         size = cfg.rollout_steps * num_envs
         if cfg.steps_per_batch(size) % cfg.rollout_steps:
             problem = f"{cfg.batch_size:g} is not a whole number of sequences of {cfg.rollout_steps} steps"
-            raise ConfigError("algorithm.batch_size", problem, "memory cores need rollout_steps times some environments")
+            raise ConfigError(
+                "algorithm.batch_size", problem, "memory cores need rollout_steps times some environments"
+            )
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -205,9 +209,7 @@ class PPO(Algorithm):
         count = max(1, size // cfg.steps_per_batch(size))
         updates, epochs = 0, 0
         for _ in range(cfg.epochs):
-            for batch in minibatches(
-                self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent
-            ):
+            for batch in minibatches(self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent):
                 self.learner.step(batch, numbers, **flags)
                 updates += 1
             epochs += 1
@@ -235,7 +237,9 @@ class PPO(Algorithm):
         else:
             value_loss = 0.5 * (value - batch["target"]).square().mean()
 
-        entropy = self.distribution.entropy(params if bonus else params.detach()).mean()  # only a metric without a bonus
+        entropy = self.distribution.entropy(
+            params if bonus else params.detach()
+        ).mean()  # only a metric without a bonus
         loss = policy_loss + c["value_coef"] * value_loss
         if bonus:
             loss = loss - c["entropy_coef"] * entropy

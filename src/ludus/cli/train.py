@@ -47,7 +47,6 @@ Cfg = Annotated[str | None, typer.Option(metavar="job", help="Print the resolved
 Package = Annotated[str | None, typer.Option(metavar="PATH", help="With --cfg: only this part of it.")]
 Plugin = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers parts.")]
 RunsDir = Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Full tracebacks.")]
 
 
 def train(
@@ -66,7 +65,6 @@ def train(
     package: Package = None,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
-    debug: Debug = False,
 ) -> int:
     """Train an experiment."""
     spec, overrides = split(words or [])
@@ -150,8 +148,13 @@ def resolve(spec: str, overrides: list[str], tags: list[str]) -> Resolved:
 
 
 def debugger_attached() -> bool:
-    """Whether somebody wants to step through."""
-    return sys.gettrace() is not None or "debugpy" in sys.modules
+    """Whether somebody wants to step through; pdb without breakpoints removes its trace but stays on the stack."""
+    if sys.gettrace() is not None or "debugpy" in sys.modules:
+        return True
+    frame = sys._getframe().f_back
+    while frame is not None and frame.f_globals.get("__name__") != "bdb":
+        frame = frame.f_back
+    return frame is not None
 
 
 def debugger_overrides(config: ExperimentConfig) -> list[str]:

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from ludus.config import files
 from ludus.config.aliases import ALIASES
 from ludus.config.errors import config_error
+from ludus.config.interpolation import resolve
 from ludus.config.layers import Layer, layers_of, merge
 from ludus.config.options import document_layers, find_option, folders, is_group
 from ludus.config.overrides import Change, apply, read_overrides
-from ludus.config.references import resolve
 from ludus.config.schema import ExperimentConfig
 from ludus.config.variants import SUFFIXES, EnvironmentFile, Target, find_variant, list_targets
 from ludus.errors import ConfigError

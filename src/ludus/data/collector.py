@@ -92,7 +92,9 @@ class Collector:
         store.obs[t] = self.normalizer.apply(raw_obs)
         return store.obs[t]
 
-    def _end_episodes(self, t: int, result: StepResult, done: Array, state: Tree) -> list[tuple[int, Array, Array, Tree]]:
+    def _end_episodes(
+        self, t: int, result: StepResult, done: Array, state: Tree
+    ) -> list[tuple[int, Array, Array, Tree]]:
         broken = self.env.broken
         for b in np.flatnonzero(done):
             if broken is None or not broken[b]:
@@ -146,7 +148,9 @@ class Collector:
                 bad = ~np.isfinite(values).reshape(steps, self.num_envs, -1).all(-1)
                 t, b = (int(i) for i in np.argwhere(bad)[0])
                 where = f"{self.env.id}: environment {b}"
-                raise EnvironmentFailed(where, f"{name} is not finite at step {t} of this rollout", "check the environment")
+                raise EnvironmentFailed(
+                    where, f"{name} is not finite at step {t} of this rollout", "check the environment"
+                )
 
     def _name_bad_action(self, store: _Storage, t: int, action: Array) -> None:
         if t:

@@ -20,7 +20,9 @@ class ObservationNormalizer:
 
     def __init__(self, mode: Literal["rolling", "static"], space: gym.Space) -> None:
         if not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
-            raise ConfigError("environment.normalize_obs", f"needs a Box of real numbers, not {space}", "set it to false")
+            raise ConfigError(
+                "environment.normalize_obs", f"needs a Box of real numbers, not {space}", "set it to false"
+            )
         self.mode, self.space = mode, space
         self.moments = RunningMoments(space.shape)
         if mode == "static" and not np.isfinite([space.low, space.high]).all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ class Rollout:
     @property
     def shape(self) -> tuple[int, int]:
         """(T, B)"""
-        return self.reward.shape  # type: ignore[return-value]
+        return self.reward.shape
 
     @property
     def env_steps(self) -> int:
@@ -82,5 +83,5 @@ def minibatches(
     order = torch.from_numpy(rng.permutation(steps * envs))
     flat = {name: column[:, order] for name, column in flat.items()}
     bounds = np.linspace(0, steps * envs, count + 1).astype(int)
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         yield {**{name: column[:, start:end] for name, column in flat.items()}, "state": ()}

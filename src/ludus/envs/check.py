@@ -74,9 +74,10 @@ def _first_fault(parts: Any) -> str | None:
     return next((f"{at} {problem}" for at, part, value in parts if (problem := fault(part, value))), None)
 
 
-def _box_fault(space: spaces.Box, value: Any) -> str | None:
-    if not isinstance(value, np.ndarray | np.generic):
-        return f"is {_kind(value)}, not a numpy array"
+def _box_fault(space: spaces.Box, given: Any) -> str | None:
+    if not isinstance(given, np.ndarray | np.generic):
+        return f"is {_kind(given)}, not a numpy array"
+    value = np.asarray(given)
     if value.shape != space.shape:
         return f"has shape {value.shape}, its space {space.shape}"
     if not np.can_cast(value.dtype, space.dtype):
@@ -99,7 +100,7 @@ def _require(id: str, verb: str, space: gym.Space, obs: Any) -> None:
 def _call(id: str, verb: str, function: Any) -> Any:
     try:
         return function()
-    except Exception as error:  # noqa: BLE001 - whatever an environment raises is named, with its traceback
+    except Exception as error:  # whatever an environment raises is named, with its traceback
         raise raised(f"environment {id}", verb, error) from error
 
 

@@ -175,6 +175,7 @@ class Recipe:
         ]
 
     def _bare(self) -> gym.Env:
+        self._require_rendering()
         try:
             with catalog.quiet():
                 return gym.make(
@@ -188,8 +189,18 @@ class Recipe:
             raise
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise catalog.missing(self.id, self.spec.entry_point, error) from error
-        except Exception as error:  # noqa: BLE001 - whatever a constructor raises is named, with its traceback
+        except Exception as error:  # whatever a constructor raises is named, with its traceback
             raise raised(f"environment {self.id}", "making it", error) from error
+
+    def _require_rendering(self) -> None:
+        metadata = (
+            getattr(catalog.creator(self.id, self.spec.entry_point), "metadata", None) if self.render_mode else None
+        )
+        if metadata is None:
+            return
+        modes = metadata.get("render_modes", ())
+        if self.render_mode not in modes and not (self.render_mode == "human" and "rgb_array" in modes):
+            raise ConfigError("render_mode", f"'{self.id}' cannot be shown as '{self.render_mode}'", "play it unseen")
 
 
 def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:

@@ -98,7 +98,7 @@ def _from_zero(space: spaces.Discrete) -> Port:
     start = int(space.start)
     if start == 0:
         return Port(space)
-    return Port(spaces.Discrete(int(space.n), dtype=space.dtype), lambda value: value - start)  # type: ignore[arg-type]
+    return Port(spaces.Discrete(int(space.n)), lambda value: value - start)
 
 
 def _vector_of_choices(space: spaces.MultiDiscrete) -> Port:
@@ -139,7 +139,7 @@ def _flattened(space: spaces.Dict | spaces.Tuple, id: str) -> Port:
     box = spaces.flatten_space(space)
     assert isinstance(box, spaces.Box)
     flat = spaces.Box(box.low.astype(np.float32), box.high.astype(np.float32), dtype=np.float32)
-    return Port(flat, lambda value: spaces.flatten(space, value).astype(np.float32), batched=False)
+    return Port(flat, lambda value: np.asarray(spaces.flatten(space, value), np.float32), batched=False)
 
 
 def _leaves(space: gym.Space, path: str) -> Iterator[tuple[str, gym.Space]]:

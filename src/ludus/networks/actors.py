@@ -67,7 +67,8 @@ class NumpyActor:
     """Acts on numpy copies of a small policy's weights."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+        assert isinstance(policy.encoder, MLP)
+        self.policy, self._mlp = policy, policy.encoder
         self.refresh()
 
     @staticmethod
@@ -80,7 +81,7 @@ class NumpyActor:
         return dense and narrow and on_cpu and plain
 
     def refresh(self) -> None:
-        self.encoder = dense_layers(self.policy.encoder.layers)
+        self.encoder = dense_layers(self._mlp.layers)
         self.head = dense_layers(self.policy.actor)
         self.gru = gru_weights(self.policy.memory) if isinstance(self.policy.memory, GRU) else None
         log_std = self.policy.log_std
@@ -90,7 +91,7 @@ class NumpyActor:
         return tree_map(lambda s: s.numpy(), self.policy.initial_state(batch))
 
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-        x = as_vector_numpy(obs_B, self.policy.encoder.space)
+        x = as_vector_numpy(obs_B, self._mlp.space)
         for weight, bias, activation in self.encoder:
             x = activation(x @ weight + bias)
         if self.gru is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import gymnasium as gym
 import numpy as np
 import torch
@@ -66,5 +65,3 @@ class PolicyBehaviour:
         if self._version != self.learner.version:
             self.actor.refresh()
             self._version = self.learner.version
-
-

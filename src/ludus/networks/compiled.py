@@ -36,7 +36,7 @@ class Compiler:
         *,
         planned_updates: int,
         folder: Path | None = None,
-        announce: Callable[[str], None] = lambda message: None,
+        announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.mode, self.planned_updates, self.announce = mode, planned_updates, announce
         self.folder = folder or default_folder()
@@ -52,7 +52,9 @@ class Compiler:
             self.used = compiled is not None
         return compiled
 
-    def _get(self, function: Callable[..., Any], example: Sequence[Tensor], identity: str, build: bool) -> Compiled | None:
+    def _get(
+        self, function: Callable[..., Any], example: Sequence[Tensor], identity: str, build: bool
+    ) -> Compiled | None:
         if self.mode == "never" or example[0].device.type != "cpu":
             return None
         path = self.folder / f"{self._key(function, example, identity)}.pt2"
@@ -72,7 +74,14 @@ class Compiler:
 
     def _key(self, function: Callable[..., Any], example: Sequence[Tensor], identity: str) -> str:
         shapes = [(tuple(x.shape), str(x.dtype), tuple(x.stride())) for x in example]
-        facts = [torch.__version__, processor(), str(torch.get_num_threads()), source_hash(function), identity, repr(shapes)]
+        facts = [
+            torch.__version__,
+            processor(),
+            str(torch.get_num_threads()),
+            source_hash(function),
+            identity,
+            repr(shapes),
+        ]
         return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 

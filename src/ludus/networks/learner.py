@@ -210,5 +210,3 @@ def refill(batch: Batch, leaves: list[Tensor]) -> Batch:
         return tuple(closed(item) for item in tree) if isinstance(tree, tuple) else next(queue)
 
     return {name: closed(tree) for name, tree in batch.items()}
-
-

@@ -36,7 +36,7 @@ class Orchestrator:
         recorder: Recorder,
         *,
         callbacks: Sequence[Callback] = (),
-        enter_phase: Callable[[Phase], None] = lambda phase: None,
+        enter_phase: Callable[[Phase], None] = lambda _: None,
         threshold: float | None = None,
         stateful: Mapping[str, Stateful] | None = None,
     ) -> None:
@@ -122,7 +122,9 @@ class Orchestrator:
             self.evaluate(self._context() if not self.scheduler.finished else None)
         if clock.cycles % self.config.logging.every_epochs and self.stop_reason is None:
             return
-        self.recorder.record("train", {**self._hyperparameters(), "time/fps": clock.env_steps / max(self.seconds, 1e-9)})
+        self.recorder.record(
+            "train", {**self._hyperparameters(), "time/fps": clock.env_steps / max(self.seconds, 1e-9)}
+        )
         row = self.recorder.flush(
             epoch=clock.cycles,
             env_steps=clock.env_steps,

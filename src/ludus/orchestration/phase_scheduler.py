@@ -44,7 +44,9 @@ class HookCall:
 class PhaseScheduler:
     """Walks through phases; `next_hook` says what to call, `advance` takes what it did."""
 
-    def __init__(self, phases: Sequence[Phase], total_steps: int, *, hooks: Sequence[str], step_quantum: int = 1) -> None:
+    def __init__(
+        self, phases: Sequence[Phase], total_steps: int, *, hooks: Sequence[str], step_quantum: int = 1
+    ) -> None:
         self.phases = list(phases)
         self.calls = [parse_cycle(phase, hooks) for phase in phases]
         self.quantum = step_quantum
@@ -231,6 +233,8 @@ def check_phase(phase: Phase) -> None:
         raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
     limits = (phase.duration_updates, phase.duration_cycles)
     if phase.type != "online" and not any(limits):
-        raise ConfigError(where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles")
+        raise ConfigError(
+            where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles"
+        )
     if phase.type == "online" and "collect" not in names and not any(limits):
         raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")

@@ -84,7 +84,7 @@ class VectorEnv(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: Array) -> StepResult:
-        """One step of every environment. Box actions are clipped to the finite bounds; `action` itself is not changed."""
+        """One step of every environment; Box actions are clipped to the finite bounds in a copy."""
 
     @abc.abstractmethod
     def render(self, index: int = 0, *, final: bool = False) -> Array:

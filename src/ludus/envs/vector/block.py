@@ -19,7 +19,7 @@ class Block:
     """Every array of B environments; `rows` gives the part of some of them."""
 
     obs: Array
-    """[2, B, ...]: written in turn, so that the last observation survives a worker that dies in the middle of a step."""
+    """[2, B, ...]: written in turn, so that the last observation survives a worker that dies in a step."""
     final_obs: Array
     reward: Array
     raw_reward: Array

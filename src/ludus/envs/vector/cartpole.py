@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from ludus.envs.frame import frame
 from ludus.envs.info import EnvInfo
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.types import Array
@@ -90,7 +91,7 @@ class CartPoleVectorEnv(VectorEnv):
         if self._screen is None:
             self._screen = CartPoleEnv(render_mode="rgb_array")
         self._screen.state = self._final_state[index] if final else self._state_parts[index].ravel()
-        return np.asarray(self._screen.render())
+        return frame(self._screen, self.id)
 
     def close(self) -> None:
         if self._screen is not None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
 from ludus.envs.failure import raised
+from ludus.envs.frame import frame
 from ludus.envs.vector.block import Block
 from ludus.envs.wrappers._raw_reward import RawReward
 from ludus.errors import ConfigError, EnvironmentFailed
@@ -26,7 +26,7 @@ class Lane:
         self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
         self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
-        self._cursor = memoryview(block.cursor)
+        self._cursor = block.cursor.data  # a memoryview: cheaper to write to
         self._cursor[0] = -1
 
     def reset(self, side: int) -> None:
@@ -38,7 +38,7 @@ class Lane:
                 self._obs[side][i][...] = env.reset(seed=int(self.block.seed[i]))[0]
             for meter in self._raw:
                 meter.take()
-        except Exception as error:  # noqa: BLE001 - whatever an environment raises is named, with its traceback
+        except Exception as error:  # whatever an environment raises is named, with its traceback
             raise self._failed(i, "reset", error) from error
         self._cursor[0] = -1
 
@@ -63,7 +63,7 @@ class Lane:
                     terminated[i], truncated[i] = ended, cut
                     observation = self._begin_again(i, observation)
                 obs[i][...] = observation
-        except Exception as error:  # noqa: BLE001 - as in reset
+        except Exception as error:  # as in reset
             raise self._failed(i, "step", error) from error
         cursor[0] = -1
         if not self._raw:
@@ -76,7 +76,7 @@ class Lane:
             raise ConfigError("render_mode", "the environments were not made for rendering", "use 'rgb_array'")
         if final and i in self._frames:
             return self._frames[i]
-        return np.asarray(self.envs[i].render())
+        return frame(self.envs[i], self.id)
 
     def close(self) -> None:
         """Close every environment."""
@@ -86,7 +86,7 @@ class Lane:
     def _begin_again(self, i: int, last: Any) -> Any:
         self._final[i][...] = last
         if self._frames is not None:
-            self._frames[i] = np.array(self.envs[i].render())
+            self._frames[i] = frame(self.envs[i], self.id)
         observation = self.envs[i].reset()[0]
         if self._raw:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode

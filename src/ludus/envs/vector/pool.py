@@ -121,4 +121,4 @@ def _repaired(space: gym.Space) -> gym.Space:
     limits = np.finfo(space.dtype)
     low = np.where((space.low == limits.tiny) | (space.low == limits.min), -np.inf, space.low)
     high = np.where(space.high == limits.max, np.inf, space.high)
-    return gym.spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)  # type: ignore[arg-type]
+    return gym.spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)

@@ -55,7 +55,7 @@ class Worker:
     """A process, its socket, and the environments `first` to `end` it owns."""
 
     def __init__(self, job: Job, memory_fd: int, deadline: float) -> None:
-        self.first, self.end, self.deadline = job.first, job.first + job.count, deadline
+        self.first, self.end, self.deadline = job.first, job.first + job.size, deadline
         self.replacement = False
         """Stands in for a lost one, and has not done a step yet."""
         self._link, theirs = socket.socketpair()

@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
     recipe: Recipe
     first: int
-    count: int
+    size: int
     num_envs: int
     check: bool
     """Do the start-up check first: one worker does it for all."""
@@ -66,14 +66,14 @@ def _prepare(job: Job, link: socket.socket, memory_fd: int) -> Lane | None:
     """Make the environments, tell the parent about them, and get its memory."""
     if job.check:
         job.recipe.check()
-    envs = [job.recipe.make() for _ in range(job.count)]
+    envs = [job.recipe.make() for _ in range(job.size)]
     info = job.recipe.facts(envs[0])
     require_equal_spaces(envs, info.id)
     wire.send(link, pickle.dumps(info))
     if link.recv(1) != wire.ATTACH:
         return None
     memory = mmap.mmap(memory_fd, Block.size(info, job.num_envs))
-    rows = Block.build(info, job.num_envs, memory).rows(job.first, job.first + job.count)
+    rows = Block.build(info, job.num_envs, memory).rows(job.first, job.first + job.size)
     return Lane(envs, rows, info.id, job.first)
 
 

@@ -17,7 +17,7 @@ class RawReward(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        self._paid += reward
+        self._paid += float(reward)
         info["raw_reward"] = reward
         return obs, reward, terminated, truncated, info
 

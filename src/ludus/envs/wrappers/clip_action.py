@@ -22,7 +22,7 @@ class ClipAction(gym.ActionWrapper):
         if not isinstance(space, Box):
             raise ValueError(f"clips Box actions, this one takes {space}")
         self._low, self._high = space.low, space.high
-        self.action_space = Box(-np.inf, np.inf, space.shape, space.dtype)  # type: ignore[arg-type]
+        self.action_space = Box(-np.inf, np.inf, space.shape, space.dtype)
 
     def action(self, action: Any) -> Any:
         return np.clip(action, self._low, self._high)

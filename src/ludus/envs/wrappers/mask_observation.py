@@ -61,9 +61,9 @@ class _Mask:
     def _seen(self, space: Box) -> Box:
         low, high = space.low.copy(), space.high.copy()
         if self.drop:
-            return Box(low[self.kept], high[self.kept], dtype=space.dtype)  # type: ignore[arg-type]
+            return Box(low[self.kept], high[self.kept], dtype=space.dtype)
         low[self.hidden], high[self.hidden] = (0, 1) if space.dtype.kind == "u" else (-1, 1)  # finite, around the zero
-        return Box(low, high, dtype=space.dtype)  # type: ignore[arg-type]
+        return Box(low, high, dtype=space.dtype)
 
 
 class _MaskedVector(ObservationView):

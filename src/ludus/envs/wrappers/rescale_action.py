@@ -25,7 +25,7 @@ class RescaleAction(gym.ActionWrapper):
             raise ValueError(f"low must be below high, got {low} and {high}")
         self._low, self._scale = low, (space.high - space.low) / (high - low)
         self._space = space
-        self.action_space = Box(low, high, space.shape, space.dtype)  # type: ignore[arg-type]
+        self.action_space = Box(low, high, space.shape, space.dtype)
 
     def action(self, action: Any) -> Any:
         scaled = self._space.low + (action - self._low) * self._scale

@@ -25,7 +25,7 @@ class TimeAware(gym.Wrapper):
             raise ValueError("needs a time limit: set environment.max_episode_steps")
         self._limit, self._elapsed = spec.max_episode_steps, 0
         low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
-        self.observation_space = Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)  # type: ignore[arg-type]
+        self.observation_space = Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)

@@ -33,7 +33,12 @@ class CNN(Encoder):
         if min(height, width) < 36:
             raise ConfigError("network.encoder.type", f"a cnn needs at least 36x36 pixels, not {height}x{width}")
         self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()
+            nn.Conv2d(channels, 32, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3),
+            nn.ReLU(),
         )
         for layer in self.convolutions:
             if isinstance(layer, nn.Conv2d):

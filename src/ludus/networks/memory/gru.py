@@ -71,7 +71,7 @@ class GRU(MemoryCore):
         shut = torch.tensor([SHUT, SHUT, 0.0], device=device).repeat_interleave(self.out_dim).unsqueeze(1)
         weight_ih = torch.cat([cell.weight_ih, cell.bias_ih.unsqueeze(1), shut], 1)
         weights = [weight_ih, cell.weight_hh, torch.zeros_like(cell.bias_ih), cell.bias_hh]
-        y, _ = torch._VF.gru(inputs, h_BH.unsqueeze(0), weights, True, 1, 0.0, False, False, False)  # type: ignore[attr-defined]
+        y, _ = torch._VF.gru(inputs, h_BH.unsqueeze(0), weights, True, 1, 0.0, False, False, False)
         return y[row_TB, column_TB]
 
 
@@ -80,7 +80,11 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, h: Tensor, first: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        x, u_weight, u_bias = gates.detach().numpy(), np.ascontiguousarray(weight.detach().numpy().T), bias.detach().numpy()
+        x, u_weight, u_bias = (
+            gates.detach().numpy(),
+            np.ascontiguousarray(weight.detach().numpy().T),
+            bias.detach().numpy(),
+        )
         keep = (~first).numpy()[..., None]
         T, B, G = x.shape
         H = G // 3

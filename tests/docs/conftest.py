@@ -1,0 +1,94 @@
+"""What the tests of the documentation share: the blocks of a page, and a command line in a scratch directory."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from ludus import cli, registry
+from ludus.cli import train as train_module
+
+ROOT = Path(__file__).parents[2]
+BUDGET = "512"
+_FENCE = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NO_BUDGET = ("--cfg", "--list-envs", "--help", "timesteps")
+_REGISTRIES = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    title: str | None
+    """The file it is, if it says so."""
+    text: str
+    line: int
+
+    def commands(self) -> list[str]:
+        """The command lines, continued lines joined, comments dropped."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def blocks() -> Callable[[Path], list[Block]]:
+    """The fenced blocks of a page."""
+
+    def read(page: Path) -> list[Block]:
+        text = page.read_text()
+        return [Block(m[1], m[2], m[3], text[: m.start()].count("\n") + 2) for m in _FENCE.finditer(text)]
+
+    return read
+
+
+@pytest.fixture
+def ludus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Outcome]]:
+    """Runs `ludus ...` in an empty directory; training is cut short unless it is to run as written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
+    known = [dict(part._classes) for part in _REGISTRIES]
+    environments = dict(gym.registry)
+
+    def run(line: str, *, as_written: bool = False) -> Outcome:
+        arguments = shlex.split(line, comments=True)[1:]
+        if arguments[:1] == ["train"] and not as_written:
+            arguments += _short(line)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main(arguments)
+        captured = capsys.readouterr()
+        return Outcome(int(end.value.code or 0), captured.out, captured.err)
+
+    yield run
+    for part, classes in zip(_REGISTRIES, known, strict=True):  # plugins of one page are no part of the next
+        part._classes = classes
+    gym.registry.clear()
+    gym.registry.update(environments)
+    for name in [name for name in sys.modules if name.startswith("ludus_plugin_")]:
+        del sys.modules[name]
+
+
+def _short(line: str) -> list[str]:
+    if "runtime.compile=always" in line:
+        return ["--cfg", "job"]  # compiling takes half a minute
+    return [] if any(word in line for word in _NO_BUDGET) else ["--max-timesteps", BUDGET]
