@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 BUDGET = "512"
 _FENCE = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NO_BUDGET = ("--cfg", "--list-envs", "--help", "timesteps")
+_PLUGIN = "ludus_plugin_"
 _REGISTRIES = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
 
 
@@ -66,9 +68,6 @@ def ludus(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
-    known = [dict(part._classes) for part in _REGISTRIES]
-    environments = dict(gym.registry)
-
     def run(line: str, *, as_written: bool = False) -> Outcome:
         arguments = shlex.split(line, comments=True)[1:]
         if arguments[:1] == ["train"] and not as_written:
@@ -80,12 +79,21 @@ def ludus(
         return Outcome(int(end.value.code or 0), captured.out, captured.err)
 
     yield run
-    for part, classes in zip(_REGISTRIES, known, strict=True):  # plugins of one page are no part of the next
-        part._classes = classes
-    gym.registry.clear()
-    gym.registry.update(environments)
-    for name in [name for name in sys.modules if name.startswith("ludus_plugin_")]:
+    _forget_plugins()
+
+
+def _forget_plugins() -> None:
+    """What the plugins of one page registered is no part of the next."""
+    for part in _REGISTRIES:
+        part._classes = {name: cls for name, cls in part._classes.items() if not _is_plugin(cls)}
+    for id in [id for id, spec in gym.registry.items() if _is_plugin(spec.entry_point)]:
+        del gym.registry[id]
+    for name in [name for name in sys.modules if name.startswith(_PLUGIN)]:
         del sys.modules[name]
+
+
+def _is_plugin(part: Any) -> bool:
+    return str(getattr(part, "__module__", "")).startswith(_PLUGIN)
 
 
 def _short(line: str) -> list[str]:

@@ -17,7 +17,7 @@ from envs.conftest import Make
 from ludus.config.schema import Environment, Wrapper
 from ludus.envs import catalog
 from ludus.envs.make import cores, make_env, make_vector
-from ludus.errors import ConfigError, LudusError, MissingExtra
+from ludus.errors import ConfigError, EnvironmentFailed, LudusError, MissingExtra
 from ludus.registry import WRAPPERS
 
 
@@ -126,6 +126,11 @@ class Twin(gym.vector.SyncVectorEnv):
     accepts = (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 
 
+class Breaks(Twin):
+    def step(self, actions: Any) -> Any:
+        raise ValueError("broken glass")
+
+
 class SelfReset(Twin):
     accepts = (AutoresetMode.DISABLED,)
 
@@ -145,6 +150,15 @@ def test_vector_classes_with_a_choice_of_autoreset_are_adapted(make: Make, cls: 
     assert env.backend == "native"
     seeds = [0, 1, 2]  # gymnasium seeds the others with seed + index
     assert_same(play(make("Probe/Counter-v0", num_envs=3), 30, seeds=seeds), play(env, 30, seeds=seeds))
+
+
+def test_native_environments_that_raise_are_named(make: Make) -> None:
+    if "Probe/Breaks-v0" not in gym.registry:
+        gym.register("Probe/Breaks-v0", "envs.probes:Counter", vector_entry_point=Breaks)
+    env = make("Probe/Breaks-v0", vectorization="native")
+    env.reset(range(4))
+    with pytest.raises(EnvironmentFailed, match=r"Probe/Breaks-v0.*: step raised ValueError: broken glass"):
+        env.step(np.zeros(4, int))
 
 
 def test_vector_classes_that_only_know_the_next_step_are_not() -> None:

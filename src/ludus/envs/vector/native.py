@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs import catalog
+from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.spaces import Port, action_port, observation_port
 from ludus.envs.vector import StepResult, VectorEnv
@@ -64,14 +65,14 @@ class GymVectorEnv(VectorEnv):
         self.raw_reward = self._reward = np.zeros(batch, np.float32)
 
     def reset(self, seeds: Sequence[int]) -> Array:
-        obs, _ = self._env.reset(seed=int(seeds[0]))
+        obs, _ = self._call("reset", seed=int(seeds[0]))
         self._obs[...] = self._seen(obs)
         return self._obs
 
     def step(self, action: Array) -> StepResult:
         self._border.write(action, self._action)
         act = self._act.convert(self._action) if self._act.convert else self._action
-        obs, reward, terminated, truncated, infos = self._env.step(act)
+        obs, reward, terminated, truncated, infos = self._call("step", act)
         self._reward[:] = reward
         done = terminated | truncated
         self._obs[...] = self._seen(obs)
@@ -83,7 +84,7 @@ class GymVectorEnv(VectorEnv):
                 self._final_obs[i] = self._seen(np.asarray(infos["final_obs"][i]))
         else:
             self._final_obs[...] = self._obs
-            obs, _ = self._env.reset(options={"reset_mask": done})
+            obs, _ = self._call("reset", options={"reset_mask": done})
             self._obs[rows] = self._seen(obs)[rows]
         return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs)
 
@@ -95,6 +96,12 @@ class GymVectorEnv(VectorEnv):
 
     def close(self) -> None:
         self._env.close()
+
+    def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            return getattr(self._env, verb)(*arguments, **options)
+        except Exception as error:  # whatever an environment raises is named, with its traceback
+            raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
 
     def _seen(self, obs: Any) -> Any:
         return self._see.convert(obs) if self._see.convert else obs

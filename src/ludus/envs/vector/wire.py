@@ -33,6 +33,7 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, error: LudusError) -> Failure:
+        """Taken apart, because exceptions do not pickle by their arguments."""
         return cls(type(error).__name__, error.where, error.problem, error.remedy, error.detail)
 
     def error(self) -> LudusError:
