@@ -95,10 +95,11 @@ def build(
         phase_configs(config, phases, env.num_envs),
         evaluator,
         Recorder(sinks),
-        callbacks=[EarlyStop(config.training.stop, eval_goal(config, threshold)), *callbacks, *chosen],
+        callbacks=[EarlyStop(config.training.stop, threshold), *callbacks, *chosen],
         enter_phase=PhaseEnvironments(config.environment, collector, streams).enter,
         threshold=threshold,
         stateful={
+            "compiler": compiler,
             "exploration": GeneratorState(rng),
             **({"normalizer": normalizer} if normalizer else {}),
             **({"reward_normalizer": reward_normalizer} if reward_normalizer else {}),
@@ -177,14 +178,3 @@ def make_reward_normalizer(config: ExperimentConfig, num_envs: int) -> RewardNor
     if gamma is None:
         raise ConfigError("environment.normalize_reward", f"{config.algorithm.name} has no discount", "set it to false")
     return RewardNormalizer(num_envs, gamma.start)
-
-
-def eval_goal(config: ExperimentConfig, threshold: float | None) -> float | None:
-    """The evaluated return that ends the run."""
-    goal = config.training.stop.eval_reward
-    if goal != "threshold":
-        return goal
-    if threshold is None:
-        problem = f"{config.environment.id} has no threshold of its own"
-        raise ConfigError("training.stop.eval_reward", problem, "give a number or environment.reward_threshold")
-    return threshold

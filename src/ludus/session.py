@@ -13,6 +13,7 @@ import torch
 from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, parse, to_yaml
 from ludus.config.schema import ExperimentConfig
+from ludus.envs.make import probe
 from ludus.errors import LudusError
 from ludus.experiment import Player, build, build_player
 from ludus.metrics.monitor import Monitor
@@ -33,7 +34,7 @@ def train(resolved: Resolved, *, runs_dir: Path) -> Orchestrator:
     config = resolved.config
     monitor, console = Monitor(Rules.load()), None
     run = build(config, announce=lambda message: say(console, message))
-    name = config.experiment.name or safe_name(resolved.spec)
+    name = run_name(resolved)
     folder = Run.create(
         runs_dir,
         name,
@@ -54,6 +55,12 @@ def train(resolved: Resolved, *, runs_dir: Path) -> Orchestrator:
         run.run()
     finish(run, folder, console)
     return run
+
+
+def run_name(resolved: Resolved) -> str:
+    """The experiment's name, with the variant where it is only the environment's."""
+    name = resolved.config.experiment.name
+    return safe_name(resolved.spec) if name is None or resolved.spec.startswith(f"{name}:") else name
 
 
 def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) -> None:
@@ -96,6 +103,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "solved": bool(last and run.threshold is not None and last.mean >= run.threshold),
         "reason": run.stop_reason,
         "seconds": run.seconds,
+        "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
         **counters(run),
         "folder": str(folder.folder),
         "next": [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")],
@@ -156,6 +164,8 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
         "folder": str(folder.folder),
     }
     console.start(header, run.scheduler.total_steps, threshold=run.threshold)
+    for warning in probe(config.environment):
+        console.note(warning, "yellow")
     return console
 
 

@@ -187,7 +187,7 @@ def test_value_clipping_limits_the_gradient(clip_value: float | None) -> None:
     numbers = {"clip": 0.2, "clip_value": 0.1, "value_coef": 1.0, "entropy_coef": 0.0}
     _, metrics = ppo.loss(ppo.policy, batch, numbers, clip_value=clip_value is not None, normalize=True, bonus=True)
     expected = 0.5 * 4.0**2  # (V - target)^2 is the larger of the two: 16 against 0.9^2
-    assert float(metrics["loss/value"]) == pytest.approx(expected, rel=1e-3)
+    assert metrics["loss/value"].item() == pytest.approx(expected, rel=1e-3)
     close(run)
 
 

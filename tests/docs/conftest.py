@@ -68,6 +68,7 @@ def ludus(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
+
     def run(line: str, *, as_written: bool = False) -> Outcome:
         arguments = shlex.split(line, comments=True)[1:]
         if arguments[:1] == ["train"] and not as_written:

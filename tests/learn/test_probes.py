@@ -55,7 +55,9 @@ def values(run, *observations: list[float]) -> list[float]:
     obs = torch.tensor(observations, dtype=torch.float32).unsqueeze(0)
     count = len(observations)
     with torch.no_grad():
-        value = run.algorithm.policy(obs, run.algorithm.policy.initial_state(count), torch.ones(1, count, dtype=torch.bool))
+        value = run.algorithm.policy(
+            obs, run.algorithm.policy.initial_state(count), torch.ones(1, count, dtype=torch.bool)
+        )
     return value[1][0].tolist()
 
 

@@ -9,7 +9,13 @@ from ludus.config.compose import load
 
 pytestmark = pytest.mark.slow
 SEEDS = (1, 2, 3)
-QUICK = ["Bandit-v0:ppo", "Bandit-v0:reinforce", "CartPole-v1:ppo", "CartPole-v1:reinforce", "CartPole-v1:ppo_gru_masked"]
+QUICK = [
+    "Bandit-v0:ppo",
+    "Bandit-v0:reinforce",
+    "CartPole-v1:ppo",
+    "CartPole-v1:reinforce",
+    "CartPole-v1:ppo_gru_masked",
+]
 LONGER = [
     "Acrobot-v1:ppo",
     "Acrobot-v1:reinforce",

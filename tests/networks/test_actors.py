@@ -91,4 +91,4 @@ def test_layer_gains() -> None:
     hidden, out, value = policy.actor[2].weight, policy.actor[-1].weight, policy.critic[-1].weight
     torch.testing.assert_close(hidden @ hidden.T, 2 * torch.eye(64), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(out @ out.T, 1e-4 * torch.eye(3), atol=1e-6, rtol=1e-3)
-    assert float(value.norm()) == pytest.approx(1.0, abs=1e-4)
+    assert value.norm().item() == pytest.approx(1.0, abs=1e-4)

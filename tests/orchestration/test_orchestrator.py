@@ -31,7 +31,6 @@ class ToyConfig(AlgorithmConfig):
     """A schedule."""
 
 
-@ALGORITHMS.register("toy")
 class Toy(Algorithm):
     """Counts what it is told to do; `discriminate` is a hook no other algorithm has."""
 
@@ -68,6 +67,11 @@ class Toy(Algorithm):
 
     def state(self):
         return {}
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALGORITHMS._classes, "toy", Toy)
 
 
 class FakeEvaluator:
@@ -189,7 +193,6 @@ def test_nan_stops_the_run_and_names_the_culprit() -> None:
 
 
 def test_evaluation_cadence_and_stop() -> None:
-    stopper = None
     run = toy_run(1_000, evaluation={"every_steps": 25}, stop={"eval_reward": 100})
     stopper = EarlyStop(run.config.training.stop, 100.0)
     run.callbacks.append(stopper)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
+    "model": ("ludus.cli.model:model", "Show the network of an experiment."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
 """Name -> (where it is, its line in `ludus --help`). A new command is one file and one line here."""

@@ -173,8 +173,8 @@ class Evaluation(Model):
 class Stop(Model):
     """Reasons to end before the budget."""
 
-    train_reward: float | None = None
-    """Mean return of the last 100 training episodes reaches this."""
+    train_reward: float | Literal["threshold"] | None = None
+    """Mean return of the last 100 training episodes reaches this; `threshold` is the environment's."""
     eval_reward: float | Literal["threshold"] | None = None
     """Evaluated mean return reaches this; `threshold` is the environment's."""
     minutes: float | None = Field(default=None, gt=0)

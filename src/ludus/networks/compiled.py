@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,15 @@ class Compiler:
             build_package(function, example, path)
         return load_package(path)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Which of the two ran: they differ in the last bits, so that a resumed run must not choose again."""
+        return {"used": self.used}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keep to the choice of the saved run."""
+        if state["used"] is not None:
+            self.mode = "always" if state["used"] else "never"
+
     def _can_build(self) -> bool:
         found = any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "c++", "clang++"))
         if not found and self.mode == "always":
@@ -117,8 +127,9 @@ def build_package(function: Callable[..., Any], example: Sequence[Tensor], path:
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     copies = tuple(x.clone() for x in example)
-    program = torch.export.export(make_fx(function)(*copies), copies)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about its own internals
+        program = torch.export.export(make_fx(function)(*copies), copies)
         target = Path(scratch) / path.name
         torch._inductor.aoti_compile_and_package(program, package_path=str(target))
         target.rename(path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ludus.config.schema import Stop
+from ludus.errors import ConfigError
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 class EarlyStop(Callback):
     """Stops on training reward, evaluated reward or wall time."""
 
-    def __init__(self, cfg: Stop, eval_reward: float | None) -> None:
-        self.cfg, self.eval_reward = cfg, eval_reward
+    def __init__(self, cfg: Stop, threshold: float | None) -> None:
+        self.minutes = cfg.minutes
+        self.eval_reward = goal("eval_reward", cfg.eval_reward, threshold)
+        self.train_reward = goal("train_reward", cfg.train_reward, threshold)
 
     def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
         """The evaluated mean return is high enough."""
@@ -26,8 +29,18 @@ class EarlyStop(Callback):
 
     def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
         """Training reward or time."""
-        goal, reward = self.cfg.train_reward, row.get("train/roll/ep_rew/mean")
-        if goal is not None and isinstance(reward, float) and reward >= goal:
-            run.stop(f"training mean return {reward:g} reached {goal:g}")
-        if self.cfg.minutes is not None and run.seconds >= 60 * self.cfg.minutes:
-            run.stop(f"{self.cfg.minutes:g} minutes are over")
+        reward = row.get("train/roll/ep_rew/mean")
+        if self.train_reward is not None and isinstance(reward, float) and reward >= self.train_reward:
+            run.stop(f"training mean return {reward:g} reached {self.train_reward:g}")
+        if self.minutes is not None and run.seconds >= 60 * self.minutes:
+            run.stop(f"{self.minutes:g} minutes are over")
+
+
+def goal(field: str, value: float | str | None, threshold: float | None) -> float | None:
+    """The number behind `threshold`."""
+    if value is None or isinstance(value, float):
+        return value
+    if threshold is None:
+        remedy = "give a number, or set environment.reward_threshold"
+        raise ConfigError(f"training.stop.{field}", "this environment has no threshold of its own", remedy)
+    return threshold
