@@ -6,8 +6,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from envs.probes import Probe, register_probes, vector
 from gymnasium import spaces
+
+from envs.probes import Probe, register_probes, vector
 from support import build, close, config
 
 register_probes()

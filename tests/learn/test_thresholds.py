@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support import build, close
 
 from ludus.config.compose import load
+from support import build, close
 
 pytestmark = pytest.mark.slow
 SEEDS = (1, 2, 3)

@@ -197,7 +197,7 @@ class _Yaml:
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
                 raise self._error(key, "a key must be a plain name", "quote it")
-            line = key.start_mark.line + 1
+            line = (key.start_mark.line if key.start_mark else 0) + 1
             if key.value in own.lines:
                 lines = f"on lines {own.lines[key.value]} and {line}"
                 raise self._error(key, f"key '{key.value}' stands twice, {lines}", "remove one of them")
@@ -262,7 +262,7 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def represent_str(self, data: str) -> yaml.Node:
+    def represent_str(self, data: str) -> yaml.ScalarNode:
         # PyYAML folds these line breaks unless they are escaped
         style = '"' if re.search("[\x85\u2028\u2029]", data) else None
         return self.represent_scalar(_TAG + "str", data, style=style)

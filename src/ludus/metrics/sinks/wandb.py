@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ludus.errors import MissingExtra
@@ -38,7 +38,7 @@ class Wandb(Sink):
             entity=entity,
             tags=list(tags),
             config=dict(config or {}),
-            mode=choose_mode(),
+            mode=cast(Any, choose_mode()),
             reinit="create_new",
             settings=wandb.Settings(
                 console="off",
