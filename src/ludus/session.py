@@ -159,7 +159,7 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
         "config": " ".join([resolved.spec, *resolved.overrides]),
         "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
         "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
-        "machine": f"{device}, {torch.get_num_threads()} threads",
+        "machine": f"{device}, {torch.get_num_threads()} thread(s)",
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }

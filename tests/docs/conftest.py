@@ -70,6 +70,7 @@ def ludus(
     monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
 
     def run(line: str, *, as_written: bool = False) -> Outcome:
+        _forget_plugins()  # every command is a process of its own
         arguments = shlex.split(line, comments=True)[1:]
         if arguments[:1] == ["train"] and not as_written:
             arguments += _short(line)

@@ -1,0 +1,110 @@
+"""docs/coming-from.md: every command on the right parses, every setting, metric and path there exists."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.config.aliases import ALIASES
+from ludus.config.compose import load
+from ludus.config.tree import field_at
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "coming-from.md"
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of all tables of a section, without heads."""
+    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    tables = re.findall(r"^\|.*\|\n\|[-|]+\|\n((?:\|.*\|\n)+)", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for table in tables for line in table.splitlines()]
+
+
+def code(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+COMMANDS = sorted({span for row in rows("Commands") for span in code(row[-1]) if span.startswith("ludus ")})
+
+
+@pytest.fixture
+def prepared(ludus: Callable[..., Any], blocks: Any, tmp_path: Path) -> Callable[..., Any]:
+    """The command line beside the files of the page."""
+    for block in blocks(PAGE):
+        if block.title:
+            (tmp_path / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / block.title).write_text(block.text)
+    return ludus
+
+
+def test_every_new_command_parses(prepared: Callable[..., Any]) -> None:
+    assert len(COMMANDS) > 20
+    for command in COMMANDS:
+        if not command.startswith("ludus train"):
+            line = f"{command} --help"
+        else:
+            line = command if "--list-envs" in command or "--cfg" in command else f"{command} --cfg job"
+        outcome = prepared(line)
+        assert outcome.code == 0, f"{command}\n{outcome.err}"
+        assert outcome.out, command
+
+
+def test_flags_of_the_single_file_scripts_do_what_they_say() -> None:
+    """One row read back: the numbers of the left column stand in the resolved config."""
+    (command,) = [command for command in COMMANDS if "num_steps=128" in command]
+    overrides = [word for word in command.split() if "=" in word]
+    config = load("CartPole-v1:ppo", overrides).config
+    assert (config.environment.num_envs, config.algorithm.config.rollout_steps) == (8, 128)
+    assert config.algorithm.config.steps_per_batch(8 * 128) == 256
+
+
+def test_every_setting_exists_and_is_what_its_other_names_mean() -> None:
+    data = load("CartPole-v1:reinforce").data
+    told = [row for row in rows("Settings") if re.fullmatch(r"(`[a-z_.]+`(, )?)+", row[0])]
+    assert len(told) > 25
+    for here, others in told:
+        paths, names = code(here), code(others)
+        for path in paths:
+            found = field_at(tuple(path.split(".")), data) or field_at(
+                tuple(path.split(".")), load("CartPole-v1:ppo").data
+            )
+            assert found is not None or path in ("algorithm.name", "network.encoder.type", "network.memory.type"), path
+        for name in names:
+            assert ALIASES[name] in paths, f"{name} means {ALIASES[name]}"
+
+
+def test_what_is_said_differently_loads() -> None:
+    """The right column of the second table, as overrides."""
+    told = [
+        span for row in rows("Settings") for span in code(row[-1]) if re.match(r"(algorithm|training)\.[\w.]+: ", span)
+    ]
+    assert len(told) > 6
+    for setting in told:
+        config = load("CartPole-v1:ppo", [setting.replace(": ", "=", 1)]).config
+        assert config.algorithm.name == "ppo"
+    config = load("CartPole-v1:ppo", ["algorithm.lr=lin_2.5e-4", "environment={normalize_obs: true}"]).config
+    assert (config.algorithm.config.lr.start, config.algorithm.config.lr.end) == (2.5e-4, 0)
+    assert config.environment.normalize_obs == "rolling"
+
+
+def test_every_metric_is_logged(prepared: Callable[..., Any], tmp_path: Path) -> None:
+    outcome = prepared(
+        "ludus train CartPole-v1:ppo -q training.evaluation.every_steps=256 training.evaluation.episodes=2"
+    )
+    assert outcome.code == 0
+    with (tmp_path / "runs" / "@last" / "metrics.csv").open() as file:
+        columns = next(csv.reader(file))
+    missing = [row[0].strip("`") for row in rows("Metrics") if row[0].strip("`") not in columns]
+    assert not missing
+
+
+def test_every_new_path_exists() -> None:
+    paths = [span for row in rows("Layout") for span in code(row[-1]) if span.startswith("src/")]
+    assert len(paths) > 15
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    assert not missing

@@ -1,0 +1,82 @@
+"""Tables of the pages against the code: what is in the box, wrappers, rules, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ludus import errors
+from ludus.config.variants import environment_files
+from ludus.metrics.rules import Rule
+from ludus.orchestration.callbacks import Callback
+from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def line(text: str, start: str) -> str:
+    return next(row for row in text.splitlines() if row.startswith(start))
+
+
+@pytest.mark.parametrize(
+    ("start", "registry"), [("| algorithms", ALGORITHMS), ("| memory cores", MEMORY), ("| encoders", ENCODERS)]
+)
+def test_the_box_holds_what_is_registered(start, registry) -> None:
+    assert set(re.findall(r"`(\w+)`", line(README, start))) == set(registry.names())
+
+
+def test_the_box_holds_every_environment_with_a_config() -> None:
+    shipped = environment_files([ROOT / "src" / "ludus" / "configs"])
+    told = line(README, "| environments").split(";")[0]
+    assert set(re.findall(r"[A-Z]\w+-v\d", told)) == set(shipped)
+
+
+def test_every_extra_is_told() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    table = README.split("| extra |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()[2:]))) == set(extras)
+
+
+def test_every_wrapper_is_told_with_its_arguments() -> None:
+    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page("environments.md").split("## Wrappers")[1], re.MULTILINE))
+    names = {name for name in WRAPPERS.names() if name.islower()}
+    assert set(told) == names
+    for name in names:
+        arguments = list(inspect.signature(WRAPPERS[name]).parameters)[1:]
+        words = re.findall(r"`(\w+)(?:: \w+)?`", told[name])
+        assert [word for word in words if word in arguments] == arguments, name
+
+
+def test_every_key_of_a_metrics_rule_is_told() -> None:
+    table = page("extending/metrics.md").split("## How a metric is shown")[1]
+    told = {key for row in re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
+    assert told == set(Rule.model_fields)
+
+
+def test_every_moment_of_a_callback_is_told() -> None:
+    moments = {name for name in vars(Callback) if name.startswith("on_")}
+    for name in ("extending/metrics.md", "coming-from.md"):
+        assert moments <= set(re.findall(r"`(on_\w+)", page(name))), name
+
+
+def test_every_exit_code_is_told() -> None:
+    codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page("configuration.md"), re.MULTILINE)}
+    assert codes | {0, 130} == told
+
+
+def test_the_changelog_keeps_its_headings() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    headings = ["Added", "Changed", "Fixed", "Removed", "Changes learning curves"]
+    for release in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        found = re.findall(r"^### (.*)$", release, re.MULTILINE)
+        assert found == [heading for heading in headings if heading in found], release.splitlines()[0]
