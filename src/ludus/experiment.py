@@ -13,7 +13,7 @@ from ludus.algorithms import Algorithm, Context
 from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.collector import Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.data.streams import GeneratorState, Streams
+from ludus.data.streams import GeneratorState, Streams, TorchState
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError
 from ludus.metrics.recorder import Recorder
@@ -41,10 +41,10 @@ def build(
     """A wired run, ready for `.run()`."""
     streams = Streams(config.experiment.seed)
     device = pick_device(config.experiment.device)
-    set_threads(config)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
     env = make_vector(config.environment, num_envs=number_of_envs(config.environment))
+    set_threads(config, large=env.is_image)
     spaces = Spaces(env.observation_space, env.action_space)
     normalizer = make_normalizer(config.environment, spaces)
     reward_normalizer = make_reward_normalizer(config, env.num_envs)
@@ -96,10 +96,12 @@ def build(
         evaluator,
         Recorder(sinks),
         callbacks=[EarlyStop(config.training.stop, threshold), *callbacks, *chosen],
-        enter_phase=PhaseEnvironments(config.environment, collector, streams).enter,
+        enter_phase=PhaseEnvironments(config.environment, phases, collector, streams).enter,
         threshold=threshold,
         stateful={
             "compiler": compiler,
+            "collector": collector,
+            "torch": TorchState(),
             "exploration": GeneratorState(rng),
             **({"normalizer": normalizer} if normalizer else {}),
             **({"reward_normalizer": reward_normalizer} if reward_normalizer else {}),
@@ -153,11 +155,10 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def set_threads(config: ExperimentConfig) -> None:
+def set_threads(config: ExperimentConfig, *, large: bool) -> None:
     """One thread for small networks, where more only get in each other's way; never the library's default."""
     threads = config.runtime.threads
-    small = config.network.encoder.name != "cnn"
-    torch.set_num_threads(threads if threads != "auto" else 1 if small else os.cpu_count() or 1)
+    torch.set_num_threads(threads if threads != "auto" else (os.cpu_count() or 1) if large else 1)
 
 
 def number_of_envs(cfg: Environment) -> int:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ludus.config import files
-from ludus.config.compose import Resolved, config_hash, dump, parse, to_yaml
+from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.schema import ExperimentConfig
+from ludus.data.streams import Streams
 from ludus.envs.make import probe
 from ludus.errors import LudusError
 from ludus.experiment import Player, build, build_player
@@ -21,7 +22,12 @@ from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Sink
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.orchestration.rewind import rewind_metrics
+from ludus.orchestration.signals import stopping
+from ludus.orchestration.transfer import Transfer, transfer
 from ludus.runs import checkpoint
+from ludus.runs.differences import differences, refuse_what_may_not_change
+from ludus.runs.lock import RunLock
 from ludus.runs.store import Run, safe_name
 from ludus.types import Spaces
 
@@ -29,32 +35,108 @@ if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
 
 
-def train(resolved: Resolved, *, runs_dir: Path) -> Orchestrator:
-    """One run from the resolved config to its last line; the folder appears only once everything is built."""
+def train(resolved: Resolved, *, runs_dir: Path, init_from: str | None = None, optimizer: bool = False) -> Orchestrator:
+    """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
-    monitor, console = Monitor(Rules.load()), None
-    run = build(config, announce=lambda message: say(console, message))
-    name = run_name(resolved)
+    start = Run.load(runs_dir, init_from) if init_from else None
+    session = Session(resolved)
+    session.run = build(config, announce=session.say)
+    moved = transfer(session.run, load_state(start)[0], optimizer=optimizer) if start else None
     folder = Run.create(
         runs_dir,
-        name,
+        run_name(resolved),
         config_yaml=to_yaml(config),
         config_hash=config_hash(config),
         spec=resolved.spec,
         overrides=resolved.overrides,
     )
-    run.recorder.sinks += [*make_sinks(config, folder), monitor]
-    run.callbacks.append(Checkpoints(folder.folder))
-    if config.logging.console:
-        console = open_console(run, resolved, folder, monitor)
-        run.recorder.sinks.append(console)
-    with ExitStack() as ending:
-        ending.push(lambda _, error, __: record_failure(run, folder, error))
-        ending.callback(close, run)
-        ending.callback(run.recorder.close)
-        run.run()
-    finish(run, folder, console)
-    return run
+    return session.go(folder, moved)
+
+
+def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path) -> Orchestrator | None:
+    """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
+    folder = Run.load(runs_dir, reference)
+    saved = parse(files.read(folder.config_path), str(folder.config_path))
+    changed = load(str(folder.config_path), overrides)
+    changes = differences(dump(saved), dump(changed.config))
+    refuse_what_may_not_change(changes)
+    finished = folder.status().get("state") == "finished"
+    if finished and changed.config.training.total_timesteps <= saved.training.total_timesteps:
+        return None
+    session = Session(Resolved(changed.config, str(folder.meta().get("spec") or folder.id), tuple(overrides)))
+    with session.locked(folder):
+        state, notes = load_state(folder)
+        session.run = build(changed.config, announce=session.say)
+        session.run.load_state_dict(state)
+        moved = rewind_metrics(folder.folder, session.run.clock.cycles)
+        if changes:
+            folder.write_config(to_yaml(changed.config))
+        steps = session.run.clock.env_steps
+        notes += [f"resumed at {steps:,} steps, {moved} later rows set aside", *(f"changed {c}" for c in changes)]
+        return session.go(folder, None, notes)
+
+
+class Session:
+    """One process at work on one run folder."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved, self.config = resolved, resolved.config
+        self.monitor = Monitor(Rules.load())
+        self.console: Console | None = None
+        self.run: Orchestrator
+        self._lock: RunLock | None = None
+
+    def locked(self, folder: Run) -> ExitStack:
+        """Keeps every other process away from the run folder."""
+        stack = ExitStack()
+        self._lock = RunLock(folder.folder)
+        self._lock.acquire()
+        stack.callback(self._lock.release)
+        return stack
+
+    def go(self, folder: Run, moved: Transfer | None, notes: Sequence[str] = ()) -> Orchestrator:
+        """Train to the end and say how it went."""
+        run = self.run
+        with ExitStack() as ending:
+            ending.enter_context(stopping(run))
+            if self._lock is None:
+                ending.enter_context(self.locked(folder))
+            ending.push(lambda _, error, __: record_failure(run, folder, error))
+            ending.callback(close, run)
+            ending.callback(run.recorder.close)
+            self._attach(folder)
+            for note in [*notes, *(moved.lines() if moved else [])]:
+                folder.log(note)
+                self.say(note)
+            folder.set_status("running", **counters(run))
+            run.run()
+        finish(run, folder, self.console)
+        return run
+
+    def _attach(self, folder: Run) -> None:
+        run, config = self.run, self.config
+        run.recorder.sinks += [*make_sinks(config, folder), self.monitor]
+        collector: Any = run.stateful["collector"]
+        streams = Streams(config.experiment.seed)
+        run.callbacks.append(Checkpoints(folder.folder, config.training.checkpoints, collector, streams, warn=self.say))
+        if config.logging.console:
+            self.console = open_console(run, self.resolved, folder, self.monitor)
+            run.recorder.sinks.append(self.console)
+
+    def say(self, message: str) -> None:
+        """A note above the table, or on stderr before there is one."""
+        if self.console is not None:
+            self.console.note(message)
+        else:
+            print(f"ludus: {message}", file=sys.stderr, flush=True)
+
+
+def load_state(run: Run) -> tuple[dict[str, Any], list[str]]:
+    """The state of the checkpoint a reference names, or of the newest good one with what was wrong with newer ones."""
+    if run.checkpoint is not None:
+        return checkpoint.load(checkpoint.find(run.folder, run.checkpoint)), []
+    loaded = checkpoint.load_newest_good(run.folder)
+    return loaded.state, [f"skipped {fault}" for fault in loaded.skipped]
 
 
 def run_name(resolved: Resolved) -> str:
@@ -75,20 +157,13 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
         folder.log(line)
 
 
-def say(console: Console | None, message: str) -> None:
-    """A note above the table, or on stderr before there is one."""
-    if console is not None:
-        console.note(message)
-    else:
-        print(f"ludus: {message}", file=sys.stderr, flush=True)
-
-
 def finish(run: Orchestrator, folder: Run, console: Console | None) -> None:
     """Final numbers into the folder and onto the screen."""
     result = summary(run, folder)
     folder.write_summary({key: value for key, value in result.items() if key != "next"})
-    folder.set_status("finished", reason=run.stop_reason, **counters(run))
-    folder.log(f"finished: {run.stop_reason}")
+    state = "stopped" if run.interrupted else "finished"
+    folder.set_status(state, reason=run.stop_reason, **counters(run))
+    folder.log(f"{state}: {run.stop_reason}")
     if console is not None:
         console.summary(result)
 
@@ -96,6 +171,10 @@ def finish(run: Orchestrator, folder: Run, console: Console | None) -> None:
 def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
+    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
+    if run.interrupted:
+        following = [(f"ludus resume {folder.id}", "go on where it stopped")]
+    collector: Any = run.stateful["collector"]
     return {
         **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),
         **({"best": run.best.mean, "best_step": run.best.env_steps} if run.best else {}),
@@ -104,9 +183,10 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "reason": run.stop_reason,
         "seconds": run.seconds,
         "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
+        "resume": getattr(collector.env, "rung", "barrier"),
         **counters(run),
         "folder": str(folder.folder),
-        "next": [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")],
+        "next": following,
     }
 
 
@@ -150,7 +230,8 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
 
     config, algorithm = run.config, run.algorithm
     console = Console(monitor=monitor)
-    env = algorithm.collector.env  # type: ignore[attr-defined]
+    collector: Any = run.stateful["collector"]
+    env = collector.env
     policy = getattr(algorithm, "policy", None)
     device = next(policy.parameters()).device if policy is not None else "cpu"
     size = sum(p.numel() for p in policy.parameters()) if policy is not None else 0
@@ -163,7 +244,7 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }
-    console.start(header, run.scheduler.total_steps, threshold=run.threshold)
+    console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
     for warning in probe(config.environment):
         console.note(warning, "yellow")
     return console
@@ -172,9 +253,8 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
 def close(run: Orchestrator) -> None:
     """Shut all environments down."""
     run.evaluator.close()
-    collector = getattr(run.algorithm, "collector", None)
-    if collector is not None:
-        collector.close()
+    collector: Any = run.stateful["collector"]
+    collector.close()
 
 
 def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:

@@ -6,6 +6,7 @@ import inspect
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from ludus import errors
 from ludus.config.variants import environment_files
 from ludus.metrics.rules import Rule
 from ludus.orchestration.callbacks import Callback
-from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS
+from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS, Registry
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -30,7 +31,7 @@ def line(text: str, start: str) -> str:
 @pytest.mark.parametrize(
     ("start", "registry"), [("| algorithms", ALGORITHMS), ("| memory cores", MEMORY), ("| encoders", ENCODERS)]
 )
-def test_the_box_holds_what_is_registered(start, registry) -> None:
+def test_the_box_holds_what_is_registered(start: str, registry: Registry[Any]) -> None:
     assert set(re.findall(r"`(\w+)`", line(README, start))) == set(registry.names())
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
+    "resume": ("ludus.cli.resume:resume", "Go on with a run, to the bit."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
     "model": ("ludus.cli.model:model", "Show the network of an experiment."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),

@@ -46,6 +46,9 @@ Tag = Annotated[list[str] | None, typer.Option(metavar="LABEL", help="Add a labe
 Cfg = Annotated[str | None, typer.Option(metavar="job", help="Print the resolved config and stop.")]
 Package = Annotated[str | None, typer.Option(metavar="PATH", help="With --cfg: only this part of it.")]
 Plugin = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers parts.")]
+InitFrom = Annotated[
+    str | None, typer.Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")
+]
 RunsDir = Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")]
 
 
@@ -64,6 +67,7 @@ def train(
     cfg: Cfg = None,
     package: Package = None,
     plugin: Plugin = None,
+    init_from: InitFrom = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> int:
     """Train an experiment."""
@@ -82,10 +86,13 @@ def train(
         return print_config(jobs[0].config, cfg, package)
     if not quiet and not confirmed(jobs):
         return 0
+    from ludus.orchestration.signals import EARLY
     from ludus.session import train as train_run
 
     for job in jobs:
-        train_run(job, runs_dir=runs_dir)
+        run = train_run(job, runs_dir=runs_dir, init_from=init_from)
+        if run.interrupted:
+            return EARLY
     return 0
 
 

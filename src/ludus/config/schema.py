@@ -151,6 +151,17 @@ class Phase(Model):
     """Changes to the environment section during the phase; the spaces must stay the same."""
 
 
+class Video(Model):
+    """Recordings of evaluated policies, each in an environment and with random streams of its own."""
+
+    every_evaluations: int = Field(default=0, ge=0)
+    """Record after every so many evaluations; 0 is off."""
+    episodes: PositiveInt = 1
+    """Episodes per recording."""
+    max_steps: PositiveInt = 5_000
+    """Longest recording in environment steps; an episode that is still running then is cut."""
+
+
 class Evaluation(Model):
     """Episodes in separate environments with the current weights."""
 
@@ -168,6 +179,8 @@ class Evaluation(Model):
     """Evaluation environments; the default is as many as episodes, at most 16."""
     timeout_seconds: float | None = Field(default=None, gt=0)
     """Stop an evaluation that takes longer and report the episodes finished so far."""
+    video: Video = Video()
+    """Recordings."""
 
 
 class Stop(Model):
@@ -179,6 +192,19 @@ class Stop(Model):
     """Evaluated mean return reaches this; `threshold` is the environment's."""
     minutes: float | None = Field(default=None, gt=0)
     """Wall time."""
+
+
+class CheckpointPlan(Model):
+    """When the state of a run is saved; always at the end and on SIGTERM, SIGINT or SIGUSR1 too."""
+
+    every_steps: int | None = Field(default=None, ge=0)
+    """Save whenever this many more environment steps are done; none or 0 is off."""
+    every_minutes: float | None = Field(default=10.0, gt=0)
+    """Save after so many minutes; not for environments that can only be resumed by a common reset."""
+    at_evaluation: Literal["best", "all", "never"] = "best"
+    """Save evaluations that are the best so far, all of them, or none."""
+    keep: PositiveInt = 2
+    """Newest checkpoints that stay, besides the best one."""
 
 
 class Training(Model):
@@ -193,6 +219,11 @@ class Training(Model):
     """Evaluation."""
     stop: Stop = Stop()
     """Early stops."""
+    checkpoints: CheckpointPlan = CheckpointPlan()
+    """When to save."""
+    on_nan: Literal["raise", "skip", "rollback"] = "raise"
+    """A loss or gradient that is not finite ends the run; `skip` undoes that update, `rollback` returns to the weights
+    of the newest checkpoint. Both are counted as alerts."""
     callbacks: tuple[Annotated[Choice, Registered(CALLBACKS)], ...] = ()
     """Further callbacks by registered name."""
 
@@ -228,6 +259,10 @@ class Logging(Model):
     """Weights & Biases."""
     every_epochs: PositiveInt = 1
     """Epochs per metrics row."""
+    alert_command: tuple[str, ...] = ()
+    """Program and arguments run with the text of each new alert as one more argument; no shell."""
+    stalled_seconds: float | None = Field(default=600.0, gt=0)
+    """Seconds without a finished epoch that are an alert; none is off."""
 
 
 class Runtime(Model):

@@ -51,11 +51,15 @@ class Collector:
     def switch(self, env: VectorEnv, seeds: list[int]) -> None:
         """Start over in other environments of the same spaces."""
         self.env, self.num_envs = env, env.num_envs
-        self._raw_obs = np.array(env.reset(seeds))
+        self._storage = None
+        self._barrier_seeds = seeds
+        self._begin(np.array(env.reset(seeds)))
+
+    def _begin(self, obs: Array) -> None:
+        self._raw_obs = obs
         self.first = np.ones(self.num_envs, bool)
         self.state: Tree = None
         self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
-        self._storage = None
 
     def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
         """`steps` steps of every environment; the arrays are overwritten by the next call."""
@@ -175,6 +179,46 @@ class Collector:
             "roll/ep_len/mean": float(np.mean(self.lengths)),
             "roll/episodes": float(self.episodes),
         }
+
+    # ---- saving ----------------------------------------------------------------------------------
+
+    @property
+    def at_a_barrier(self) -> bool:
+        """Whether these environments can only be resumed by resetting them at every checkpoint, here and there."""
+        return getattr(self.env, "rung", "barrier") in ("barrier", "none")
+
+    def barrier(self, seeds: list[int]) -> None:
+        """Cut every episode: the last rollout already bootstrapped there, so that it counts as truncated."""
+        self._barrier_seeds = seeds
+        self._begin(np.array(self.env.reset(seeds)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Environments, memory, open episodes and statistics."""
+        return {
+            "rung": getattr(self.env, "rung", "barrier"),
+            "env": None if self.at_a_barrier else self.env.snapshot(),
+            "barrier_seeds": self._barrier_seeds if self.at_a_barrier else None,
+            "obs": self._raw_obs,
+            "first": self.first,
+            "memory": self.state,
+            "return": self._return,
+            "length": self._length,
+            "returns": list(self.returns),
+            "lengths": list(self.lengths),
+            "episodes": self.episodes,
+            "best_return": float(self.best_return),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the state was taken."""
+        if state["env"] is None:
+            self.barrier(state["barrier_seeds"])
+        else:
+            self.env.restore(state["env"])
+            self._raw_obs, self.first, self.state = np.array(state["obs"]), np.array(state["first"]), state["memory"]
+            self._return, self._length = np.array(state["return"]), np.array(state["length"])
+        self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)
+        self.episodes, self.best_return = state["episodes"], state["best_return"]
 
     def close(self) -> None:
         """Shut the environments down."""

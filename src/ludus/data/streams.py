@@ -39,3 +39,19 @@ class GeneratorState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where the state was taken."""
         self.generator.bit_generator.state = state
+
+
+class TorchState:
+    """Lets a checkpoint hold torch's own generator."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The CPU generator."""
+        import torch
+
+        return {"cpu": torch.get_rng_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue exactly where the state was taken."""
+        import torch
+
+        torch.set_rng_state(torch.as_tensor(state["cpu"]))

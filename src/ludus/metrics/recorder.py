@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ludus.metrics.names import join
 
@@ -47,6 +47,19 @@ class Recorder:
         for sink in self.sinks:
             self._guard(sink, row)
         return row
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything was recorded since the last row."""
+        return bool(self._values)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was recorded since the last row."""
+        return {"values": dict(self._values), "counts": dict(self._counts)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._values, self._counts = dict(state["values"]), dict(state["counts"])
 
     def close(self) -> None:
         """Close every sink."""

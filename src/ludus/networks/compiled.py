@@ -45,10 +45,16 @@ class Compiler:
         """What the first function got: the run's record of the choice."""
 
     def get(
-        self, function: Callable[..., Any], example: Sequence[Tensor], identity: str, *, may_build: bool
+        self,
+        function: Callable[..., Any],
+        example: Sequence[Tensor],
+        identity: str,
+        owners: Sequence[Any],
+        *,
+        may_build: bool,
     ) -> Compiled | None:
-        """The compiled function, or None where the eager one is to run."""
-        compiled = self._get(function, example, identity, may_build)
+        """The compiled function, or None to run the eager one; `owners` are the classes and functions in it."""
+        compiled = self._get(function, example, f"{identity} {source_hash(owners)}", may_build)
         if self.used is None:
             self.used = compiled is not None
         return compiled
@@ -58,7 +64,7 @@ class Compiler:
     ) -> Compiled | None:
         if self.mode == "never" or example[0].device.type != "cpu":
             return None
-        path = self.folder / f"{self._key(function, example, identity)}.pt2"
+        path = self.folder / f"{self._key(example, identity)}.pt2"
         if not path.exists():
             pays = self.mode == "always" or self.planned_updates >= UPDATES_THAT_PAY
             if not (build and pays and self._can_build()):
@@ -82,13 +88,12 @@ class Compiler:
             raise ConfigError("runtime.compile", "there is no C++ compiler", "install g++ or set runtime.compile=auto")
         return found
 
-    def _key(self, function: Callable[..., Any], example: Sequence[Tensor], identity: str) -> str:
+    def _key(self, example: Sequence[Tensor], identity: str) -> str:
         shapes = [(tuple(x.shape), str(x.dtype), tuple(x.stride())) for x in example]
         facts = [
             torch.__version__,
             processor(),
             str(torch.get_num_threads()),
-            source_hash(function),
             identity,
             repr(shapes),
         ]
@@ -110,13 +115,16 @@ def processor() -> str:
     return f"{platform.machine()} {platform.processor()} {torch.backends.cpu.get_cpu_capability()}"
 
 
-def source_hash(function: Callable[..., Any]) -> str:
-    """Hash over the source of algorithms, networks and maths: any of them may be in the graph."""
+def source_hash(owners: Sequence[Any]) -> str:
+    """Hash over the files of algorithms, networks and maths, and of whatever a plugin brought along."""
     root = Path(__file__).parents[1]
-    files = sorted(path for part in ("algorithms", "networks", "math") for path in (root / part).rglob("*.py"))
+    files = {path for part in ("algorithms", "networks", "math") for path in (root / part).rglob("*.py")}
+    for owner in owners:
+        if not str(getattr(owner, "__module__", "")).startswith("torch."):
+            files.add(Path(inspect.getsourcefile(owner) or __file__))
     digest = hashlib.sha256()
-    for path in sorted({*files, Path(inspect.getsourcefile(function) or __file__)}):
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(files):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

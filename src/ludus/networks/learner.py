@@ -87,7 +87,8 @@ class Learner:
             example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
             function = self._pure_step(batch, tuple(numbers), flags)
             identity = f"{self.loss.__qualname__} {flags} {self.max_grad_norm} {self.optimizer.cfg!r} {self.model!r}"
-            self._compiled[key] = self.compiler.get(function, example, identity, may_build=first)
+            owners = [self.loss, *{type(module) for module in self.model.modules()}]
+            self._compiled[key] = self.compiler.get(function, example, identity, owners, may_build=first)
             with torch.no_grad():  # a package from the cache was never traced here: ask for the metrics' names once
                 self._remember_names(self.loss(self.model, batch, numbers, **flags)[1])
         return self._compiled[key]

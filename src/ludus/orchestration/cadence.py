@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class Every:
     """True once whenever a growing count passes another multiple of `interval`; never for none or 0."""
@@ -13,6 +16,14 @@ class Every:
         """Whether a multiple lies in (the count before, this count]."""
         before, self.seen = self.seen, count
         return bool(self.interval) and count // self.interval > before // self.interval
+
+    def state_dict(self) -> dict[str, Any]:
+        """The count last seen."""
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.seen = state["seen"]
 
 
 class EvaluationDue:
@@ -28,3 +39,12 @@ class EvaluationDue:
         if self.warmup < 1:
             return wanted and (self.warmup == 0 or env_steps > self.warmup * total_steps)
         return wanted and epoch > self.warmup
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both grids."""
+        return {"epochs": self.by_epochs.state_dict(), "steps": self.by_steps.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.by_epochs.load_state_dict(state["epochs"])
+        self.by_steps.load_state_dict(state["steps"])

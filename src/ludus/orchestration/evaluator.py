@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,17 @@ class EvalResult:
     def length_mean(self) -> float:
         """Mean episode length."""
         return float(np.mean(self.lengths)) if self.lengths else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data for a checkpoint."""
+        return {**asdict(self), "returns": list(self.returns), "lengths": list(self.lengths)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any] | None) -> EvalResult | None:
+        """The inverse of `state_dict`."""
+        if state is None:
+            return None
+        return cls(**{**state, "returns": tuple(state["returns"]), "lengths": tuple(state["lengths"])})
 
     def metrics(self) -> dict[str, float]:
         """For the `val` stage."""

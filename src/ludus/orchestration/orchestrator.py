@@ -9,16 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ludus.algorithms import Algorithm, Hook, PhaseContext
 from ludus.config.schedule import Schedule
 from ludus.config.schema import ExperimentConfig, Phase
-from ludus.errors import ConfigError
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.cadence import EvaluationDue
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import EvalResult, Evaluator
+from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.types import Report, Stateful
 
@@ -40,17 +38,26 @@ class Orchestrator:
         threshold: float | None = None,
         stateful: Mapping[str, Stateful] | None = None,
     ) -> None:
-        self.config, self.algorithm, self.scheduler, self.phase_configs = config, algorithm, scheduler, phase_configs
+        self.config, self.algorithm, self.scheduler = config, algorithm, scheduler
+        self.phase_configs = list(phase_configs)
         self.evaluator, self.recorder, self.callbacks = evaluator, recorder, list(callbacks)
         self.threshold, self._enter_phase = threshold, enter_phase
-        self.stateful: dict[str, Stateful] = {"scheduler": scheduler, **(stateful or {})}
-        self.hooks: dict[str, Hook] = {**algorithm.hooks(), "evaluate": self.evaluate}
         cfg = config.training.evaluation
         self._evaluation_due = EvaluationDue(cfg.every_epochs, cfg.every_steps, cfg.warmup_epochs)
+        self.nan_guard = NanGuard(config.training.on_nan, algorithm)
+        self.stateful: dict[str, Stateful] = {
+            "scheduler": scheduler,
+            "evaluation_due": self._evaluation_due,
+            "recorder": recorder,
+            **(stateful or {}),
+        }
+        self.hooks: dict[str, Hook] = {**algorithm.hooks(), "evaluate": self.evaluate}
         self.stop_reason: str | None = None
+        self.interrupted: str | None = None
         self.best: EvalResult | None = None
         self.last: EvalResult | None = None
         self._started = time.monotonic()
+        self._seconds_before = 0.0
         self._entered = -1
         self._epoch_start = 0  # where this epoch's schedules were read
 
@@ -61,25 +68,32 @@ class Orchestrator:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._started
+        """Seconds of training, those before a resume included."""
+        return self._seconds_before + time.monotonic() - self._started
 
     def stop(self, reason: str) -> None:
         """Ask the run to end after the current cycle."""
         self.stop_reason = self.stop_reason or reason
 
+    def interrupt(self, reason: str) -> None:
+        """Ask the run to end early, to be resumed later."""
+        self.interrupted = self.interrupted or reason
+
     def run(self) -> None:
         """All phases, or until a callback asks to stop."""
         self._started = time.monotonic()
         self._tell("on_start")
-        while self.stop_reason is None:
-            hook = self.scheduler.next_hook()
-            if hook is None:
-                self.stop("all phases are done" if self.config.training.phases else "the step budget is used up")
-                break
+        while (hook := self.scheduler.next_hook()) is not None:
             self._call(hook)
             if self.scheduler.cycle_ended:
                 self._end_epoch()
+                if self.interrupted is not None:
+                    self.stop(self.interrupted)
+                if self.stop_reason is not None:
+                    break
+        self.stop("all phases are done" if self.config.training.phases else "the step budget is used up")
+        if self.recorder.pending:
+            self._write_row()
         self._tell("on_end")
 
     def _call(self, hook: str) -> None:
@@ -88,7 +102,7 @@ class Orchestrator:
             self._enter_phase(self.scheduler.phase)
             self._entered = index
         report = self.hooks[hook](self._context())
-        self._refuse_nan(hook, report)
+        report = self.nan_guard.check(hook, report, self.clock.env_steps)
         self.scheduler.advance(report, worked=True if hook == "evaluate" else None)
         if hook != "evaluate":
             self.recorder.record("train", report.metrics)
@@ -108,31 +122,26 @@ class Orchestrator:
             buffer=phase.buffer,
         )
 
-    def _refuse_nan(self, hook: str, report: Report) -> None:
-        bad = [name for name, value in report.metrics.items() if not np.isfinite(value)]
-        if bad:
-            where = f"{hook} at environment step {self.clock.env_steps}"
-            remedy = "lower algorithm.lr, or look for extreme rewards"
-            raise ConfigError(where, f"{bad[0]} is {report.metrics[bad[0]]}: training has diverged", remedy)
-
     def _end_epoch(self) -> None:
-        clock, phase = self.clock, self.scheduler.phase
+        clock, phase = self.clock, self.scheduler.phases[self._entered]
         wanted = self._evaluation_due.due(clock.cycles, clock.env_steps, self.scheduler.total_steps)
         if wanted and phase.type != "eval_only":
-            self.evaluate(self._context() if not self.scheduler.finished else None)
-        if clock.cycles % self.config.logging.every_epochs and self.stop_reason is None:
-            return
-        self.recorder.record(
-            "train", {**self._hyperparameters(), "time/fps": clock.env_steps / max(self.seconds, 1e-9)}
-        )
+            self.evaluate()
+        if clock.cycles % self.config.logging.every_epochs == 0:
+            self._write_row()
+        self._epoch_start = self.scheduler.cycle_start_steps
+        self._tell("on_cycle_end")
+
+    def _write_row(self) -> None:
+        clock, seconds = self.clock, self.seconds
+        self.recorder.record("train", {**self._hyperparameters(), "time/fps": clock.env_steps / max(seconds, 1e-9)})
         row = self.recorder.flush(
             epoch=clock.cycles,
             env_steps=clock.env_steps,
             updates=clock.updates,
-            phase=phase.name,
-            seconds=self.seconds,
+            phase=self.scheduler.phases[self._entered].name,
+            seconds=seconds,
         )
-        self._epoch_start = self.scheduler.cycle_start_steps
         self._tell("on_epoch_end", row)
 
     def evaluate(self, now: PhaseContext | None = None) -> Report:
@@ -146,8 +155,7 @@ class Orchestrator:
         return Report()
 
     def _hyperparameters(self) -> Mapping[str, float]:
-        index = min(self.scheduler.index, len(self.phase_configs) - 1)
-        cfg, total = self.phase_configs[index], self.scheduler.total_steps
+        cfg, total = self.phase_configs[self._entered], self.scheduler.total_steps
         return {f"hp/{k}": v.at(self._epoch_start, total) for k, v in cfg if isinstance(v, Schedule)}
 
     def _tell(self, moment: str, *details: Any) -> None:
@@ -157,4 +165,24 @@ class Orchestrator:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds: the algorithm's parts and everything around them that changes."""
         parts = {name: part.state_dict() for name, part in self.algorithm.state().items()}
-        return {"algorithm": parts, **{name: part.state_dict() for name, part in self.stateful.items()}}
+        run = {
+            "best": self.best.state_dict() if self.best else None,
+            "last": self.last.state_dict() if self.last else None,
+            "seconds": self.seconds,
+            "entered": self._entered,
+            "epoch_start": self._epoch_start,
+        }
+        return {"algorithm": parts, "run": run, **{name: part.state_dict() for name, part in self.stateful.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the state was taken; phases with environments of their own are entered first."""
+        run = state["run"]
+        self.stateful["scheduler"].load_state_dict(state["scheduler"])
+        if run["entered"] >= 0:
+            self._enter_phase(self.scheduler.phases[run["entered"]])
+        for name, part in self.algorithm.state().items():
+            part.load_state_dict(state["algorithm"][name])
+        for name, part in self.stateful.items():
+            part.load_state_dict(state[name])
+        self.best, self.last = EvalResult.from_state(run["best"]), EvalResult.from_state(run["last"])
+        self._seconds_before, self._entered, self._epoch_start = run["seconds"], run["entered"], run["epoch_start"]

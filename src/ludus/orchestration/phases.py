@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.collector import Collector
 from ludus.data.streams import Streams
-from ludus.envs.make import make_vector
-from ludus.envs.vector import VectorEnv
+from ludus.envs.make import describe, make_vector
 from ludus.errors import ConfigError
 from ludus.registry import nearest
 
@@ -39,28 +38,41 @@ def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: i
 
 
 class PhaseEnvironments:
-    """Switches the collector to a phase's own environments and back."""
+    """Switches the collector to a phase's own environments and back; all of them are checked before the first step."""
 
-    def __init__(self, base: Environment, collector: Collector, streams: Streams) -> None:
-        self.base, self.collector, self.streams = base, collector, streams
+    def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
+        self.collector, self.streams = collector, streams
         self.current = base
+        self.wanted = {phase.name: changed_environment(base, phase) for phase in phases}
+        for phase in phases:
+            if self.wanted[phase.name] != base:
+                self._check_spaces(phase)
 
     def enter(self, phase: Phase) -> None:
         """Called when a phase begins."""
-        wanted = self.base.model_copy(update=phase.environment) if phase.environment else self.base
-        wanted = Environment.model_validate(wanted.model_dump())
+        wanted = self.wanted[phase.name]
         if wanted == self.current:
             return
         old = self.collector.env
         new = make_vector(wanted, num_envs=old.num_envs)
-        self._same_spaces(old, new, phase)
         self.collector.switch(new, self.streams.integers(f"environments of phase {phase.name}", new.num_envs))
         old.close()
         self.current = wanted
 
-    @staticmethod
-    def _same_spaces(old: VectorEnv, new: VectorEnv, phase: Phase) -> None:
-        if (old.observation_space, old.action_space) != (new.observation_space, new.action_space):
-            new.close()
+    def _check_spaces(self, phase: Phase) -> None:
+        info, env = describe(self.wanted[phase.name]), self.collector.env
+        if (info.observation_space, info.action_space) != (env.observation_space, env.action_space):
             where = f"training.phases.{phase.name}.environment"
             raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")
+
+
+def changed_environment(base: Environment, phase: Phase) -> Environment:
+    """The environment section as a phase changes it, checked like any config."""
+    try:
+        return Environment.model_validate({**base.model_dump(), **(phase.environment or {})})
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        where = f"training.phases.{phase.name}.environment.{path}"
+        remedy = nearest(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
+        raise ConfigError(where, first["msg"], remedy) from None

@@ -102,6 +102,10 @@ class Run:
         """What meta.json says."""
         return read_json(self.folder / "meta.json")
 
+    def write_config(self, config_yaml: str) -> None:
+        """Replace config.yaml when a resumed run changes what it may."""
+        atomic.write_text(self.config_path, config_yaml)
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace metrics.json, the final numbers."""
         atomic.write_json(self.folder / "metrics.json", dict(summary))

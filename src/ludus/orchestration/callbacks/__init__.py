@@ -24,6 +24,9 @@ class Callback:
     def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
         """After every cycle, with its metrics."""
 
+    def on_cycle_end(self, run: Orchestrator) -> None:
+        """After everything else of a cycle: all is counted and written, so that this is the moment to save."""
+
     def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
         """After every evaluation."""
 

@@ -1,30 +1,126 @@
-"""Saves the best evaluated state and the last one."""
+"""Saves the state of a run: by steps, by minutes, at evaluations, on signals and at the end.
+
+The state is copied at the end of a cycle and written by a thread of its own, so that training does not wait for the
+disk. Old checkpoints go only after a newer one has been read back and found whole.
+"""
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ludus.config.schema import CheckpointPlan
+from ludus.data.streams import Streams
+from ludus.errors import ResourceError
+from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.nan_guard import copied
 from ludus.runs import checkpoint
 
 if TYPE_CHECKING:
+    from ludus.data.collector import Collector
     from ludus.orchestration.evaluator import EvalResult
     from ludus.orchestration.orchestrator import Orchestrator
 
+MOST_FAILURES = 3
+
 
 class Checkpoints(Callback):
-    """`checkpoints/step=N` with links `best` and `last`."""
+    """`checkpoints/step=N` with links `best` and `last`; a full disk is a warning until it happens too often."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, plan: CheckpointPlan, collector: Collector, streams: Streams, warn: Callable[[str], None]
+    ) -> None:
+        self.folder, self.plan, self.collector, self.streams, self.warn = folder, plan, collector, streams, warn
+        self.by_steps = Every(plan.every_steps)
+        self.failures = 0
+        self._wanted = self._best = False
+        self._saved_at = time.monotonic()
+        self._saved_step = -1
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[Path] | None = None
+
+    def on_start(self, run: Orchestrator) -> None:
+        """The very beginning is saved too; a resumed run already has the checkpoint it comes from."""
+        self.by_steps.due(run.clock.env_steps)
+        if run.clock.env_steps == 0:
+            self._hand_over(run)
+        self._saved_at, self._saved_step = time.monotonic(), run.clock.env_steps
 
     def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
-        """Keep a new best."""
-        if run.best is result:
-            checkpoint.save(self.folder, run.state_dict(), step=run.clock.env_steps, best=True)
+        """Worth keeping; saved once the cycle is complete."""
+        best = run.best is result
+        self._best |= best
+        self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
+
+    def on_cycle_end(self, run: Orchestrator) -> None:
+        """Save if anything asks for it."""
+        by_steps = self.by_steps.due(run.clock.env_steps)
+        minutes = self.plan.every_minutes
+        late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+        if by_steps or self._wanted or (late and not self.collector.at_a_barrier):
+            self.save(run)
 
     def on_end(self, run: Orchestrator) -> None:
-        """Keep what training ended with."""
-        best = run.best is None or run.best.env_steps == run.clock.env_steps
-        checkpoint.save(self.folder, run.state_dict(), step=run.clock.env_steps, best=best)
+        """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
+        early = run.interrupted is not None and self.collector.at_a_barrier
+        if self._saved_step != run.clock.env_steps and not early:
+            self.save(run)
+        self.finish()
+
+    def request(self) -> None:
+        """Save at the end of this cycle."""
+        self._wanted = True
+
+    def save(self, run: Orchestrator) -> None:
+        """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
+        self._look()
+        step = run.clock.env_steps
+        if self.collector.at_a_barrier:
+            self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
+        self._hand_over(run)
+        run.nan_guard.at_checkpoint()
+        self._wanted = self._best = False
+        self._saved_at, self._saved_step = time.monotonic(), step
+
+    def _hand_over(self, run: Orchestrator) -> None:
+        best = self._best or run.best is None
+        self._writing = self._writer.submit(self._write, copied(run.state_dict()), run.clock.env_steps, best)
+
+    def finish(self) -> None:
+        """Wait for the writer."""
+        self._look()
+        self._writer.shutdown()
+
+    def _look(self) -> None:
+        if self._writing is None:
+            return
+        writing, self._writing = self._writing, None
+        try:
+            writing.result()
+        except ResourceError as error:
+            self.failures += 1
+            self._saved_step = -1
+            if self.failures >= MOST_FAILURES:
+                raise
+            self.warn(f"{error.line()}; training goes on, the next checkpoint is tried again")
+        else:
+            self.failures = 0
+
+    def _write(self, state: dict[str, Any], step: int, best: bool) -> Path:
+        path = checkpoint.save(self.folder, state, step=step, best=best)
+        self._prune(path)
+        return path
+
+    def _prune(self, newest: Path) -> None:
+        known = checkpoint.checkpoints(self.folder)
+        best = checkpoint.find(self.folder, "best").name if (self.folder / "checkpoints" / "best").is_symlink() else ""
+        old = [path for name, path in known.items() if name != best][: -self.plan.keep]
+        if old:
+            checkpoint.load(newest)  # verified before anything goes
+            for path in old:
+                shutil.rmtree(path)

@@ -1,0 +1,43 @@
+"""`ludus resume RUN`: go on with a run, or start another from its weights."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Mode(StrEnum):
+    """What is taken over from the run."""
+
+    exact = "exact"
+    warm_start = "warm_start"
+    warm_start_optimizer = "warm_start_optimizer"
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help="Run id, unique prefix or @last; add /@best, /@last or /step=N.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
+    mode: Annotated[Mode, typer.Option(help="exact goes on to the bit; the others start a new run.")] = Mode.exact,
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
+) -> int:
+    """Go on with a run where its newest good checkpoint was taken."""
+    from ludus import session
+    from ludus.config.compose import Resolved, load
+    from ludus.orchestration.signals import EARLY
+    from ludus.runs.store import Run
+
+    if mode is Mode.exact:
+        done = session.resume(run, overrides or [], runs_dir=runs_dir)
+        if done is None:
+            print(f"{run}: has already finished; give it a larger training.total_timesteps to go on")
+            return 0
+    else:
+        folder = Run.load(runs_dir, run)
+        changed = load(str(folder.config_path), overrides or [])
+        spec = str(folder.meta().get("spec") or folder.id)
+        resolved = Resolved(changed.config, spec, tuple(overrides or []))
+        done = session.train(resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer)
+    return EARLY if done.interrupted else 0

@@ -1,0 +1,37 @@
+"""Signals only set a flag; the loop saves at its next boundary and ends with exit code 75."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ludus.orchestration.orchestrator import Orchestrator
+
+EARLY = 75
+"""Exit code of a run that was stopped early but saved."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+@contextmanager
+def stopping(run: Orchestrator) -> Iterator[None]:
+    """While inside, the first signal asks the run to save and end, the third ends the process at once."""
+    seen = 0
+
+    def handler(number: int, _: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen >= 3:
+            os._exit(128 + number)
+        run.interrupt(f"{signal.Signals(number).name}: saved, go on with ludus resume")
+
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

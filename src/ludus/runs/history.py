@@ -1,0 +1,104 @@
+"""The rows of a run's metrics.jsonl, read as far as a question needs them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
+
+FILE = "metrics.jsonl"
+_TAIL = 1 << 16
+Row = dict[str, float | str]
+
+
+def rows(folder: Path, key: str | None = None) -> Iterator[Row]:
+    """Every row in order, or those that hold a metric; a run without rows has none, torn lines are skipped."""
+    needle = None if key is None else json.dumps(key).encode()
+    for line in _lines(folder):
+        if needle is None or needle in line:
+            row = _row(line)
+            if row is not None and (key is None or key in row):
+                yield row
+
+
+def evaluations(folder: Path) -> list[Row]:
+    """The rows that hold an evaluation."""
+    return list(rows(folder, EVAL_RETURN))
+
+
+def sampled(folder: Path, most: int) -> list[Row]:
+    """At most about `most` rows, evenly spread, with the last one and every evaluation (those at most `most` too)."""
+    lines = list(_lines(folder))
+    needle = json.dumps(EVAL_RETURN).encode()
+    evaluated = [i for i, line in enumerate(lines) if needle in line]
+    chosen = {*_spread(range(len(lines)), most), *_spread(evaluated, most)}
+    found = (_row(lines[i]) for i in sorted(chosen))
+    return [row for row in found if row is not None]
+
+
+def last_row(folder: Path) -> Row:
+    """The newest whole row; empty if there is none."""
+    try:
+        with (folder / FILE).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _TAIL, 0))
+            tail = file.read().splitlines()
+    except OSError:
+        return {}
+    return next((row for line in reversed(tail) if (row := _row(line)) is not None), {})
+
+
+def curve(folder: Path, key: str) -> tuple[list[float], list[float]]:
+    """A metric over environment steps, finite points only."""
+    points = [(number(row.get("env_steps")), number(row[key])) for row in rows(folder, key)]
+    good = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+    return [x for x, _ in good], [y for _, y in good]
+
+
+def reward_key(folder: Path) -> str:
+    """Evaluated return, or the training return of a run that never evaluated."""
+    return EVAL_RETURN if next(rows(folder, EVAL_RETURN), None) is not None else RETURN
+
+
+def metric_names(found: list[Row]) -> list[str]:
+    """Every metric of some rows, in order of appearance."""
+    names = dict.fromkeys(key for row in found for key in row)
+    return [name for name in names if name not in COLUMNS]
+
+
+def number(value: object) -> float:
+    """A number as a float, anything else as NaN; metrics.jsonl spells those JSON lacks as text."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _lines(folder: Path) -> Iterator[bytes]:
+    try:
+        with (folder / FILE).open("rb") as file:
+            yield from file
+    except OSError:
+        return
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    return {key: str(value) if key == "phase" else number(value) for key, value in row.items()}
+
+
+def _spread(items: Any, most: int) -> list[int]:
+    """Evenly spread items including the first and the last."""
+    if len(items) <= most:
+        return list(items)
+    return [items[i * (len(items) - 1) // (most - 1)] for i in range(most)]

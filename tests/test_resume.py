@@ -1,0 +1,164 @@
+"""Resume is exact: train 2N == train N, kill -9, resume N, to the last bit, for weights, optimizer and metrics."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ludus.metrics.sinks.jsonl import read_rows
+from ludus.runs import checkpoint
+from ludus.runs.fingerprint import fingerprint
+
+TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
+PPO = ["algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2"]
+CASES = {
+    "CartPole-v1:ppo": [*PPO],
+    "CartPole-v1:reinforce": ["algorithm.rollout_steps=64"],
+    "CartPole-v1:ppo_gru_masked": ["algorithm.rollout_steps=32"],
+    "Pendulum-v1:ppo": [*PPO],
+    "FrozenLake-v1:ppo": [*PPO],
+    "LunarLander-v3:ppo": [*PPO],
+}
+COMMON = ["training.total_timesteps=12288", "training.checkpoints.every_steps=2000", "runtime.compile=never", "-q"]
+EVALUATION = [
+    "training.evaluation.every_steps=3000",
+    "training.evaluation.episodes=3",
+    "training.stop.eval_reward=null",
+]
+
+
+def ludus(*words: str, folder: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ludus", *words],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process: subprocess.Popen) -> None:
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = [path for path in (folder / "runs").iterdir() if path.is_dir() and not path.is_symlink()]
+    return run
+
+
+def outcome(run: Path) -> tuple[str, list[dict]]:
+    rows = [{k: v for k, v in row.items() if not k.startswith(TIMING)} for row in read_rows(run / "metrics.jsonl")]
+    return fingerprint(checkpoint.load(checkpoint.find(run, "last"))), rows
+
+
+def kill_when_past(process: subprocess.Popen, run_folder: Path, steps: int) -> None:
+    """SIGKILL once a checkpoint beyond `steps` is there; the moment within a cycle is up to the scheduler."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        found = [run for run in (run_folder / "runs").glob("*_*") if not run.is_symlink()]
+        if found and any(int(name[5:]) > steps for name in checkpoint.checkpoints(found[0])):
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.01)
+    process.wait()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("spec", CASES)
+def test_killed_twice_and_resumed_equals_uninterrupted(spec: str, tmp_path: Path) -> None:
+    words = ["train", spec, *CASES[spec], *COMMON, *EVALUATION]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    finished(ludus(*words, folder=whole))
+    kill_when_past(ludus(*words, folder=broken), broken, 1_000)
+    kill_when_past(ludus("resume", "@last", folder=broken), broken, 5_000)
+    finished(ludus("resume", "@last", folder=broken))
+    expected, rows = outcome(only_run(whole))
+    found, same = outcome(only_run(broken))
+    assert found == expected
+    assert same == rows
+
+
+@pytest.mark.integration
+def test_resume_falls_back_when_the_newest_checkpoint_is_corrupt(tmp_path: Path) -> None:
+    words = ["train", "CartPole-v1:ppo", *PPO, *COMMON, *EVALUATION]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    finished(ludus(*words, folder=whole))
+    kill_when_past(ludus(*words, folder=broken), broken, 5_000)
+    newest = checkpoint.find(only_run(broken), "last")
+    data = bytearray((newest / "tensors.safetensors").read_bytes())
+    data[len(data) // 2] ^= 1
+    (newest / "tensors.safetensors").write_bytes(data)
+    process = ludus("resume", "@last", folder=broken)
+    finished(process)
+    assert f"skipped {newest}"[:20] in (only_run(broken) / "run.log").read_text()
+    assert outcome(only_run(broken)) == outcome(only_run(whole))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_saves_and_exits_75(number: signal.Signals, tmp_path: Path) -> None:
+    words = ["train", "CartPole-v1:ppo", *PPO, *COMMON, *EVALUATION]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    finished(ludus(*words, folder=whole))
+    process = ludus(*words, folder=broken)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(p.stat().st_size for p in broken.glob("runs/*_*/metrics.jsonl")):
+        time.sleep(0.01)
+    os.kill(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    assert "Traceback" not in errors
+    finished(ludus("resume", "@last", folder=broken))
+    assert outcome(only_run(broken)) == outcome(only_run(whole))
+
+
+@pytest.mark.integration
+def test_a_finished_run_is_left_alone_and_can_be_extended(tmp_path: Path) -> None:
+    words = ["train", "CartPole-v1:ppo", *PPO, "runtime.compile=never", *EVALUATION, "-q"]
+    finished(ludus(*words, "training.total_timesteps=1024", folder=tmp_path))
+    run = only_run(tmp_path)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+    finished(ludus("resume", "@last", folder=tmp_path))
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+    finished(ludus("resume", "@last", "training.total_timesteps=2048", folder=tmp_path))
+    assert list(read_rows(run / "metrics.jsonl"))[-1]["env_steps"] == 2_048
+
+
+@pytest.mark.integration
+def test_a_resumed_run_refuses_to_become_another(tmp_path: Path) -> None:
+    words = ["train", "CartPole-v1:ppo", *PPO, "runtime.compile=never", *EVALUATION, "-q"]
+    finished(ludus(*words, "training.total_timesteps=512", folder=tmp_path))
+    process = ludus("resume", "@last", "algorithm.gamma=0.5", "training.total_timesteps=4096", folder=tmp_path)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.count("\n") == 1
+    assert "algorithm.gamma: 0.98 -> 0.5" in errors
+    assert "training.total_timesteps may change" in errors
+
+
+@pytest.mark.integration
+def test_weights_can_start_another_run(tmp_path: Path) -> None:
+    words = ["train", "CartPole-v1:ppo", *PPO, "runtime.compile=never", "training.total_timesteps=512", "-q"]
+    finished(ludus(*words, folder=tmp_path))
+    first = only_run(tmp_path)
+    finished(ludus(*words, "--init-from", f"{first.name}/@last", "algorithm.gamma=0.9", folder=tmp_path))
+    second = (tmp_path / "runs" / "@last").resolve()
+    assert second != first
+    assert "weights taken over: 12 tensors" in (second / "run.log").read_text()
+    finished(ludus("resume", first.name, "algorithm.lr=1e-4", "--mode", "warm_start_optimizer", folder=tmp_path))
+    process = ludus(*words, "--init-from", first.name, "network.actor.hidden_dims=[32]", folder=tmp_path)
+    finished(process)
+    assert "did not fit" in ((tmp_path / "runs" / "@last").resolve() / "run.log").read_text()
