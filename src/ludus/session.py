@@ -21,6 +21,7 @@ from ludus.metrics.monitor import Monitor
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Sink
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
+from ludus.orchestration.callbacks.status import Status
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.rewind import rewind_metrics
 from ludus.orchestration.signals import stopping
@@ -118,6 +119,7 @@ class Session:
         run.recorder.sinks += [*make_sinks(config, folder), self.monitor]
         collector: Any = run.stateful["collector"]
         streams = Streams(config.experiment.seed)
+        run.callbacks.append(Status(folder.set_status))
         run.callbacks.append(Checkpoints(folder.folder, config.training.checkpoints, collector, streams, warn=self.say))
         if config.logging.console:
             self.console = open_console(run, self.resolved, folder, self.monitor)

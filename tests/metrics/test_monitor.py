@@ -51,10 +51,10 @@ def test_negative_explained_variance() -> None:
     assert (alert.problem, alert.tip) == ("below 0", "bigger critic")
 
 
-def test_entropy_collapse_is_relative_to_the_start() -> None:
+def test_entropy_collapse_is_relative_to_the_highest() -> None:
     assert _watch("train/entropy", 0.69, 0.2).alerts == []
     (alert,) = _watch("train/entropy", 0.69, 0.05).alerts
-    assert alert.problem == "under 10% of its first value"
+    assert alert.problem == "under 10% of its highest value"
     assert _watch("train/entropy", -1.0, -5.0).alerts == []  # a density may have negative entropy
 
 

@@ -229,3 +229,35 @@ def test_the_orchestrator_imports_no_algorithm() -> None:
         text = path.read_text()
         for name in ("ppo", "reinforce", "random"):
             assert f"algorithms.{name}" not in text, path
+
+
+def test_rows_carry_the_phase_and_settings_they_were_made_with() -> None:
+    diary = Diary()
+    phases = [
+        {"name": "first", "duration_steps": 20, "hooks": ["collect"], "set": {"lr": 0.5}},
+        {"name": "second", "hooks": ["collect"], "set": {"lr": 0.25}},
+    ]
+    toy_run(40, phases=phases, callbacks=[diary]).run()
+    assert [row["phase"] for row in diary.rows] == ["first", "first", "second", "second"]
+    assert [row["train/hp/lr"] for row in diary.rows] == [0.5, 0.5, 0.25, 0.25]
+
+
+def test_the_last_epochs_are_written_whatever_the_grid() -> None:
+    diary = Diary()
+    run = toy_run(50, callbacks=[diary])
+    object.__setattr__(run.config.logging, "every_epochs", 3)
+    run.run()
+    assert [row["epoch"] for row in diary.rows] == [3, 5]
+
+
+def test_stop_waits_for_the_end_of_the_cycle() -> None:
+    class Impatient(Diary):
+        def on_report(self, run, hook, report):
+            super().on_report(run, hook, report)
+            run.stop("enough")
+
+    diary = Impatient()
+    run = toy_run(100, callbacks=[diary])
+    run.run()
+    assert diary.moments == ["start", "collect", "update_controller", "epoch", "end"]
+    assert (run.clock.env_steps, run.clock.updates, run.stop_reason) == (10, 3, "enough")

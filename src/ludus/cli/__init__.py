@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
     "resume": ("ludus.cli.resume:resume", "Go on with a run, to the bit."),
+    "verify": ("ludus.cli.verify:verify", "Prove that a run can be repeated to the bit."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
     "model": ("ludus.cli.model:model", "Show the network of an experiment."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from ludus.cli.plugin import Plugin, load_plugins
+
 
 def model(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help="Env:variant, +experiment=name or a file.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
+    plugin: Plugin = None,
 ) -> None:
     """Show encoder, memory and heads with their sizes."""
     from ludus.config.compose import load
@@ -17,6 +20,7 @@ def model(
     from ludus.experiment import build_player
     from ludus.types import Spaces
 
+    load_plugins(plugin)
     config = load(spec, overrides or []).config
     info = describe(config.environment)
     player = build_player(config, Spaces(info.observation_space, info.action_space), None)

@@ -5,8 +5,19 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ludus.errors import ConfigError
+
+Plugin = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers parts.")]
+
+
+def load_plugins(paths: list[Path] | None) -> None:
+    """What every command with `--plugin` does first."""
+    for path in paths or []:
+        load_plugin(path)
 
 
 def load_plugin(path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ludus.cli.plugin import Plugin, load_plugins
+
 
 class Mode(StrEnum):
     """What is taken over from the run."""
@@ -21,6 +23,7 @@ def resume(
     run: Annotated[str, typer.Argument(help="Run id, unique prefix or @last; add /@best, /@last or /step=N.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
     mode: Annotated[Mode, typer.Option(help="exact goes on to the bit; the others start a new run.")] = Mode.exact,
+    plugin: Plugin = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
 ) -> int:
     """Go on with a run where its newest good checkpoint was taken."""
@@ -29,6 +32,7 @@ def resume(
     from ludus.orchestration.signals import EARLY
     from ludus.runs.store import Run
 
+    load_plugins(plugin)
     if mode is Mode.exact:
         done = session.resume(run, overrides or [], runs_dir=runs_dir)
         if done is None:

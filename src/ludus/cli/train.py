@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.plugin import load_plugin
+from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ EnvKwargs = Annotated[
 Tag = Annotated[list[str] | None, typer.Option(metavar="LABEL", help="Add a label to the run.")]
 Cfg = Annotated[str | None, typer.Option(metavar="job", help="Print the resolved config and stop.")]
 Package = Annotated[str | None, typer.Option(metavar="PATH", help="With --cfg: only this part of it.")]
-Plugin = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers parts.")]
 InitFrom = Annotated[
     str | None, typer.Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")
 ]
@@ -74,8 +73,7 @@ def train(
     spec, overrides = split(words or [])
     if list_envs:
         return print_targets(spec)
-    for path in plugin or []:
-        load_plugin(path)
+    load_plugins(plugin)
     overrides += override or []
     overrides += [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
     overrides += [f"max_timesteps={max_timesteps}"] if max_timesteps else []

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus.metrics.names import join
 
 if TYPE_CHECKING:
-    from ludus.metrics.sinks import Row, Sink
+    from ludus.metrics.sinks import Sink
 
 log = logging.getLogger(__name__)
-_LAST = ("roll/", "time/")
+_LAST = ("roll/", "time/", "system/")
 
 
 class Recorder:
-    """Mean of repeated keys within an epoch; the last value for keys under `roll/` and `time/`."""
+    """Mean of repeated keys within an epoch; the last value for keys under `roll/`, `time/` and `system/`."""
 
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
         self.sinks = list(sinks)
@@ -45,8 +46,13 @@ class Recorder:
         self._values.clear()
         self._counts.clear()
         for sink in self.sinks:
-            self._guard(sink, row)
+            self._guard(sink, sink.write, row)
         return row
+
+    def file(self, path: Path, *, env_steps: int) -> None:
+        """Tell every sink once of a file that is ready, such as a video."""
+        for sink in self.sinks:
+            self._guard(sink, sink.file, path, env_steps)
 
     @property
     def pending(self) -> bool:
@@ -64,16 +70,13 @@ class Recorder:
     def close(self) -> None:
         """Close every sink."""
         for sink in self.sinks:
-            self._guard(sink, None)
+            self._guard(sink, sink.close)
 
-    def _guard(self, sink: Sink, row: Row | None) -> None:
+    def _guard(self, sink: Sink, action: Callable[..., None], *arguments: Any) -> None:
         """A full disk must not end a training: one warning a sink, and the next row is tried again."""
         name = type(sink).__name__
         try:
-            if row is None:
-                sink.close()
-            else:
-                sink.write(row)
+            action(*arguments)
         except OSError as error:
             if name not in self._failing:
                 log.warning("metrics: %s cannot write: %s; training goes on, rows are missing there", name, error)

@@ -17,6 +17,8 @@ from ludus.registry import nearest
 
 SHIPPED = Path(__file__).parents[1] / "configs" / "metrics.yaml"
 OVERLAY = Path("configs/metrics.yaml")
+Kind = Literal["min", "max", "delta", "collapse", "stall", "fall"]
+"""Ways in which a metric can be suspicious."""
 
 
 class Rule(Model):
@@ -47,11 +49,29 @@ class Rule(Model):
     delta: Literal["non_decreasing", "non_increasing"] | None = None
     """A step the other way is an alert."""
     collapse: float | None = Field(default=None, gt=0, lt=1)
-    """Falling below this share of its first value is an alert."""
-    patience: PositiveInt = 1
-    """Rows in a row that must be suspicious before it is an alert."""
-    tip: str = ""
-    """What to do about it."""
+    """Falling below this share of its highest value so far is an alert; for metrics above zero."""
+    stall: PositiveInt | None = None
+    """So many rows without a new best, and a third of all rows so far, are an alert."""
+    fall: float | None = Field(default=None, gt=0)
+    """Losing this share of the way from its first value to its best is an alert."""
+    patience: PositiveInt | dict[Kind, PositiveInt] = 1
+    """Rows in a row before it is an alert, and before that is over; one number, or one for each kind of check."""
+    tip: str | dict[Kind, str] = ""
+    """What to do about it; one text, or one for each kind of check."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether anything about it can be suspicious."""
+        checks = (self.min, self.max, self.delta, self.collapse, self.stall, self.fall)
+        return any(check is not None for check in checks)
+
+    def rows(self, kind: Kind) -> int:
+        """The patience of one check."""
+        return self.patience.get(kind, 1) if isinstance(self.patience, dict) else self.patience
+
+    def advice(self, kind: Kind) -> str:
+        """The tip of one check."""
+        return self.tip.get(kind, "") if isinstance(self.tip, dict) else self.tip
 
     def outside(self, value: float) -> bool:
         """Out of bounds."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 BARS = "▁▂▃▄▅▆▇█"
-_ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯│±·…⚠→≥", "_.,-~=+#x^v=>-++++|~-.!>>")
+_ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯│±·…⚠✓→≥", "_.,-~=+#x^v=>-++++|~-.!*>>")
 
 
 def clean(text: object, limit: int = 200) -> str:

@@ -1,4 +1,4 @@
-"""The console: a live table with sparklines on a terminal, plain lines everywhere else.
+"""The console: a live table with sparklines on a terminal, plain lines everywhere else, and a plain copy for run.log.
 
 `write` only keeps the row unless a redraw is due, and redraws come no faster than their own cost allows, so the display
 takes less than one per cent of the run however many epochs a second there are.
@@ -6,6 +6,7 @@ takes less than one per cent of the run however many epochs a second there are.
 
 from __future__ import annotations
 
+import logging
 import os
 import textwrap
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.metrics import screen
 from ludus.metrics.history import History
-from ludus.metrics.monitor import Monitor
+from ludus.metrics.monitor import Event, Monitor
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Row, Sink
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
     from rich.live import Live
 
+log = logging.getLogger(__name__)
 _FASTEST = 1 / 8
 _SHARE = 0.008
 _SPEED_WINDOW = 10.0
 
 
 class Console(Sink):
-    """Header, live table and progress bar, summary."""
+    """Header, live table and progress bar, summary; `copy` gets every line as plain text, even when `quiet`."""
 
     def __init__(
         self,
@@ -41,11 +43,14 @@ class Console(Sink):
         monitor: Monitor | None = None,
         *,
         console: RichConsole | None = None,
+        copy: Callable[[str], None] | None = None,
+        quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console or _terminal()
-        self._plain = not self._console.is_terminal or self._console.is_dumb_terminal
+        self._plain = quiet or not self._console.is_terminal or self._console.is_dumb_terminal
         self._ascii = self._console.options.ascii_only
+        self._copy, self._silent = copy, quiet
         self._rules = rules or Rules.load()
         self._monitor = monitor
         self._clock = clock
@@ -53,35 +58,45 @@ class Console(Sink):
         self._rows: list[Row] = []
         self._speed: deque[tuple[float, float]] = deque()
         self._live: Live | None = None
-        self._due, self._cost = float("inf"), 0.0
-        self._total, self._alerts, self._silent = 0, 0, False
+        self._due, self._line_due, self._cost = float("inf"), float("inf"), 0.0
+        self._total = 0
         self._threshold: float | None = None
+        if monitor is not None:
+            monitor.listeners.append(self._alert)
 
     def start(
         self, header: Mapping[str, str], total_steps: int, *, env_steps: int = 0, threshold: float | None = None
     ) -> None:
         """Show who runs what and begin; `env_steps` is where a resumed run goes on."""
         self._total, self._threshold = total_steps, threshold
-        self._speed.append((0.0, env_steps))
-        if self._plain:
-            self._print([[(clean(key).ljust(13), ""), (clean(value), "")] for key, value in header.items()])
-        else:
-            facts = dict(header)
-            title = "ludus · " + clean(facts.pop("run", "training"))
-            self._print(screen.header(title, facts, min(self._console.width, 120)))
+        self._speed.append((float(self._history.position.get("seconds", 0.0)), env_steps))
+        plain: list[screen.Line] = [[(clean(key).ljust(13), ""), (clean(value), "")] for key, value in header.items()]
+        facts = dict(header)
+        title = "ludus · " + clean(facts.pop("run", "training"))
+        self._print(plain if self._plain else screen.header(title, facts, min(self._console.width, 120)), plain)
+        if not self._plain:
             self._open()
-        self._due = self._clock() + (1.0 if self._plain else 0.0)
+        self._line_due = self._clock() + 1.0
+        self._due = self._line_due if self._plain else self._clock()
+
+    def replay(self, rows: Iterable[Row]) -> None:
+        """Take in the rows of a run that goes on, before `start`."""
+        self._history.extend(rows)
 
     def write(self, row: Row) -> None:
         """Keep the row; draw when it is time."""
         self._rows.append(row)
-        if self._clock() >= self._due or (self._plain and EVAL_RETURN in row) or len(self._rows) >= 4096:
+        if self._clock() >= self._due or len(self._rows) >= 4096:
             self._draw()
+        elif EVAL_RETURN in row and (self._plain or self._copy is not None):
+            self._drain()
+            self._plain_line(row)
 
     def note(self, text: str, style: str = "") -> None:
         """One line above the table."""
         width = 10_000 if self._plain else self._console.width
-        self._print([[(part, style)] for part in textwrap.wrap(clean(text, 2000), width)])
+        text = clean(text, 2000)
+        self._print([[(part, style)] for part in textwrap.wrap(text, width)], [[(text, "")]])
 
     def summary(self, result: Mapping[str, Any]) -> None:
         """The end: `result` may hold mean and std (of the deciding evaluation), threshold, reason, seconds, env_steps,
@@ -98,7 +113,10 @@ class Console(Sink):
             live, self._live = self._live, None
             live.update(_Screen(self._frame(), self._ascii))
             live.stop()
-        self._due = float("inf")
+        self._due = self._line_due = float("inf")
+
+    def _alert(self, event: Event) -> None:
+        self.note(f"{'⚠' if event.begins else '✓'} {event.text}", screen.WARN if event.begins else screen.GOOD)
 
     def _open(self) -> None:
         from rich.live import Live
@@ -114,16 +132,26 @@ class Console(Sink):
         begin = time.perf_counter()
         last = self._rows[-1]
         self._drain()
+        self._plain_line(last)
         if self._plain:
-            self._print([[(self._evaluation(last) if EVAL_RETURN in last else self._line(), "")]])
-            seconds = float(self._history.position.get("seconds", 0.0))
-            self._due = self._clock() + min(max(2.0, seconds / 50), 60.0)
             return
         if self._live is not None:
             self._live.update(_Screen(self._frame(), self._ascii), refresh=True)
         cost = time.perf_counter() - begin
         self._cost = min(cost, 2 * self._cost)  # one hiccup of the machine must not freeze the screen
         self._due = self._clock() + max(_FASTEST, self._cost / _SHARE)
+
+    def _plain_line(self, last: Row) -> None:
+        """Where it stands, for whoever does not see the table: at every evaluation, and less often as time goes by."""
+        evaluated = EVAL_RETURN in last
+        if not evaluated and self._clock() < self._line_due:
+            return
+        line: screen.Line = [(self._evaluation(last) if evaluated else self._line(), "")]
+        self._print([line] if self._plain else [], [line])
+        seconds = float(self._history.position.get("seconds", 0.0))
+        self._line_due = self._clock() + min(max(2.0, seconds / 50), 60.0)
+        if self._plain:
+            self._due = self._line_due
 
     def _drain(self) -> None:
         self._history.extend(self._rows)
@@ -133,10 +161,6 @@ class Console(Sink):
             self._speed.append((seconds, steps))
             while len(self._speed) > 2 and self._speed[1][0] <= seconds - _SPEED_WINDOW:
                 self._speed.popleft()
-        started = self._monitor.alerts[self._alerts :] if self._monitor else []
-        self._alerts += len(started)
-        for alert in started:
-            self.note(f"⚠ {alert.line()}", screen.WARN)
 
     def _progress(self) -> screen.Progress:
         at = self._history.position
@@ -168,13 +192,28 @@ class Console(Sink):
         goal = f"  threshold {number(self._threshold, 1)}" if self._threshold is not None else ""
         return f"[{duration(p.seconds):>7}] evaluation at {p.env_steps:,} steps: return {number(mean, 1)}{spread}{goal}"
 
-    def _print(self, lines: Iterable[screen.Line]) -> None:
+    def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
+        """`lines` on the screen, `plain` (or the same without colours) into the copy."""
+        lines = list(lines)
+        if self._copy is not None:
+            self._keep(_texts(lines if plain is None else plain))
         if not self._plain:
-            self._console.print(_Screen(list(lines), self._ascii), end="")
+            if lines:
+                self._console.print(_Screen(lines, self._ascii), end="")
             return
-        for line in lines:
-            text = "".join(part for part, _ in line).rstrip()
+        for text in _texts(lines):
             self._say(ascii_only(text) if self._ascii else text)
+
+    def _keep(self, texts: Iterable[str]) -> None:
+        """A full disk costs the copy, not the run."""
+        assert self._copy is not None
+        try:
+            for text in texts:
+                if text:
+                    self._copy(text)
+        except OSError as error:
+            self._copy = None
+            log.warning("run.log cannot be written: %s; training goes on without it", error)
 
     def _say(self, text: str) -> None:
         if self._silent:
@@ -184,6 +223,10 @@ class Console(Sink):
         except BrokenPipeError:  # `| head` took what it wanted: training goes on, and so does the exit
             self._silent = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._console.file.fileno())
+
+
+def _texts(lines: Iterable[screen.Line]) -> list[str]:
+    return ["".join(part for part, _ in line).rstrip() for line in lines]
 
 
 class _Screen:

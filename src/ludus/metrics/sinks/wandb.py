@@ -56,6 +56,13 @@ class Wandb(Sink):
         """Hand the row to the client."""
         self._run.log(dict(row))
 
+    def file(self, path: Path, env_steps: int) -> None:
+        """Hand a video to the client, which copies it at once; other files are not for there."""
+        if path.suffix == ".mp4":
+            import wandb
+
+            self._run.log({"env_steps": env_steps, "val/video": wandb.Video(str(path), format="mp4")})
+
     def close(self) -> None:
         """Wait for the client to finish."""
         self._run.finish()

@@ -19,7 +19,7 @@ from ludus.errors import ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
-from ludus.runs import checkpoint
+from ludus.runs import atomic, checkpoint
 
 if TYPE_CHECKING:
     from ludus.data.collector import Collector
@@ -113,6 +113,9 @@ class Checkpoints(Callback):
 
     def _write(self, state: dict[str, Any], step: int, best: bool) -> Path:
         path = checkpoint.save(self.folder, state, step=step, best=best)
+        for name in ("best", "last"):  # also at the top of the run folder, where people look first
+            if not (self.folder / f"{name}.ckpt").is_symlink():
+                atomic.replace_link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
         self._prune(path)
         return path
 

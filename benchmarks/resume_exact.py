@@ -1,0 +1,117 @@
+"""Is resume exact? Trains, kills with SIGKILL, resumes, and compares with an uninterrupted run; one JSON line each.
+
+python benchmarks/resume_exact.py [--filter CartPole] [--kills 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ludus.metrics.sinks.jsonl import read_rows
+from ludus.runs import checkpoint
+from ludus.runs.fingerprint import fingerprint
+from ludus.verify import TIMING
+
+PPO = ("algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2")
+CASES: dict[str, tuple[str, ...]] = {
+    "CartPole-v1:ppo": PPO,
+    "CartPole-v1:ppo_gru_masked": ("algorithm.rollout_steps=32",),
+    "CartPole-v1:reinforce": ("algorithm.rollout_steps=64",),
+    "Pendulum-v1:ppo": PPO,
+    "FrozenLake-v1:ppo": PPO,
+    "Taxi-v4:ppo": PPO,
+    "Acrobot-v1:ppo": PPO,
+    "MountainCar-v0:ppo": PPO,
+    "LunarLander-v3:ppo": PPO,
+    "HalfCheetah-v5": PPO,
+    "Ant-v5": PPO,
+    "BipedalWalker-v3": PPO,
+    "ALE/Pong-v5": ("environment.num_envs=2", *PPO),
+}
+"""Shipped configs; a bare id is trained with the settings of CartPole-v1:ppo."""
+COMMON = ("training.checkpoints.every_steps=2000", "training.evaluation.every_steps=3000", "runtime.compile=never")
+ENDS = ("training.total_timesteps=10240", "training.evaluation.episodes=2", "training.stop.eval_reward=null", "-q")
+
+
+def command(case: str) -> list[str]:
+    """The command line of a case."""
+    words = [case] if ":" in case else ["CartPole-v1:ppo", f"environment.id={case}"]
+    if "ALE" in case:
+        return ["train", *words, *CASES[case], *COMMON, *ENDS, "training.evaluation.timeout_seconds=5"]
+    return ["train", *words, *CASES[case], *COMMON, *ENDS]
+
+
+def ludus(words: list[str], folder: Path) -> subprocess.Popen[str]:
+    """A child process in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "ludus", *words],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome(folder: Path) -> tuple[str, list[dict[str, float | str]], str]:
+    """Hash of the final state, rows without timings, and how environments were restored."""
+    run = (folder / "runs" / "@last").resolve()
+    rows = [{k: v for k, v in row.items() if not k.startswith(TIMING)} for row in read_rows(run / "metrics.jsonl")]
+    state = checkpoint.load(checkpoint.find(run, "last"))
+    return fingerprint(state), rows, state["collector"]["rung"]
+
+
+def kill_at_random(process: subprocess.Popen[str], folder: Path, rng: random.Random) -> None:
+    """SIGKILL some time after the first checkpoint is there."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        if list(folder.glob("runs/*_*/checkpoints/step=*")):
+            break
+        time.sleep(0.02)
+    time.sleep(rng.uniform(0.1, 2.0))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def measure(case: str, kills: int, rng: random.Random) -> dict[str, object]:
+    """One environment."""
+    with tempfile.TemporaryDirectory() as scratch:
+        whole, broken = Path(scratch, "whole"), Path(scratch, "broken")
+        process = ludus(command(case), whole)
+        _, errors = process.communicate()
+        if process.returncode:
+            return {"environment": case, "error": errors.strip().splitlines()[-1] if errors.strip() else "failed"}
+        kill_at_random(ludus(command(case), broken), broken, rng)
+        for _ in range(kills - 1):
+            kill_at_random(ludus(["resume", "@last"], broken), broken, rng)
+        last = ludus(["resume", "@last"], broken)
+        _, errors = last.communicate()
+        if last.returncode:
+            return {"environment": case, "error": errors.strip().splitlines()[-1]}
+        (expected, rows, rung), (found, same, _) = outcome(whole), outcome(broken)
+        return {"environment": case, "exact": found == expected and same == rows, "rung": rung, "sha256": found[:16]}
+
+
+def main() -> None:
+    """All cases, or those whose name holds --filter."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    for case in CASES:
+        if options.filter in case:
+            print(json.dumps(measure(case, options.kills, rng)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

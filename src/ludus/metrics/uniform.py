@@ -1,0 +1,53 @@
+"""Whether a policy begins by trying everything: its first entropy against that of uniform actions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+SHARE = 0.7
+"""Least share of the highest entropy for choices."""
+NARROW, WIDE = 1 / 4, 8.0
+"""Least and greatest width of the drawn actions, in widths of the action range."""
+TIP = "use a small gain for the last layer of the actor; for bounded actions the wrapper rescale_action"
+
+
+def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
+    """What is wrong with a policy that begins with this entropy (in nats); None if nothing is."""
+    choices = _choices(space)
+    if choices is not None:
+        most = sum(map(math.log, choices))
+        if entropy < SHARE * most:
+            return f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
+        return None
+    widths = _widths(space)
+    if not widths:
+        return None
+    ratio = math.exp((entropy - sum(map(math.log, widths))) / len(widths))
+    if ratio < NARROW:
+        return f"the first policy tries only {ratio:.0%} of the action range"
+    if ratio > WIDE:
+        return f"the first policy draws actions {ratio:.0f} times as wide as their range, so that most are clipped"
+    return None
+
+
+def _choices(space: gym.Space | None) -> list[int] | None:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(n) for n in space.nvec.ravel()]
+    return [2] * int(space.n) if isinstance(space, spaces.MultiBinary) else None
+
+
+def _widths(space: gym.Space | None) -> list[float] | None:
+    from gymnasium import spaces
+
+    if not isinstance(space, spaces.Box) or not space.is_bounded():
+        return None
+    widths = [float(w) for w in (space.high - space.low).ravel()]
+    return widths if all(width > 0 for width in widths) else None

@@ -1,0 +1,195 @@
+"""runs/index.sqlite: a cache of what the run folders say, so that a thousand of them can be listed at once.
+
+Never the truth: a missing, old or corrupt index is made anew from the folders, and a folder nobody may write beside is
+indexed in memory. Several processes may use it at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ludus.errors import ConfigError
+from ludus.runs import query
+from ludus.runs.record import FIELDS, Record, present, read, signature
+from ludus.runs.store import ROOT, Run, runs_in
+
+if TYPE_CHECKING:
+    from ludus.runs.compare import Comparison
+
+NAME = "index.sqlite"
+VERSION = 1
+"""Of the table; any other one is dropped and made anew."""
+_UNAVAILABLE = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+_BOOLEANS = ("solved", "exact")
+_COLUMNS = (*FIELDS, "config")
+_LISTED = ", ".join(f'"{name}"' for name in _COLUMNS)
+_TYPES = {part.name: str(part.type) for part in fields(Record)}
+
+
+class Index:
+    """The runs of a folder: find, pick and compare them."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = Path(root)
+        self.path = self.root / NAME
+
+    def records(self) -> list[Record]:
+        """Every run as its folder is now, newest first."""
+        if not self.root.is_dir():
+            return []
+        try:
+            found = self._synced(self.path)
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            found = self._synced(self._mended(error))
+        return sorted(map(present, found), key=lambda record: (record.started or "", record.id), reverse=True)
+
+    def find(self, *filters: str, **values: Any) -> list[Record]:
+        """Runs for which all of `"reward>400"` and `algorithm="ppo"` hold; config paths fit in a dict:
+        `find(**{"algorithm.lr": 0.001})`."""
+        wanted = [query.parse(text) for text in filters]
+        wanted += [query.Filter(key, "=", query.shown(value)) for key, value in values.items()]
+        return query.select(self.records(), wanted)
+
+    def pick(self, words: Sequence[str]) -> list[Record]:
+        """The runs that references (id, prefix, `@last`, `@best`), globs and filters name, each once.
+
+        Filters narrow down what the other words name, or all runs if there are none.
+        """
+        records = self.records()
+        names = [word for word in words if not query.is_filter(word)]
+        chosen = [record for word in names for record in self._named(word, records)] if names else records
+        unique = list({record.id: record for record in chosen}.values())
+        return query.select(unique, [query.parse(word) for word in words if query.is_filter(word)])
+
+    def get(self, reference: str) -> Record:
+        """The one run of a reference."""
+        return self._named(reference, self.records())[0]
+
+    def compare(self, *words: str, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
+        """Statistics over the seeds of each group of the picked runs."""
+        from ludus.runs.compare import compare
+
+        return compare(self.pick(words), metrics=metrics, group_by=group_by)
+
+    def register(self, folder: Path) -> None:
+        """Take in one run now; listing does it by itself."""
+        record = read(folder)
+        if record is not None:
+            with self._open(self.path) as base:
+                _store(base, [(signature(folder), record)])
+
+    def rebuild(self) -> int:
+        """Forget everything and read every folder again; how many runs there are."""
+        self.discard()
+        return len(self.records())
+
+    def discard(self) -> None:
+        """Remove the file; a link is removed, not what it points at."""
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            self.path.with_name(NAME + suffix).unlink(missing_ok=True)
+
+    def _mended(self, error: Exception) -> Path | None:
+        """Where to index after a failure: in memory if the file cannot be had, else in a new one."""
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE:
+            return None
+        try:
+            self.discard()
+        except OSError:
+            return None
+        return self.path
+
+    def _named(self, word: str, records: Sequence[Record]) -> list[Record]:
+        name = word.removeprefix(f"{self.root}/").rstrip("/")
+        if name == "@best":
+            best = query.order([record for record in records if record.reward is not None], "reward")
+            if not best:
+                raise ConfigError(word, f"no run in {self.root}/ was evaluated", "train one first")
+            return best[:1]
+        if any(sign in name for sign in "*?["):
+            found = [record for record in records if fnmatchcase(record.id, name)]
+            if not found:
+                raise ConfigError(word, f"fits no run in {self.root}/", "ludus list shows them")
+            return found
+        id = Run.load(self.root, word).id
+        return [record for record in records if record.id == id]
+
+    def _synced(self, path: Path | None) -> list[Record]:
+        with self._open(path) as base:
+            known = dict(base.execute("SELECT id, signature FROM runs"))
+            now = {name: signature(self.root / name) for name in runs_in(self.root)}
+            changed = [name for name, sign in now.items() if known.get(name) != sign]
+            fresh = [(now[name], record) for name in changed if (record := read(self.root / name)) is not None]
+            gone = [name for name in known if name not in now]
+            if fresh or gone:
+                _store(base, fresh, gone)
+            rows = base.execute(f"SELECT {_LISTED} FROM runs")
+            return [_load(self.root, row) for row in rows]
+
+    @contextmanager
+    def _open(self, path: Path | None) -> Iterator[sqlite3.Connection]:
+        if path is not None and path.is_symlink():
+            path.unlink()
+        with closing(sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)) as base:
+            base.execute("PRAGMA journal_mode=WAL")
+            base.execute("PRAGMA synchronous=NORMAL")
+            if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
+                _create(base)
+            yield base
+
+
+def _create(base: sqlite3.Connection) -> None:
+    """An empty table; whoever comes second finds it made."""
+    columns = ", ".join(f'"{name}" {_sql_type(name)}' for name in _COLUMNS if name != "id")
+    base.execute("BEGIN IMMEDIATE")
+    if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
+        base.execute("DROP TABLE IF EXISTS runs")
+        base.execute(f"CREATE TABLE runs (id TEXT PRIMARY KEY, signature TEXT NOT NULL, {columns}) WITHOUT ROWID")
+        base.execute(f"PRAGMA user_version={VERSION}")
+    base.execute("COMMIT")
+
+
+def _sql_type(name: str) -> str:
+    declared = _TYPES[name]
+    return "REAL" if "float" in declared else "INTEGER" if "int" in declared or "bool" in declared else "TEXT"
+
+
+def _store(base: sqlite3.Connection, fresh: Iterable[tuple[str, Record]], gone: Iterable[str] = ()) -> None:
+    marks = ", ".join("?" for _ in (*_COLUMNS, "signature"))
+    base.execute("BEGIN IMMEDIATE")
+    base.executemany(
+        f"INSERT OR REPLACE INTO runs (signature, {_LISTED}) VALUES ({marks})",
+        [(sign, *(_plain(getattr(record, name)) for name in _COLUMNS)) for sign, record in fresh],
+    )
+    base.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in gone])
+    base.execute("COMMIT")
+
+
+def _plain(value: Any) -> Any:
+    """What sqlite can hold: no nesting, no lone surrogates, 64 bits."""
+    if isinstance(value, dict | tuple):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return float(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
+
+
+def _load(root: Path, row: Sequence[Any]) -> Record:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["tags"], values["config"] = tuple(json.loads(values["tags"])), json.loads(values["config"])
+    for name in _BOOLEANS:
+        values[name] = None if values[name] is None else bool(values[name])
+    return Record(folder=root / values["id"], **values)

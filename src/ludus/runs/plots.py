@@ -1,0 +1,167 @@
+"""Learning curves of groups of runs over environment steps, as a picture good enough to print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ludus.errors import ConfigError, MissingExtra
+from ludus.math.statistics import bootstrap_band, iqm, mean, on_grid
+from ludus.metrics.text import clean
+from ludus.runs import atomic, history
+from ludus.runs.compare import Comparison, Group, metric_key
+from ludus.runs.columns import NUMBERS
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
+"""Okabe and Ito 2008, without the yellow that white swallows: told apart by colour-blind readers too."""
+STATISTICS = {"iqm": iqm, "mean": mean}
+_GRID = 200
+_RESAMPLES = 500
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": "#333333",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "text.color": "#333333",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ludus",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 200,
+    "text.parse_math": False,
+}
+
+
+class Band(NamedTuple):
+    """A group's curve: the statistic, its 95 % interval, and from where on fewer runs go on."""
+
+    steps_G: Array
+    middle_G: Array
+    low_G: Array
+    high_G: Array
+    until: float
+    """End of the shortest run; later on its last value is held."""
+    curves: Sequence[tuple[Sequence[float], Sequence[float]]]
+
+
+def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: str = "iqm") -> Band:
+    """Runs on a common grid, from where all of them have begun to the end of the longest."""
+    start, end = max(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves)
+    steps_G = np.linspace(min(start, end), end, _GRID)
+    values_NG = np.stack([on_grid(steps, values, steps_G) for steps, values in curves])
+    function = STATISTICS[statistic]
+    middle_G = function(values_NG, axis=0)
+    low_G, high_G = bootstrap_band([values_NG], function, _RESAMPLES) if len(curves) > 1 else (middle_G, middle_G)
+    return Band(steps_G, middle_G, low_G, high_G, min(steps[-1] for steps, _ in curves), curves)
+
+
+def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
+    """Draw every metric of a comparison beside each other into a .png, .svg or .pdf."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ConfigError(f"--plot {path}", "is no kind of picture we draw", "end it in .png, .svg or .pdf")
+    records = [record for group in comparison.groups for record in group.runs]
+    keys = {metric: metric_key(metric, records) for metric in comparison.metrics}
+    drawn = {metric: key for metric, key in keys.items() if key not in NUMBERS}
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra("--plot", "report") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(_STYLE):
+        figure, axes = plt.subplots(1, max(len(drawn), 1), figsize=(7.2 * max(len(drawn), 1), 4.4), squeeze=False)
+        for axis, (metric, key) in zip(axes[0], drawn.items(), strict=False):
+            _draw(axis, comparison.groups, metric, key, statistic)
+        figure.tight_layout()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = atomic.beside(path)
+        figure.savefig(temporary, format=path.suffix[1:].lower(), bbox_inches="tight", metadata=_metadata(path))
+        plt.close(figure)
+        temporary.replace(path)
+    return path
+
+
+def _draw(axis: Axes, groups: Sequence[Group], metric: str, key: str, statistic: str) -> None:
+    shown = 0
+    for i, group in enumerate(groups):
+        curves = [curve for record in group.runs if (curve := history.curve(record.folder, key))[0]]
+        if curves:
+            shown += 1
+            _draw_group(axis, band(curves, statistic), PALETTE[i % len(PALETTE)], _label(group, len(curves)))
+    _threshold(axis, groups, metric)
+    axis.set_xlabel("environment steps")
+    axis.set_ylabel(_title(metric, key))
+    axis.xaxis.set_major_formatter(_steps)
+    axis.margins(x=0.01)
+    axis.set_xlim(left=0)
+    if shown:
+        axis.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=1 if shown < 4 else 2, frameon=False,
+                    borderaxespad=0, handlelength=1.6)  # fmt: skip
+    many = any(len(group.runs) > 1 for group in groups)
+    note = f"{'IQM' if statistic == 'iqm' else 'mean'} over seeds, 95 % bootstrap interval" if many else "one run each"
+    axis.set_title(_title(metric, key))
+    axis.text(1, 1.02, note, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color="#777777")
+
+
+def _draw_group(axis: Axes, drawn: Band, colour: str, label: str) -> None:
+    whole = drawn.steps_G <= drawn.until
+    for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
+        axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.28, zorder=2)
+    axis.fill_between(drawn.steps_G, drawn.low_G, drawn.high_G, color=colour, alpha=0.16, linewidth=0, zorder=1)
+    axis.plot(drawn.steps_G[whole], drawn.middle_G[whole], color=colour, linewidth=2, label=label, zorder=3,
+              solid_capstyle="round")  # fmt: skip
+    rest = drawn.steps_G >= drawn.steps_G[whole][-1] if whole.any() else ~whole
+    axis.plot(drawn.steps_G[rest], drawn.middle_G[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
+
+
+def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
+    known = {record.threshold for group in groups for record in group.runs}
+    if metric not in ("reward", "best", "last", "train_reward") or len(known) != 1 or None in known:
+        return
+    (value,) = known
+    axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    axis.annotate(f"solved at {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(-4, 3),
+                  textcoords="offset points", ha="right", va="bottom", fontsize=8, color="#444444")  # fmt: skip
+
+
+def _label(group: Group, count: int) -> str:
+    return f"{clean(group.label, 70)}  (n={count})"
+
+
+def _title(metric: str, key: str) -> str:
+    if metric in ("reward", "best"):
+        return "evaluated return" if key.startswith("val/") else "training return"
+    return clean(key, 60)
+
+
+def _steps(value: float, _: Any) -> str:
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def _metadata(path: Path) -> dict[str, Any] | None:
+    """No dates, so that the same runs give the same file."""
+    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())

@@ -1,0 +1,141 @@
+"""Filters and sorting of runs by any field or config value: `algorithm=ppo`, `reward>400`, `algorithm.lr<=1e-3`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ludus.config.files import scalar
+from ludus.errors import ConfigError
+from ludus.registry import nearest
+from ludus.runs.record import ALIASES, FIELDS, MISSING, Record, paths
+
+_FILTER = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(==|!=|>=|<=|!~|=|>|<|~)(.*)", re.DOTALL)
+_RISING = {"id", "name", "spec", "algorithm", "environment", "seed", "state", "reason", "config_hash", "commit", "tags"}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    ">": lambda a, b: a > b,
+    "<": lambda a, b: a < b,
+    ">=": lambda a, b: a >= b,
+    "<=": lambda a, b: a <= b,
+}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One condition; all of several must hold."""
+
+    key: str
+    operator: str
+    text: str
+    """The value as it was written."""
+
+    def matches(self, record: Record) -> bool:
+        """Whether a run fits; a run that has no such value fits only what is negated."""
+        found = record.get(self.key)
+        if self.operator in ("!=", "!~"):
+            return not Filter(self.key, "=" if self.operator == "!=" else "~", self.text).matches(record)
+        if found is MISSING:
+            return False
+        if isinstance(found, tuple | list):
+            return any(self._holds(item) for item in found) or (self.operator == "=" and list(found) == self.value)
+        return self._holds(found)
+
+    @property
+    def value(self) -> Any:
+        """What the text means, by the rules of config files."""
+        text = self.text.strip()
+        return [] if text == "[]" else scalar(text)
+
+    def _holds(self, found: Any) -> bool:
+        if self.operator == "~":
+            return found is not None and re.search(self.text.strip(), shown(found)) is not None
+        text = self.text.strip().lower()
+        wanted = text if isinstance(found, str) else self.value
+        if self.operator in _ORDER:
+            found = found.lower() if isinstance(found, str) else found
+            return _comparable(found, wanted) and _ORDER[self.operator](found, wanted)
+        if isinstance(found, str):
+            return found.lower() == text or fnmatchcase(found.lower(), text)
+        return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
+
+
+def parse(text: str) -> Filter:
+    """`key=value`, with one of = != > >= < <= ~ !~ (regular expression); `=` knows `*` and `?`."""
+    match = _FILTER.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"--filter {text}", "is no condition", "write key=value, key>value or key~regex")
+    key, operator, value = match.groups()
+    if operator in ("~", "!~"):
+        try:
+            re.compile(value.strip())
+        except re.error as error:
+            raise ConfigError(f"--filter {text}", f"not a regular expression: {error}", "mend it, or use =") from None
+    return Filter(key, "=" if operator == "==" else operator, value)
+
+
+def is_filter(text: str) -> bool:
+    """Whether a word is a condition rather than the name of a run."""
+    return _FILTER.fullmatch(text) is not None
+
+
+def select(records: Sequence[Record], filters: Iterable[Filter]) -> list[Record]:
+    """The runs for which every condition holds; a key that no run has is an error."""
+    chosen = list(records)
+    for condition in filters:
+        check_key(condition.key, records, f"--filter {condition.key}{condition.operator}{condition.text}")
+        chosen = [record for record in chosen if condition.matches(record)]
+    return chosen
+
+
+def order(records: Sequence[Record], by: str) -> list[Record]:
+    """Sorted by `field`, `field:asc` or `field:desc`; names rise and numbers fall by default, nothing comes last."""
+    key, colon, direction = by.partition(":")
+    if colon and direction not in ("asc", "desc"):
+        raise ConfigError(f"--sort {by}", f"'{direction}' is no direction", "use asc or desc")
+    check_key(key, records, f"--sort {by}")
+    falling = direction == "desc" if colon else ALIASES.get(key, key) in FIELDS and ALIASES.get(key, key) not in _RISING
+    known = [(value, record) for record in records if _sortable(value := record.get(key))]
+    unknown = [record for record in records if not _sortable(record.get(key))]
+    known.sort(key=lambda pair: _rank(pair[0]), reverse=falling)
+    return [*(record for _, record in known), *unknown]
+
+
+def check_key(key: str, records: Sequence[Record], where: str) -> None:
+    """Refuse a key that is neither a field nor in any config."""
+    if ALIASES.get(key, key) in FIELDS or not records or any(record.get(key) is not MISSING for record in records):
+        return
+    known = dict.fromkeys([*FIELDS, *ALIASES, *(path for record in records[:50] for path in paths(record.config))])
+    close = nearest(key, known)
+    remedy = close if close.startswith("did you") else f"fields are {', '.join(FIELDS)}, or a path of the config"
+    raise ConfigError(where, f"no run has '{key}'", remedy)
+
+
+def shown(value: Any) -> str:
+    """A value as text: what filters see and tables print."""
+    if value is None or value is MISSING:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, tuple | list):
+        return ", ".join(shown(item) for item in value)
+    return str(value)
+
+
+def _comparable(found: Any, wanted: Any) -> bool:
+    numbers = all(isinstance(value, int | float) for value in (found, wanted))
+    return numbers or (isinstance(found, str) and isinstance(wanted, str))
+
+
+def _sortable(value: Any) -> bool:
+    nothing = value is None or value is MISSING
+    return not nothing and not (isinstance(value, float) and math.isnan(value))
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, shown(value).lower())

@@ -1,0 +1,71 @@
+"""Numbers that are not finite: the run ends, or earlier weights come back and it is counted."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from support import build, close, config, moment
+
+from ludus.errors import ConfigError
+from ludus.types import Report
+
+SMALL = {"name": "ppo", "rollout_steps": 16, "epochs": 1}
+
+
+def poisoned(choice: str):
+    run = build(config(SMALL, training={"total_timesteps": 640, "on_nan": choice}))
+    update, calls = run.algorithm.update_controller, [0]
+
+    def hook(now):
+        calls[0] += 1
+        report = update(now)
+        if calls[0] == 3:
+            run.algorithm.learner.theta.fill_(math.nan)
+            return Report(report.env_steps, report.updates, {**report.metrics, "loss/policy": math.nan})
+        return report
+
+    run.hooks["update_controller"] = hook
+    return run
+
+
+def test_raise_names_metric_and_step() -> None:
+    run = poisoned("raise")
+    with pytest.raises(ConfigError, match=r"step 192: loss/policy is nan"):
+        run.run()
+    close(run)
+
+
+@pytest.mark.parametrize("choice", ["skip", "rollback"])
+def test_earlier_weights_come_back(choice: str) -> None:
+    run = poisoned(choice)
+    run.run()
+    assert run.clock.env_steps == 640
+    assert run.nan_guard.count == 1
+    assert torch.isfinite(run.algorithm.learner.theta).all()
+    close(run)
+
+
+def test_skip_undoes_exactly_one_update() -> None:
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    algorithm, guard = run.algorithm, run.nan_guard
+    now = moment(run.config.algorithm.config)
+    algorithm.collect(now)
+    guard.check("update_controller", algorithm.update_controller(now), 0)
+    good = algorithm.learner.theta.clone()
+    algorithm.collect(now)
+    report = algorithm.update_controller(now)
+    assert not torch.equal(algorithm.learner.theta, good)
+    kept = guard.check("update_controller", Report(0, report.updates, {"loss": math.inf, "kl": 1.0}), 0)
+    assert torch.equal(algorithm.learner.theta, good)
+    assert kept.metrics == {"kl": 1.0, "alerts/nan": 1.0}
+    close(run)
+
+
+def test_a_run_that_is_only_nan_ends() -> None:
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    with pytest.raises(ConfigError, match="diverged"):
+        for _ in range(100):
+            run.nan_guard.check("update_controller", Report(0, 1, {"loss": math.nan}), 0)
+    close(run)
