@@ -64,7 +64,7 @@ class Timer(Callback):
     def __init__(self, seconds: float) -> None:
         self.seconds, self.began = seconds, 0.0
 
-    def on_cycle_end(self, run) -> None:  # noqa: ANN001
+    def on_cycle_end(self, run) -> None:
         """The first cycle only warms up."""
         if run.clock.cycles == 1:
             self.began, self.steps = time.monotonic(), run.clock.env_steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 def train(resolved: Resolved, *, runs_dir: Path, init_from: str | None = None, optimizer: bool = False) -> Orchestrator:
     """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
-    start = Run.load(runs_dir, init_from) if init_from else None
+    start = start_of(Run.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     session = Session(resolved)
     session.run = build(config, announce=session.say)
-    moved = transfer(session.run, load_state(start)[0], optimizer=optimizer) if start else None
+    moved = begin_from(session.run, start, runs_dir) if start else None
     folder = Run.create(
         runs_dir,
         run_name(resolved),
@@ -50,8 +50,20 @@ def train(resolved: Resolved, *, runs_dir: Path, init_from: str | None = None, o
         config_hash=config_hash(config),
         spec=resolved.spec,
         overrides=resolved.overrides,
+        start=start,
     )
     return session.go(folder, moved)
+
+
+def start_of(other: Run, *, optimizer: bool) -> dict[str, Any]:
+    """Which weights a run begins with, for its meta.json: `verify` needs the same ones."""
+    return {"run": other.id, "step": checkpoint.find(other.folder, other.checkpoint).name, "optimizer": optimizer}
+
+
+def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
+    """Take over the weights of another run."""
+    other = Run.load(runs_dir, f"{start['run']}/{start['step']}")
+    return transfer(run, load_state(other)[0], optimizer=bool(start["optimizer"]))
 
 
 def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path) -> Orchestrator | None:

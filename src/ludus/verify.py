@@ -20,7 +20,7 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import Run, read_json
-from ludus.session import close
+from ludus.session import begin_from, close
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 
@@ -51,6 +51,9 @@ def verify(run: Run) -> Verdict:
     summary = run.folder / "metrics.json"
     if summary.exists():  # the two ways to run an update differ in the last bits
         again.stateful["compiler"].load_state_dict({"used": read_json(summary).get("compiled")})
+    start = run.meta().get("start")
+    if start:
+        begin_from(again, start, run.folder.parent)
     judge = _Judge(expected, again)
     again.recorder.sinks.append(judge)
     with tempfile.TemporaryDirectory() as scratch:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.envs.vector import StepResult
 from ludus.experiment import build
 from support import close, config, moment, run
 
@@ -70,25 +71,32 @@ def test_exact_number_of_finished_episodes(episodes: int, envs: int | None) -> N
     close(orchestrator)
 
 
+class Uneven:
+    """Three environments: the first ends every step, the others every tenth; each pays its own number once."""
+
+    num_envs = 3
+
+    def reset(self, seeds):
+        self.t = 0
+        return np.zeros((3, 4), np.float32)
+
+    def step(self, action):
+        self.t += 1
+        ended = np.array([True, self.t % 10 == 0, self.t % 10 == 0])
+        self.raw_reward = np.where(ended, [0.0, 1.0, 2.0], 0.0)
+        nothing = np.zeros(3, bool)
+        return StepResult(np.zeros((3, 4), np.float32), self.raw_reward, ended, nothing, None)
+
+    def close(self):
+        pass
+
+
 def test_every_environment_has_its_share() -> None:
-    """Otherwise short episodes would be over-represented: first come, first counted."""
-    orchestrator = build(config(SMALL, training={"evaluation": {"episodes": 6, "num_envs": 3}}))
-    evaluator = orchestrator.evaluator
-    env = evaluator._make_env(3)
-    evaluator._env = env
-    ended: list[list[int]] = []
-    step = env.step
-
-    def watch(action):
-        result = step(action)
-        ended.append(np.flatnonzero(result.terminated | result.truncated).tolist())
-        return result
-
-    env.step = watch
-    result = evaluator.evaluate(0)
-    counts = np.bincount([b for bs in ended for b in bs], minlength=3)
-    assert (counts >= 2).all()
-    assert result.episodes == 6
+    """First come, first counted would favour whoever ends early."""
+    orchestrator = build(config(SMALL, training={"evaluation": {"episodes": 7, "num_envs": 3}}))
+    orchestrator.evaluator._env = Uneven()
+    result = orchestrator.evaluator.evaluate(0)
+    assert sorted(result.returns) == [0, 0, 0, 1, 1, 2, 2]
     close(orchestrator)
 
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from support import build, close, config, moment
 
 from ludus.errors import ConfigError
 from ludus.types import Report
+from support import build, close, config, moment
 
 SMALL = {"name": "ppo", "rollout_steps": 16, "epochs": 1}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support import build, close, config
 
 from ludus.errors import ConfigError
+from support import build, close, config
 
 HOOKS = ["collect", "update_controller"]
 SMALL = {"name": "ppo", "rollout_steps": 16, "epochs": 1}

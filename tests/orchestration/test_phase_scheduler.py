@@ -98,7 +98,7 @@ def test_ratio_keeps_its_exact_remainder(ratio: str, chunks: list[int]) -> None:
 def test_what_an_unready_hook_owes_is_forgiven() -> None:
     """A buffer that fills after 100 steps must not cause 50 updates at once."""
     s = scheduler({"name": "x", "hooks": ["collect", {"update_controller": {"per_env_step": 0.5}}]}, total=200)
-    bursts, run = [], 0
+    bursts, run, idle = [], 0, 0
     while (hook := s.next_hook()) is not None:
         if hook == "collect":
             bursts.append(run)
@@ -107,8 +107,10 @@ def test_what_an_unready_hook_owes_is_forgiven() -> None:
         else:
             ready = s.clock.env_steps > 100
             run += ready
+            idle += not ready
             s.advance(UPDATE if ready else Report())
     assert max(bursts) == 5
+    assert idle == 10, "asked once per cycle while it is not ready"
 
 
 def test_saved_in_the_middle_it_goes_on_the_same() -> None:

@@ -49,14 +49,14 @@ def config_error(error: ValidationError, layer: Layer, source: str) -> ConfigErr
     path = _real(first["loc"], layer.data)
     where, dotted = layer.origin(path) or source, ".".join(path)
     if path == ("schema_version",):
-        return ConfigError(
-            where, f"{dotted}: this Ludus reads version {SCHEMA_VERSION}", "run ludus migrate on the file"
-        )
+        return ConfigError(where, f"{dotted}: this Ludus reads version {SCHEMA_VERSION}", _migrate(where))
     if first["type"] == "extra_forbidden":
         known = known_keys(path[:-1], layer.data)
         close = nearest(path[-1], [*known, *spellings(path[:-1])])
         remedy = close if close.startswith("did you mean") else nearest(path[-1], known)
         return ConfigError(where, f"{dotted}: unknown key", remedy)
+    if first["type"] == "choice_missing" and path == ("algorithm",) and "type" in layer.data["algorithm"]:
+        return ConfigError(where, f"{dotted}: 'type' is of an older version of this file", _migrate(where))
     info = field_at(path, layer.data)
     remedy = " ".join((info.description or "").split()).removesuffix(".") if info else ""
     if first["type"] == "missing":
@@ -66,6 +66,13 @@ def config_error(error: ValidationError, layer: Layer, source: str) -> ConfigErr
         return ConfigError(where, f"{dotted}: {problem}", remedy)
     same = [detail for detail in details if _real(detail["loc"], layer.data) == path]
     return ConfigError(where, f"{dotted}: {_problem(same)}", remedy)
+
+
+def _migrate(where: str) -> str:
+    """The command that helps, with the file if an error came from one."""
+    file, _, line = where.rpartition(":")
+    file = file if line.isdecimal() else where
+    return f"run ludus migrate {file}" if file.endswith((".yaml", ".yml", ".json")) else "run ludus migrate on the file"
 
 
 def _real(loc: tuple[int | str, ...], data: Any) -> Path:

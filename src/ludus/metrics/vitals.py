@@ -6,9 +6,15 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ludus.metrics import memory
 from ludus.metrics.memory import MB
+
+if TYPE_CHECKING:
+    import gymnasium as gym
 
 WINDOW = 10.0
 """Seconds the present speed is taken over."""
@@ -130,3 +136,10 @@ def _gpu() -> dict[str, float]:
         "system/gpu_mb": torch.cuda.memory_allocated() / MB,
         "system/peak_gpu_mb": torch.cuda.max_memory_allocated() / MB,
     }
+
+
+def one_decision(algorithm: Any, space: gym.Space) -> Callable[[], object]:
+    """One greedy action for one environment, whose time is worth knowing; changes nothing in the algorithm."""
+    obs = np.zeros((1, *(space.shape or ())), space.dtype)
+    state, first = algorithm.initial_state(1), np.ones(1, bool)
+    return lambda: algorithm.act(obs, state, first, deterministic=True)

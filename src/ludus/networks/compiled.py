@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ludus.errors import ConfigError
 
-UPDATES_THAT_PAY = 60_000  # a build costs about as much time as this many small updates save
+UPDATES_THAT_PAY = 30_000  # a build costs about as much time as this many small updates save
 
 Compiled = Callable[[list[Tensor]], list[Tensor]]
 

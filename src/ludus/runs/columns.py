@@ -52,10 +52,10 @@ def text(key: str, value: Any) -> str:
 
 
 def config_text(value: Any) -> str:
-    """A value of a config on one line; a schedule reads `0.001 -> 0, linear`."""
+    """A value of a config on one line; a schedule reads `0.001 -> 0 linear`."""
     if isinstance(value, Mapping):
         if value.keys() >= {"start", "schedule"}:
-            return f"{shown(value['start'])} -> {shown(value.get('end'))}, {value['schedule']}"
+            return f"{shown(value['start'])} -> {shown(value.get('end'))} {value['schedule']}"
         return "{" + ", ".join(f"{key}: {config_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(config_text(item) for item in value) + "]" if isinstance(value, list) else shown(value)

@@ -19,8 +19,15 @@ from ludus.runs import history, query
 from ludus.runs.columns import NUMBERS, config_text
 from ludus.runs.record import ALIASES, MISSING, Record, paths
 
-IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
-           "training.checkpoints.*")  # fmt: skip
+IGNORED = (
+    "experiment.seed",
+    "experiment.name",
+    "experiment.description",
+    "experiment.tags",
+    "logging.*",
+    "training.checkpoints.*",
+    "training.evaluation.video.*",
+)
 """Config values that do not make another group: they change no learning curve."""
 SHORT = {
     "loss": "train/loss/total",
@@ -82,6 +89,8 @@ class Group:
 class Comparison:
     """Groups, best first, and what is different between them."""
 
+    common: str
+    """The spec all groups share."""
     metrics: tuple[str, ...]
     groups: tuple[Group, ...]
     differences: dict[str, tuple[str, ...]]
@@ -104,7 +113,7 @@ class Comparison:
             for group in self.groups
         ]
         differences = {path: list(values) for path, values in self.differences.items()}
-        return {"groups": groups, "differences": differences, "notes": list(self.notes)}
+        return {"common": self.common, "groups": groups, "differences": differences, "notes": list(self.notes)}
 
 
 def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
@@ -118,11 +127,12 @@ def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), 
     for record in sorted(records, key=lambda record: (record.seed is None, record.seed, record.started or "")):
         members.setdefault(_group_key(record, group_by), []).append(record)
     grouped = list(members.values())
-    labels = _labels(grouped) if group_by == "config" else [_shown(key) for key in members]
+    common, labels = _labels(grouped) if group_by == "config" else ("", list(members))
     groups = [_group(label, runs, keys) for label, runs in zip(labels, grouped, strict=True)]
     first = metrics[0]
     groups.sort(key=lambda group: -group.scores[first].iqm if first in group.scores else math.inf)
     return Comparison(
+        common=common,
         metrics=tuple(metrics),
         groups=tuple(groups),
         differences=_differences([group.runs for group in groups]),
@@ -192,7 +202,7 @@ def _steps_to_threshold(record: Record) -> float | None:
 
 def _group_key(record: Record, group_by: str) -> str:
     if group_by != "config":
-        return _shown(query.shown(record.get(group_by)))
+        return query.shown(record.get(group_by)) or "(none)"
     return json.dumps(_essence(record), sort_keys=True)
 
 
@@ -228,27 +238,31 @@ def _joined(values: Iterable[Any]) -> str:
     return " | ".join(dict.fromkeys(texts))
 
 
-def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
-    """The spec of each group, with what is different from other groups of the same spec."""
+def _labels(groups: Sequence[Sequence[Record]]) -> tuple[str, list[str]]:
+    """What all groups have in common, and for each what tells it apart: its spec, or values others do not have."""
     bases = [_base(runs[0]) for runs in groups]
+    common = bases[0] if len(set(bases)) == 1 else ""
     labels = []
     for base, runs in zip(bases, groups, strict=True):
         rivals = [other for other_base, other in zip(bases, groups, strict=True) if other_base == base]
-        different = _differences(rivals)
-        leaves = Counter(path.rpartition(".")[2] for path in different)
-        own = {path: values[rivals.index(runs)] for path, values in different.items()}
-        parts = [f"{leaf if leaves[leaf := path.rpartition('.')[2]] == 1 else path}={own[path]}" for path in own]
-        labels.append(" ".join([base, *parts[:4], *(["..."] if len(parts) > 4 else [])]))
+        parts = _distinctions(runs, rivals)
+        labels.append(", ".join(parts if common and parts else [base, *parts]))
     double = Counter(labels)
-    return [f"{label} #{i + 1}" if double[label] > 1 else label for i, label in enumerate(labels)]
+    return common, [f"{label} #{i + 1}" if double[label] > 1 else label for i, label in enumerate(labels)]
+
+
+def _distinctions(runs: Sequence[Record], rivals: Sequence[Sequence[Record]]) -> list[str]:
+    """`lr=0.001` and so on; values that some group lacks altogether (an older ludus) only if there is nothing else."""
+    different = _differences(rivals)
+    whole = {path: values for path, values in different.items() if "-" not in values} or different
+    leaves = Counter(path.rpartition(".")[2] for path in whole)
+    names = {path: leaf if leaves[leaf := path.rpartition(".")[2]] == 1 else path for path in whole}
+    own = [f"{names[path]}={values[rivals.index(runs)]}" for path, values in whole.items()]
+    return [*own[:4], *(["..."] if len(own) > 4 else [])]
 
 
 def _base(record: Record) -> str:
     return record.spec or f"{record.algorithm} on {record.environment}"
-
-
-def _shown(key: str) -> str:
-    return key or "(none)"
 
 
 def _notes(groups: Sequence[Group], keys: dict[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ from ludus.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
 """Okabe and Ito 2008, without the yellow that white swallows: told apart by colour-blind readers too."""
@@ -76,12 +78,14 @@ def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: s
 
 
 def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
-    """Draw every metric of a comparison beside each other into a .png, .svg or .pdf."""
+    """Draw every metric of a comparison, one panel each, into a .png, .svg or .pdf."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ConfigError(f"--plot {path}", "is no kind of picture we draw", "end it in .png, .svg or .pdf")
     records = [record for group in comparison.groups for record in group.runs]
     keys = {metric: metric_key(metric, records) for metric in comparison.metrics}
-    drawn = {metric: key for metric, key in keys.items() if key not in NUMBERS}
+    drawn = [(metric, key) for metric, key in keys.items() if key not in NUMBERS]
+    if not drawn:
+        raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
     try:
         import matplotlib
     except ImportError:
@@ -90,38 +94,55 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
     import matplotlib.pyplot as plt
 
     with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(1, max(len(drawn), 1), figsize=(7.2 * max(len(drawn), 1), 4.4), squeeze=False)
-        for axis, (metric, key) in zip(axes[0], drawn.items(), strict=False):
-            _draw(axis, comparison.groups, metric, key, statistic)
-        figure.tight_layout()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = atomic.beside(path)
-        figure.savefig(temporary, format=path.suffix[1:].lower(), bbox_inches="tight", metadata=_metadata(path))
+        figure, axes = plt.subplots(1, len(drawn), figsize=(6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4),
+                                    squeeze=False, layout="constrained")  # fmt: skip
+        for axis, (metric, key) in zip(axes[0], drawn, strict=True):
+            _draw(axis, comparison, metric, key, statistic)
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr, call-arg]
+        _legend(figure, axes[0])
+        _save(figure, path)
         plt.close(figure)
-        temporary.replace(path)
     return path
 
 
-def _draw(axis: Axes, groups: Sequence[Group], metric: str, key: str, statistic: str) -> None:
-    shown = 0
+def _save(figure: Figure, path: Path) -> None:
+    """Whole or not at all, and without dates: the same runs give the same file."""
+    kind = path.suffix[1:].lower()
+    dateless: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata=dateless)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_bytes(path, buffer.getvalue())
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    found: dict[str, Any] = {}
+    for axis in axes:
+        found.update({label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)})
+    longest = max(map(len, found), default=0)
+    columns = max(1, min(len(found), int(figure.get_figwidth() * 11 / (longest + 6))))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False,
+                  handlelength=1.5, columnspacing=1.8)  # fmt: skip
+
+
+def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: str) -> None:
+    groups = comparison.groups
     for i, group in enumerate(groups):
         curves = [curve for record in group.runs if (curve := history.curve(record.folder, key))[0]]
         if curves:
-            shown += 1
-            _draw_group(axis, band(curves, statistic), PALETTE[i % len(PALETTE)], _label(group, len(curves)))
+            label = f"{clean(group.label, 70)} (n={len(curves)})"
+            _draw_group(axis, band(curves, statistic), PALETTE[i % len(PALETTE)], label)
     _threshold(axis, groups, metric)
     axis.set_xlabel("environment steps")
-    axis.set_ylabel(_title(metric, key))
     axis.xaxis.set_major_formatter(_steps)
-    axis.margins(x=0.01)
+    axis.margins(x=0.03)
     axis.set_xlim(left=0)
-    if shown:
-        axis.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=1 if shown < 4 else 2, frameon=False,
-                    borderaxespad=0, handlelength=1.6)  # fmt: skip
     many = any(len(group.runs) > 1 for group in groups)
-    note = f"{'IQM' if statistic == 'iqm' else 'mean'} over seeds, 95 % bootstrap interval" if many else "one run each"
-    axis.set_title(_title(metric, key))
-    axis.text(1, 1.02, note, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color="#777777")
+    kind = "IQM" if statistic == "iqm" else "mean"
+    below = [comparison.common, f"{kind} over seeds with 95 % bootstrap interval" if many else ""]
+    axis.set_title(_title(metric, key), pad=20 if any(below) else 8)
+    axis.text(0, 1.025, ", ".join(clean(text, 60) for text in below if text), transform=axis.transAxes, ha="left",
+              va="bottom", fontsize=8.5, color="#777777")  # fmt: skip
 
 
 def _draw_group(axis: Axes, drawn: Band, colour: str, label: str) -> None:
@@ -133,6 +154,7 @@ def _draw_group(axis: Axes, drawn: Band, colour: str, label: str) -> None:
               solid_capstyle="round")  # fmt: skip
     rest = drawn.steps_G >= drawn.steps_G[whole][-1] if whole.any() else ~whole
     axis.plot(drawn.steps_G[rest], drawn.middle_G[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
+    axis.plot(drawn.steps_G[-1:], drawn.middle_G[-1:], color=colour, marker="o", markersize=5, zorder=4)
 
 
 def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
@@ -143,10 +165,6 @@ def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.annotate(f"solved at {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(-4, 3),
                   textcoords="offset points", ha="right", va="bottom", fontsize=8, color="#444444")  # fmt: skip
-
-
-def _label(group: Group, count: int) -> str:
-    return f"{clean(group.label, 70)}  (n={count})"
 
 
 def _title(metric: str, key: str) -> str:
@@ -160,8 +178,3 @@ def _steps(value: float, _: Any) -> str:
         if abs(value) >= size:
             return f"{value / size:g}{unit}"
     return f"{value:g}"
-
-
-def _metadata(path: Path) -> dict[str, Any] | None:
-    """No dates, so that the same runs give the same file."""
-    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())

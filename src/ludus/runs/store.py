@@ -58,6 +58,7 @@ class Run:
         config_hash: str = "",
         spec: str = "",
         overrides: Sequence[str] = (),
+        start: Mapping[str, Any] | None = None,
         argv: Sequence[str] | None = None,
     ) -> Run:
         """Make the folder of a new run; nothing else in ludus makes one."""
@@ -65,6 +66,7 @@ class Run:
         try:
             run = cls(_new_folder(root, name))
             meta = {"name": name, "spec": spec, "overrides": list(overrides), "config_hash": config_hash}
+            meta |= {"start": dict(start)} if start else {}
             atomic.write_text(run.config_path, config_yaml)
             atomic.write_json(run.folder / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
             run.set_status("running", started=_now())

@@ -1,0 +1,53 @@
+"""The ladder of environment snapshots: which rung holds for the environments of a recipe, and its keeper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import gymnasium as gym
+
+from ludus.envs.snapshots import BARRIER, NONE, Choice, Keeper, Refused, trial
+from ludus.envs.snapshots.attributes import Adapter, Api
+from ludus.envs.snapshots.barrier import Barrier
+from ludus.envs.snapshots.pickled import Pickled
+from ludus.envs.snapshots.replay import Replay
+from ludus.errors import DataError
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+KEEPERS: dict[str, type[Keeper]] = {keeper.rung: keeper for keeper in (Api, Adapter, Pickled, Replay, Barrier)}
+"""From the best rung down."""
+
+
+def choose(recipe: Recipe) -> Choice:
+    """The first rung that passes its self-test; the same one every time, for the seeds of the test are fixed."""
+    refused: dict[str, str] = {}
+    fresh: gym.Env | None = None
+    for rung, kind in KEEPERS.items():
+        fresh = recipe.make() if fresh is None else fresh
+        try:
+            keeper = kind(recipe, fresh)
+            used, fresh = fresh, None
+            _prove(keeper, used)
+        except (Refused, DataError) as reason:
+            refused[rung] = str(reason)
+        else:
+            return Choice(rung, refused)
+    return Choice(NONE, refused)
+
+
+def _prove(keeper: Keeper, fresh: gym.Env) -> None:
+    if keeper.rung == BARRIER:
+        trial.repeats(fresh, keeper.make)
+    else:
+        trial.resumes(keeper, fresh, trial.EPISODES if isinstance(keeper, Replay) else 2)
+
+
+def keeper(rung: str, recipe: Recipe) -> Keeper:
+    """The keeper of a rung that was chosen."""
+    fresh = recipe.make()
+    try:
+        return KEEPERS[rung](recipe, fresh)
+    finally:
+        fresh.close()

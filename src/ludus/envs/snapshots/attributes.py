@@ -1,0 +1,57 @@
+"""The rungs `api` and `adapter`: the environment by its own account or by its attributes, its wrappers by theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+
+from ludus.envs.snapshots import Keeper, Refused, Snapshotable
+from ludus.envs.snapshots.reference import Reference
+from ludus.envs.snapshots.stack import Writer, read
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+
+class Adapter(Keeper):
+    """Classic control, toy text, MuJoCo, ALE, and every environment made of plain attributes."""
+
+    rung = "adapter"
+
+    def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
+        super().__init__(recipe, fresh)
+        self._reference = Reference(fresh)
+
+    def capture(self, env: gym.Env) -> dict[str, Any]:
+        return {"layers": Writer(env, self._reference).write()}
+
+    def restore(self, state: dict[str, Any]) -> gym.Env:
+        env = self.make()
+        read(env, state["layers"])
+        return env
+
+
+class Api(Adapter):
+    """Environments that are `Snapshotable`."""
+
+    rung = "api"
+
+    def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
+        if not isinstance(fresh.unwrapped, Snapshotable):
+            raise Refused("it has no snapshot_state and restore_state")
+        super().__init__(recipe, fresh)
+
+    def capture(self, env: gym.Env) -> dict[str, Any]:
+        return {"layers": Writer(env, self._reference).write(_own(env).snapshot_state())}
+
+    def restore(self, state: dict[str, Any]) -> gym.Env:
+        env = self.make()
+        _own(env).restore_state(read(env, state["layers"]))
+        return env
+
+
+def _own(env: gym.Env) -> Snapshotable:
+    inner = env.unwrapped
+    assert isinstance(inner, Snapshotable)
+    return inner

@@ -1,0 +1,25 @@
+"""The rung `barrier`: no snapshots, but every explicit reset begins in new environments.
+
+An environment may carry something over from one episode to the next that no seed resets (BipedalWalker's physics do).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from ludus.envs.snapshots import BARRIER, Keeper, Refused
+
+
+class Barrier(Keeper):
+    """Holds when new environments with the same seed and actions do the same."""
+
+    rung = BARRIER
+    renews = True
+
+    def capture(self, env: gym.Env) -> dict[str, Any]:
+        raise Refused("its state cannot be read")
+
+    def restore(self, state: dict[str, Any]) -> gym.Env:
+        raise Refused("its state cannot be read")

@@ -1,0 +1,71 @@
+"""The key of this user on this machine, under which pickled environments are sealed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from ludus.errors import DataError
+
+VARIABLE = "LUDUS_KEY_FILE"
+SIZE = 32
+
+
+def load() -> bytes:
+    """The key; made on the first use. DataError when it is not this user's alone."""
+    path = location()
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        _create(path)
+        return _read(path)
+
+
+def location() -> Path:
+    """`$LUDUS_KEY_FILE`, else a file in the user's state directory."""
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise DataError(VARIABLE, "this user has no home directory for a key", f"set {VARIABLE}") from error
+    return Path(state) / "ludus" / "snapshot.key"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DataError(str(path), f"the key cannot be read: {error.strerror}", f"set {VARIABLE}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+            raise DataError(str(path), "is not a key file of this user alone", "chmod 600, or remove it for a new one")
+        key = file.read(SIZE + 1)
+    if len(key) != SIZE:
+        raise DataError(str(path), f"holds no key of {SIZE} bytes", "remove it for a new one")
+    return key
+
+
+def _create(path: Path) -> None:
+    """Complete or not there: workers may come here at the same time."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(SIZE))
+            file.flush()
+            os.fsync(descriptor)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return
+        finally:
+            temporary.unlink()
+    except OSError as error:
+        raise DataError(str(path), f"no key can be written: {error.strerror}", f"set {VARIABLE}") from error

@@ -1,0 +1,83 @@
+"""MuJoCo's MjData: the state of the integrator, and every derived array.
+
+A step of an environment may read what the step before derived (the position of a body before the integration, say), and
+`mj_forward` would derive it anew from newer positions. Arrays of constraints and contacts are derived in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+POINTERS = "plugin_data"
+FLAGS = ("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost")
+"""What has been derived lazily since the last step."""
+_names: dict[tuple[int, int], list[str]] = {}
+"""Fields by model."""
+
+
+def take(data: Any, claim: Callable[[np.ndarray], None]) -> dict[str, Any]:
+    """State of an MjData; `claim` is told of its memory."""
+    import mujoco
+
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    integration = np.empty(mujoco.mj_stateSize(data.model, kind))
+    mujoco.mj_getState(data.model, data, integration, kind)
+    fields = _fields(data)
+    kinds: dict[str, list[np.ndarray]] = {}
+    for array in fields.values():
+        claim(array)
+        kinds.setdefault(array.dtype.str, []).append(array.ravel())
+    packed = {kind: np.concatenate(arrays) for kind, arrays in kinds.items()}
+    return {"integration": integration, "fields": " ".join(fields), "arrays": packed, "flags": _flags(data)}
+
+
+def give(data: Any, state: dict[str, Any]) -> None:
+    """Into an MjData of the same model; ValueError when it does not fit."""
+    import mujoco
+
+    fields = _fields(data)
+    if " ".join(fields) != state["fields"]:
+        raise ValueError("another MuJoCo or another model")
+    mujoco.mj_setState(data.model, data, np.array(state["integration"]), mujoco.mjtState.mjSTATE_INTEGRATION)
+    at = dict.fromkeys(state["arrays"], 0)
+    for array in fields.values():
+        kind = array.dtype.str
+        begin, at[kind] = at[kind], at[kind] + array.size
+        array[...] = state["arrays"][kind][begin : at[kind]].reshape(array.shape)
+    if any(at[name] != len(flat) for name, flat in state["arrays"].items()):
+        raise ValueError("a model of another size")
+    for name in FLAGS:
+        setattr(data, name, state["flags"][name])
+
+
+def model_bytes(model: Any) -> bytes:
+    """A whole MjModel, to see whether somebody changed it."""
+    import mujoco
+
+    buffer = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, buffer)
+    return buffer.tobytes()
+
+
+def _fields(data: Any) -> dict[str, np.ndarray]:
+    """Arrays whose size is the model's: those that an untouched MjData holds in memory of its own."""
+    model = data.model
+    sizes = (model.signature, model.nbuffer)
+    if sizes not in _names:
+        import mujoco
+
+        untouched = mujoco.MjData(model)
+        _names[sizes] = [name for name in dir(untouched) if _is_field(name, getattr(untouched, name))]
+    return {name: getattr(data, name) for name in _names[sizes]}
+
+
+def _is_field(name: str, value: Any) -> bool:
+    held = isinstance(value, np.ndarray) and value.size and not value.flags.owndata
+    return bool(held) and name != POINTERS and not name.startswith("_")
+
+
+def _flags(data: Any) -> dict[str, bool]:
+    return {name: bool(getattr(data, name)) for name in FLAGS}

@@ -1,0 +1,92 @@
+"""The rung `replay`: the random generators at the beginning of the episode, and the actions since.
+
+For environments whose state nobody can read (Box2D). They have to be watched from the reset on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.snapshots.stack import randomness, read
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+LIMIT = 100_000
+"""Steps of the longest episode worth replaying."""
+
+
+class Recorder(gym.Wrapper):
+    """The outermost wrapper: remembers how the episode began and what was done in it."""
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self.start: dict[str, Any] | None = None
+        space = env.action_space
+        self._actions = np.empty((64, *(space.shape or ())), space.dtype)
+        self._count = 0
+
+    @property
+    def actions(self) -> np.ndarray:
+        """Those of this episode, in a new array."""
+        return self._actions[: self._count].copy()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.start = {"random": randomness(self.env)} if seed is None else {"seed": seed}
+        self._count = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if self._count == len(self._actions):
+            self._grow()
+        self._actions[self._count] = action
+        self._count += 1
+        return self.env.step(action)
+
+    def replay(self, start: dict[str, Any], actions: np.ndarray) -> None:
+        """Begin as `start` says and act again."""
+        if "seed" in start:
+            self.reset(seed=start["seed"])
+        else:
+            read(self.env, start["random"])
+            self.reset()
+        discrete = isinstance(self.action_space, gym.spaces.Discrete)
+        for action in actions.tolist() if discrete else np.array(actions, self._actions.dtype):
+            self.step(action)
+
+    def _grow(self) -> None:
+        """Twice as long, up to the limit; after that the episode counts as unknown."""
+        if self._count >= LIMIT:
+            self.start, self._count = None, 0
+        else:
+            self._actions = np.concatenate([self._actions, np.empty_like(self._actions)])
+
+
+class Replay(Keeper):
+    """Environments whose episodes follow from the generators and the actions."""
+
+    rung = "replay"
+
+    def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
+        super().__init__(recipe, fresh)
+        limit = recipe.max_episode_steps or recipe.spec.max_episode_steps
+        if limit is None or limit > LIMIT:
+            raise Refused(f"its episodes have no time limit of at most {LIMIT} steps")
+
+    def attach(self, env: gym.Env) -> Recorder:
+        return Recorder(env)
+
+    def capture(self, env: gym.Env) -> dict[str, Any]:
+        assert isinstance(env, Recorder)
+        if env.start is None:
+            raise Refused("the beginning of the episode was not watched: ask for `rung` before the reset")
+        return {"start": env.start, "actions": env.actions}
+
+    def restore(self, state: dict[str, Any]) -> gym.Env:
+        env = self.attach(self.make())
+        env.replay(state["start"], state["actions"])
+        return env

@@ -1,0 +1,152 @@
+"""The self-tests of the ladder: throwaway environments, fixed seeds, every bit compared."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.vector import VectorEnv
+
+STEPS = 30
+"""Steps of an episode before it is cut by a reset: every trial sees several beginnings, however long episodes are."""
+SEEDS = (101, 102)
+EPISODES = 8
+"""Where something may be carried over from episode to episode, it need not show in the first ones."""
+
+
+def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2) -> None:
+    """Refused unless a restored environment goes on like `fresh`, whose state was taken; closes it."""
+    with _trial() as stack:
+        env = keeper.attach(fresh)
+        stack.callback(env.close)
+        for seed, mid in zip(SEEDS, (True, False), strict=True):
+            env.reset(seed=seed)
+            keeper.capture(env)  # refused early: steps may be slow
+            _play(env, _actions(env.action_space, seed), 2)
+            if not mid:
+                env.reset()
+            state = keeper.capture(env)
+            expected = _play(env, _actions(env.action_space, seed + 1), episodes)
+            other = keeper.restore(state)
+            stack.callback(other.close)
+            _compare(expected, _play(other, _actions(other.action_space, seed + 1), episodes))
+
+
+def repeats(fresh: gym.Env, make: Callable[[], gym.Env]) -> None:
+    """Refused unless two new environments with the same seed and actions do the same; closes both."""
+    with _trial() as stack:
+        stack.callback(fresh.close)
+        other = make()
+        stack.callback(other.close)
+        expected, found = (
+            [_digest(env.reset(seed=SEEDS[0])[0]), *_play(env, _actions(env.action_space, SEEDS[0]), EPISODES // 2)]
+            for env in (fresh, other)
+        )
+        _compare(expected, found)
+
+
+def vector_resumes(make: Callable[[], VectorEnv]) -> None:
+    """The same as `resumes` for a backend that saves itself."""
+    with _trial() as stack:
+        one, other = make(), make()
+        stack.callback(one.close)
+        stack.callback(other.close)
+        for env, seed in ((one, 0), (other, one.num_envs)):
+            env.reset(range(seed, seed + one.num_envs))
+            _play_vector(env, seed)
+        seen = other.restore(one.snapshot())
+        expected = _play_vector(one, 1)
+        if not np.isfinite(seen).all():
+            raise Refused("the restored observation is not finite")
+        _compare(expected, _play_vector(other, 1))
+
+
+def vector_repeats(make: Callable[[], VectorEnv]) -> None:
+    """The same as `repeats` for a backend with vectors of its own."""
+    with _trial() as stack:
+        traces = []
+        for _ in range(2):
+            env = make()
+            stack.callback(env.close)
+            first = _digest(env.reset([SEEDS[0] + i for i in range(env.num_envs)]))
+            traces.append([first, *_play_vector(env, SEEDS[1])])
+        _compare(*traces)
+
+
+@contextmanager
+def _trial() -> Iterator[ExitStack]:
+    """Closes what was made; whatever goes wrong refuses the rung and never the run."""
+    with ExitStack() as stack:
+        try:
+            yield stack
+        except Refused:
+            raise
+        except Exception as error:  # environments raise what they like
+            raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
+
+
+def _play(env: gym.Env, actions: Iterator[Any], episodes: int) -> list[bytes]:
+    """Goes on where the environment is; digests of all it shows."""
+    meter, seen = RawReward.inside(env), []
+    for episode in range(episodes):
+        if episode:
+            seen.append(_digest(env.reset()[0]))
+        for action in itertools.islice(actions, STEPS):
+            obs, reward, terminated, truncated, _ = env.step(action)
+            paid = 0.0 if meter is None else meter.take()
+            seen.append(_digest(obs, float(reward), paid, bool(terminated), bool(truncated)))
+            if terminated or truncated:
+                seen.append(_digest(env.reset()[0]))
+    return seen
+
+
+def _play_vector(env: VectorEnv, seed: int) -> list[bytes]:
+    actions = [_actions(env.action_space, seed + i) for i in range(env.num_envs)]
+    seen = []
+    for _ in range(2 * STEPS):
+        obs, reward, terminated, truncated, final = env.step(np.stack([next(row) for row in actions]))
+        last = [] if final is None else [final[terminated | truncated]]
+        seen.append(_digest(obs, reward, env.raw_reward, terminated, truncated, *last))
+    return seen
+
+
+def _compare(expected: list[bytes], found: list[bytes]) -> None:
+    for i, (a, b) in enumerate(zip(expected, found, strict=False)):
+        if a != b:
+            raise Refused(f"it differs from step {i + 1} on")
+    if len(expected) != len(found):
+        raise Refused("its episodes have other lengths")
+
+
+def _digest(*parts: Any) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        array: Array = np.ascontiguousarray(part)
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.digest()
+
+
+def _actions(space: gym.Space, seed: int) -> Iterator[Any]:
+    """Random actions as a lane gives them: integers, or arrays of their own."""
+    rng = np.random.default_rng(seed)
+    while True:
+        if isinstance(space, gym.spaces.Discrete):
+            yield int(rng.integers(space.n))
+        elif isinstance(space, gym.spaces.Box):
+            low, high = np.maximum(space.low, -3), np.minimum(space.high, 3)
+            yield rng.uniform(low, np.maximum(low, high)).astype(space.dtype)
+        else:
+            top = space.nvec if isinstance(space, gym.spaces.MultiDiscrete) else np.full(space.shape or (), 2)
+            yield rng.integers(top).astype(space.dtype)

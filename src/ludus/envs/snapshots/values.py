@@ -1,0 +1,190 @@
+"""Plain values as nodes that can be stored, and back: nothing is imported or called on the way.
+
+Numbers, strings and None stand for themselves; everything else is a dict with the key `is`. Two references to one
+object stay two references to one object. Dicts become pairs: a checkpoint sorts keys.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ludus.envs.snapshots import Refused, generators
+
+LEAVES = (type(None), bool, int, float, str)
+_SEQUENCES: dict[type, Callable[[Iterable[Any]], Any]] = {
+    tuple: tuple, list: list, set: set, frozenset: frozenset, deque: deque
+}  # fmt: skip
+
+
+class Encoder:
+    """Turns values into nodes; one for everything that may share objects."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Any, dict[str, Any] | None]] = {}
+        self._names = 0
+        self._spans: list[tuple[int, int, str]] = []
+
+    def encode(self, value: Any, path: str) -> Any:
+        """The node of a value; Refused when it is not plain."""
+        if type(value) in LEAVES:
+            return value
+        if isinstance(value, np.generic):
+            return value if _storable(value.dtype) else {"is": "scalar", **_raw(np.asarray(value))}
+        if isinstance(value, enum.Enum):
+            return _enum(value, path)
+        if id(value) in self._seen:
+            return self._again(value, path)
+        # The value itself is kept, so that no other object gets its id meanwhile. None: it is being looked into.
+        self._seen[id(value)] = (value, None)
+        node = self._node(value, path)
+        self._seen[id(value)] = (value, node)
+        return node
+
+    def claim(self, array: np.ndarray, path: str) -> None:
+        """Memory that is stored under `path`."""
+        if array.size:
+            low, high = np.lib.array_utils.byte_bounds(array)
+            self._spans.append((low, high, path))
+
+    def finish(self) -> None:
+        """Refused when two arrays are views of one memory: as copies they would go apart."""
+        end, owner = 0, ""
+        for low, high, path in sorted(self._spans):
+            if low < end and path != owner:
+                raise Refused(f"{owner} and {path} share memory")
+            if high > end:
+                end, owner = high, path
+
+    def _again(self, value: Any, path: str) -> dict[str, Any]:
+        node = self._seen[id(value)][1]
+        if node is None:
+            raise Refused(f"{path} contains itself")
+        if "name" not in node:
+            node["name"] = self._names
+            self._names += 1
+        return {"is": "same", "as": node["name"]}
+
+    def _node(self, value: Any, path: str) -> dict[str, Any]:
+        kind = type(value)
+        if kind in _SEQUENCES:
+            items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
+            node = {"is": kind.__name__, "items": items}
+            return {**node, "maxlen": value.maxlen} if kind is deque else node
+        if kind is dict:
+            pairs = [[self.encode(key, path), self.encode(item, f"{path}[{key!r:.20}]")] for key, item in value.items()]
+            return {"is": "dict", "pairs": pairs}
+        if kind is np.ndarray:
+            return self._array(value, path)
+        if kind in (bytes, bytearray):
+            return {"is": kind.__name__, "data": np.frombuffer(bytes(value), np.uint8)}
+        if kind in generators.KINDS:
+            return {"is": generators.KINDS[kind], **generators.pack(value)}
+        raise Refused(f"{path} is a {kind.__module__}.{kind.__qualname__}")
+
+    def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
+        if value.dtype.hasobject or value.dtype.names:
+            raise Refused(f"{path} is an array of {value.dtype}")
+        self.claim(value, path)
+        data = {"data": np.array(value, order="C")} if _storable(value.dtype) else _raw(value)
+        # The order of a matrix decides how a library sums over it.
+        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+        return {"is": "array", "order": order, **data}
+
+
+class Decoder:
+    """Makes values of nodes; KeyError, TypeError or ValueError for a tree no Encoder made."""
+
+    def __init__(self, tree: Any) -> None:
+        self._nodes: dict[int, dict[str, Any]] = {}
+        self._made: dict[int, Any] = {}
+        self._collect(tree)
+
+    def decode(self, node: Any) -> Any:
+        """The value of a node, in memory of its own."""
+        if not isinstance(node, dict):
+            return node
+        node = self._nodes[node["as"]] if node["is"] == "same" else node
+        name = node.get("name")
+        if name in self._made:
+            return self._made[name]
+        value = self._value(node)
+        if name is not None:
+            self._made[name] = value
+        return value
+
+    def _value(self, node: dict[str, Any]) -> Any:
+        kind = node["is"]
+        if kind == "dict":
+            return {self.decode(key): self.decode(item) for key, item in node["pairs"]}
+        if kind == "deque":
+            return deque(map(self.decode, node["items"]), node["maxlen"])
+        if kind in ("tuple", "list", "set", "frozenset"):
+            make = next(make for cls, make in _SEQUENCES.items() if cls.__name__ == kind)
+            return make(map(self.decode, node["items"]))
+        if kind in ("array", "scalar"):
+            array = np.array(_cooked(node), order=node.get("order", "C"))
+            return array if kind == "array" else array[()]
+        if kind in ("bytes", "bytearray"):
+            data = node["data"].astype(np.uint8).tobytes()
+            return data if kind == "bytes" else bytearray(data)
+        if kind == "enum":
+            return _member(node["module"], node["type"], node["member"])
+        return generators.unpack(kind, node)
+
+    def _collect(self, tree: Any) -> None:
+        if isinstance(tree, dict):
+            if "is" in tree and type(tree.get("name")) is int:
+                self._nodes[tree["name"]] = tree
+            for part in tree.values():
+                self._collect(part)
+        elif isinstance(tree, list):
+            for part in tree:
+                self._collect(part)
+
+
+def _storable(dtype: np.dtype) -> bool:
+    """What `ludus.runs.tree` takes as it is."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
+
+
+def _raw(array: np.ndarray) -> dict[str, Any]:
+    data = np.frombuffer(array.tobytes(), np.uint8)
+    return {"data": data, "dtype": array.dtype.str, "shape": list(array.shape)}
+
+
+def _cooked(node: dict[str, Any]) -> np.ndarray:
+    data: np.ndarray = node["data"]
+    if "dtype" not in node:
+        return data
+    dtype = np.dtype(node["dtype"])
+    if dtype.hasobject:
+        raise ValueError("objects are no data")
+    return np.frombuffer(data.astype(np.uint8).tobytes(), dtype).reshape(node["shape"])
+
+
+def _enum(value: enum.Enum, path: str) -> dict[str, Any]:
+    cls = type(value)
+    try:
+        found = _member(cls.__module__, cls.__qualname__, value.name)
+    except (KeyError, AttributeError, ValueError):
+        found = None
+    if found is not value:
+        raise Refused(f"{path} is a {cls.__module__}.{cls.__qualname__} that cannot be found by name")
+    return {"is": "enum", "module": cls.__module__, "type": cls.__qualname__, "member": value.name}
+
+
+def _member(module: str, qualname: str, name: str) -> enum.Enum:
+    """Of a class that is loaded already: whoever made the environment has done so."""
+    cls: Any = sys.modules[module]
+    for part in qualname.split("."):
+        cls = getattr(cls, part)
+    if not isinstance(cls, enum.EnumMeta):
+        raise ValueError(f"{qualname} is no enumeration")
+    member: enum.Enum = cls[name]
+    return member

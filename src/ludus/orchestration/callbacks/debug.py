@@ -1,0 +1,187 @@
+"""`ludus train --debug`: every update is looked at, and the first tensor that is not finite ends the run by name.
+
+Checked in the order in which numbers spread: batch, outputs of the layers, loss, gradients (before the optimizer sees
+them), weights. `debug/` gets a trace of the first cycles and numbers about every layer. Nothing of this exists without
+--debug; the updates themselves stay what they are, only never compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from ludus.errors import ConfigError
+from ludus.metrics import finite
+from ludus.metrics.layers import Activations, weight_statistics
+from ludus.networks.learner import Learner
+from ludus.orchestration.callbacks import Callback
+from ludus.runs import atomic
+
+if TYPE_CHECKING:
+    from ludus.orchestration.orchestrator import Orchestrator
+
+TRACED_CYCLES, TRACED_UPDATES = 3, 200
+"""The trace ends with the first of both."""
+STATISTICS_EVERY = 1.0
+"""Least seconds between two lines of statistics."""
+
+
+class NotFinite(ConfigError):
+    """A tensor of an update is not finite."""
+
+
+class Debug(Callback):
+    """Watches every Learner of the algorithm; `folder` is the run's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.watched: list[Watched] = []
+        self._profiler: Any = None
+        self._due = 0.0
+
+    def on_start(self, run: Orchestrator) -> None:
+        """Put the hooks in."""
+        (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
+        for name, part in run.algorithm.state().items():
+            if isinstance(part, Learner):
+                self.watched.append(Watched(name, part, self._fail(run)))
+        self._start_trace()
+
+    def on_cycle_end(self, run: Orchestrator) -> None:
+        """Statistics, and the end of the trace."""
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + STATISTICS_EVERY
+            self._write_statistics(run)
+        updates = max((watched.updates for watched in self.watched), default=0)
+        if self._profiler is not None and (run.clock.cycles >= TRACED_CYCLES or updates >= TRACED_UPDATES):
+            self._end_trace()
+
+    def on_end(self, run: Orchestrator) -> None:
+        """The last statistics; the hooks go."""
+        self._write_statistics(run)
+        self._end_trace()
+        for watched in self.watched:
+            watched.remove()
+
+    def _fail(self, run: Orchestrator) -> Callable[[Watched, str, str], None]:
+        def fail(watched: Watched, what: str, problem: str) -> None:
+            learner = watched.learner
+            facts = {"tensor": what, "problem": problem, "learner": watched.name, "numbers": watched.numbers}
+            place = dump(self.folder, run, facts, learner, batch=watched.batch)
+            where = f"environment step {run.clock.env_steps}, after {learner.optimizer.count} updates"
+            raise NotFinite(where, f"{what} is not finite: {problem}", f"batch and weights are in {place}")
+
+        return fail
+
+    def _start_trace(self) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        self._profiler = profile(activities=[ProfilerActivity.CPU])
+        self._profiler.start()
+
+    def _end_trace(self) -> None:
+        if self._profiler is None:
+            return
+        profiler, self._profiler = self._profiler, None
+        profiler.stop()
+        profiler.export_chrome_trace(str(self.folder / "debug" / "trace.json"))
+        table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=30)
+        (self.folder / "debug" / "profile.txt").write_text(table)
+
+    def _write_statistics(self, run: Orchestrator) -> None:
+        for watched in self.watched:
+            head = {"epoch": run.clock.cycles, "env_steps": run.clock.env_steps, "learner": watched.name}
+            for file, layers in (
+                ("weights.jsonl", weight_statistics(watched.learner.model)),
+                ("activations.jsonl", watched.activations.statistics()),
+            ):
+                with (self.folder / "debug" / file).open("a") as opened:
+                    opened.write(json.dumps({**head, "layers": layers}) + "\n")
+
+
+class Watched:
+    """One learner with hooks at every point where a number could go wrong."""
+
+    def __init__(self, name: str, learner: Learner, fail: Callable[[Watched, str, str], None]) -> None:
+        self.name, self.learner = name, learner
+        self.batch: Any = None
+        self.numbers: dict[str, float] = {}
+        self.updates = 0
+        self._fail = fail
+        self._step, self._loss = learner.step, learner.loss
+        learner.compiler = None  # hooks cannot look into compiled code
+        learner.step = self.step  # type: ignore[method-assign]
+        learner.loss = self.loss
+        self.activations = Activations(learner.model, self._activation)
+        self._gradients = [
+            parameter.register_post_accumulate_grad_hook(self._gradient(part))
+            for part, parameter in learner.model.named_parameters()
+        ]
+
+    def step(self, batch: Any, numbers: Any, **flags: Any) -> None:
+        """Learner.step between two looks."""
+        self.batch, self.numbers = batch, dict(numbers)
+        self._refuse("batch", finite.first_bad(batch))
+        self._step(batch, numbers, **flags)
+        self._refuse("weight", finite.first_bad(self.learner.layout.unflatten(self.learner.theta)))
+        self.updates += 1
+
+    def loss(self, *arguments: Any, **flags: Any) -> Any:
+        """Learner.loss, each term looked at."""
+        loss, metrics = self._loss(*arguments, **flags)
+        self._refuse("loss", finite.first_bad({**metrics, "total": loss}))
+        return loss, metrics
+
+    def remove(self) -> None:
+        """Leave the learner as it was."""
+        self.activations.remove()
+        for hook in self._gradients:
+            hook.remove()
+        del self.learner.step  # type: ignore[method-assign]
+        self.learner.loss = self._loss
+
+    def _activation(self, name: str, module: nn.Module, output: Tensor) -> None:
+        problem = finite.trouble(output.detach())
+        if problem:
+            self._fail(self, f"output of layer {name} ({type(module).__name__})", problem)
+
+    def _gradient(self, name: str) -> Callable[[Tensor], None]:
+        def look(parameter: Tensor) -> None:
+            problem = finite.trouble(parameter.grad) if parameter.grad is not None else None
+            if problem:
+                self._fail(self, f"gradient of {name}", problem)
+
+        return look
+
+    def _refuse(self, kind: str, bad: tuple[str, str] | None) -> None:
+        if bad is not None:
+            self._fail(self, f"{kind} {bad[0]}", bad[1])
+
+
+def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Learner, *, batch: Any = None) -> Path:
+    """Write `nan_dump/` of a run folder: step.json, and weights and batch as safetensors; replaces an older one."""
+    from safetensors.torch import save
+
+    target = folder / "nan_dump"
+    target.mkdir(mode=0o700, exist_ok=True)
+    for name, tree in (("weights", dict(learner.model.state_dict())), ("batch", batch)):
+        tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in finite.tensors_of(tree)}
+        if tensors:
+            atomic.write_bytes(target / f"{name}.safetensors", save(tensors))
+    clock = {"env_steps": run.clock.env_steps, "updates": learner.optimizer.count, "epoch": run.clock.cycles}
+    atomic.write_json(target / "step.json", {**facts, **clock, "phase": run.scheduler.phase.name})
+    return target
+
+
+def dump_divergence(folder: Path, run: Orchestrator, reason: str) -> Path | None:
+    """The same for a run that ended without --debug: what can still be known after the update."""
+    for name, part in run.algorithm.state().items():
+        if isinstance(part, Learner):
+            facts = {"tensor": finite.bad_part(part), "problem": reason, "learner": name}
+            return dump(folder, run, facts, part, batch=getattr(part, "batch", None))
+    return None

@@ -1,0 +1,188 @@
+"""Changes the algorithm's settings when a metric no longer gets better: smaller steps, more exploration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from ludus.config.model import Model
+from ludus.config.schedule import Schedule
+from ludus.errors import ConfigError
+from ludus.metrics.names import EVAL_RETURN
+from ludus.orchestration.callbacks import Callback
+from ludus.registry import CALLBACKS, nearest
+
+if TYPE_CHECKING:
+    from ludus.orchestration.orchestrator import Orchestrator
+
+WHERE = "training.callbacks (plateau)"
+
+
+class Action(Model):
+    """One change of one field of the algorithm: multiply, add or set, within bounds."""
+
+    field: str
+    """Field of the algorithm's config; of a schedule both ends change."""
+    multiply: float | None = None
+    """Factor."""
+    add: float | None = None
+    """Summand."""
+    set: float | None = None
+    """New value."""
+    min: float | None = None
+    """Never below this."""
+    max: float | None = None
+    """Never above this."""
+
+    @model_validator(mode="after")
+    def one_of_them(self) -> Action:
+        if sum(way is not None for way in (self.multiply, self.add, self.set)) != 1:
+            raise ValueError("needs exactly one of multiply, add and set")
+        return self
+
+    def apply(self, value: float) -> float:
+        """The changed number."""
+        if self.set is not None:
+            value = self.set
+        value = value * (1.0 if self.multiply is None else self.multiply) + (self.add or 0.0)
+        value = value if self.min is None else max(value, self.min)
+        return value if self.max is None else min(value, self.max)
+
+
+class PlateauConfig(Model):
+    """Acts when a metric stands still."""
+
+    monitor: str = EVAL_RETURN
+    """Metric to watch; rows without it are passed over."""
+    better: Literal["up", "down"] = "up"
+    """Direction that is progress."""
+    min_delta: float = Field(default=0.0, ge=0)
+    """Progress smaller than this is none."""
+    patience: PositiveInt = 5
+    """Values without progress before the actions are taken."""
+    cooldown: NonNegativeInt = 0
+    """Values after that during which nothing is counted."""
+    revert_on_worse: bool = False
+    """Undo the change, and make no further one, if the values after it are worse on average than those before."""
+    actions: tuple[Action, ...] = Field(min_length=1)
+    """What to change, all at once."""
+
+
+@CALLBACKS.register("plateau")
+class Plateau(Callback):
+    """Everything it knows is in the checkpoint, so that a resumed run acts at the same values."""
+
+    Config = PlateauConfig
+
+    def __init__(self, cfg: PlateauConfig) -> None:
+        self.cfg = cfg
+        self.interventions = 0
+        self._best: float | None = None
+        self._since = self._cooldown = 0
+        self._recent: list[float] = []
+        self._level: float | None = None
+        """Mean of the values before the newest change."""
+        self._before: dict[str, Any] | None = None
+        """Settings before it."""
+        self._given_up = False
+
+    def on_start(self, run: Orchestrator) -> None:
+        """Refuse actions that could never be taken."""
+        for action in self.cfg.actions:
+            known = type(run.settings).model_fields
+            if action.field not in known:
+                raise ConfigError(WHERE, f"the algorithm has no field '{action.field}'", nearest(action.field, known))
+            if action.field in run.settings.fixed:
+                raise ConfigError(WHERE, f"'{action.field}' is fixed for the whole run", "act on another field")
+            changed(getattr(run.settings, action.field), action)
+
+    def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
+        """Look at the metric if it is there."""
+        value = row.get(self.cfg.monitor)
+        if isinstance(value, float | int) and not self._given_up:
+            self._look(run, float(value))
+
+    def _look(self, run: Orchestrator, value: float) -> None:
+        self._recent = [*self._recent, value][-self.cfg.patience :]
+        gain = self._gain(value, self._best)
+        if self._best is None or gain > self.cfg.min_delta:
+            self._best, self._since = value, 0
+            return
+        if self._cooldown:
+            self._cooldown -= 1
+            return
+        self._since += 1
+        if self._since < self.cfg.patience:
+            return
+        self._since, self._cooldown = 0, self.cfg.cooldown
+        mean = sum(self._recent) / len(self._recent)
+        if self.cfg.revert_on_worse and self._before is not None and self._gain(mean, self._level) < 0:
+            self._revert(run, mean)
+        else:
+            self._intervene(run, mean)
+
+    def _gain(self, value: float, reference: float | None) -> float:
+        gain = value - (value if reference is None else reference)
+        return gain if self.cfg.better == "up" else -gain
+
+    def _intervene(self, run: Orchestrator, mean: float) -> None:
+        old = {action.field: plain(getattr(run.settings, action.field)) for action in self.cfg.actions}
+        new = {action.field: changed(getattr(run.settings, action.field), action) for action in self.cfg.actions}
+        if new == old:  # every action is at its bound
+            return
+        if self._change(run, old, new, f"no progress in {self.cfg.patience} values"):
+            self.interventions += 1
+            self._before, self._level = old, mean
+
+    def _revert(self, run: Orchestrator, mean: float) -> None:
+        assert self._before is not None
+        now = {field: plain(getattr(run.settings, field)) for field in self._before}
+        self._change(run, now, self._before, f"{mean:g} on average after the change, {self._level:g} before it")
+        self._given_up = True
+
+    def _change(self, run: Orchestrator, old: dict[str, Any], new: dict[str, Any], why: str) -> bool:
+        what = ", ".join(f"{field} {old[field]} -> {new[field]}" for field in new)
+        try:
+            run.change_settings(new)
+        except ConfigError as error:
+            self._given_up = True
+            run.say(f"plateau: {what} is not possible: {error.line()}")
+            return False
+        run.say(f"plateau of {self.cfg.monitor}: {why}; {what}")
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands."""
+        return {
+            "interventions": self.interventions,
+            "best": self._best,
+            "since": self._since,
+            "cooldown": self._cooldown,
+            "recent": list(self._recent),
+            "level": self._level,
+            "before": self._before,
+            "given_up": self._given_up,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.interventions, self._best, self._since = state["interventions"], state["best"], state["since"]
+        self._cooldown, self._recent, self._level = state["cooldown"], list(state["recent"]), state["level"]
+        self._before, self._given_up = state["before"], state["given_up"]
+
+
+def changed(value: Any, action: Action) -> Any:
+    """A field's value after an action, as plain data; both ends of a schedule change."""
+    if isinstance(value, Schedule):
+        ends = {"start": action.apply(value.start), "end": action.apply(value.end)}
+        return plain(value.model_copy(update=ends))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(WHERE, f"'{action.field}' is {value!r}, not a number", "act on another field")
+    return round(action.apply(value)) if isinstance(value, int) else action.apply(value)
+
+
+def plain(value: Any) -> Any:
+    """A schedule as a config writes it."""
+    return value.model_dump() if isinstance(value, Schedule) else value

@@ -1,0 +1,136 @@
+"""Recordings of the evaluated policy as `videos/epoch=N.mp4`, with a link beside the checkpoint of the same step.
+
+They are made after the evaluation, in an environment of their own and with seeds of their own: what `act` draws from is
+set anew at the next evaluation, so that neither training nor evaluation can tell whether there was a camera.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ludus.config.schema import Video
+from ludus.data.streams import Streams
+from ludus.envs.vector import VectorEnv
+from ludus.errors import MissingExtra
+from ludus.orchestration.callbacks import Callback
+from ludus.runs import atomic
+from ludus.runs.video import write_video
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.orchestration.evaluator import EvalResult, Evaluator
+    from ludus.orchestration.orchestrator import Orchestrator
+
+
+class Videos(Callback):
+    """`make_env` makes one environment that renders `rgb_array`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cfg: Video,
+        make_env: Callable[[], VectorEnv],
+        streams: Streams,
+        *,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.folder, self.cfg, self.warn = folder, cfg, warn
+        self.count = 0
+        """Evaluations so far."""
+        self._make_env, self._streams = make_env, streams
+        self._env: VectorEnv | None = None
+        self._unlinked: tuple[int, Path] | None = None
+        self._warned = False
+
+    def on_start(self, run: Orchestrator) -> None:
+        """Fail now rather than at the first evaluation: no encoder, no renderer, nothing to see."""
+        if importlib.util.find_spec("av") is None:
+            raise MissingExtra("training.evaluation.video", "video")
+        self._env = self._make_env()
+        self._env.reset(self._streams.integers("video", 1))
+        self._env.render()
+
+    def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
+        """Record every so many evaluations."""
+        self.count += 1
+        if self.count % self.cfg.every_evaluations:
+            return
+        path = self.folder / "videos" / f"epoch={run.clock.cycles}.mp4"
+        if self._record(run.evaluator, path, result.env_steps):
+            run.recorder.file(path, env_steps=result.env_steps)
+            self._unlinked = (result.env_steps, path)
+
+    def on_cycle_end(self, run: Orchestrator) -> None:
+        """The checkpoint of an evaluation is written later than the video."""
+        self._link()
+
+    def on_end(self, run: Orchestrator) -> None:
+        """The last link."""
+        self._link()
+        self.close()
+
+    def close(self) -> None:
+        """Shut the environment down."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the count of evaluations stands."""
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on counting."""
+        self.count = state["count"]
+
+    def _record(self, evaluator: Evaluator, path: Path, env_steps: int) -> bool:
+        assert self._env is not None
+        seed = self._streams.integers(f"video {env_steps}", 1)
+        frames = episode_frames(self._env, evaluator, seed, self.cfg.episodes, self.cfg.max_steps)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_video(path, frames, self._env.info.render_fps)
+        except OSError as error:  # a full disk must not end a training
+            if not self._warned:
+                self.warn(f"{path}: not recorded: {error.strerror or error}; training goes on without it")
+            self._warned = True
+            return False
+        return True
+
+    def _link(self) -> None:
+        """`checkpoints/step=N.mp4`, once there is a checkpoint of that step; links of pruned ones go."""
+        if self._unlinked is None:
+            return
+        step, path = self._unlinked
+        parent = self.folder / "checkpoints"
+        if not (parent / f"step={step}").is_dir():
+            return
+        self._unlinked = None
+        atomic.replace_link(parent / f"step={step}.mp4", f"../videos/{path.name}")
+        for link in parent.glob("step=*.mp4"):
+            if link.is_symlink() and not link.with_suffix("").is_dir():
+                link.unlink()
+
+
+def episode_frames(
+    env: VectorEnv, evaluator: Evaluator, seeds: list[int], episodes: int, max_steps: int
+) -> Iterator[Array]:
+    """Every state of some episodes as the evaluator plays them, the last one of each included; one frame at a time."""
+    algorithm, normalizer = evaluator.algorithm, evaluator.normalizer
+    obs, state, first = env.reset(seeds), algorithm.initial_state(1), np.ones(1, bool)
+    for _ in range(max_steps):
+        if first[0]:
+            yield env.render()
+        seen = obs if normalizer is None else normalizer.apply(obs)
+        action, state, _ = algorithm.act(seen, state, first, deterministic=evaluator.deterministic)
+        result = env.step(action)
+        obs, first = result.obs, result.terminated | result.truncated
+        yield env.render(final=bool(first[0]))
+        episodes -= int(first[0])
+        if not episodes:
+            return

@@ -1,0 +1,150 @@
+"""Before the first step: will it fit? Memory of rollouts, buffers, network and updates, and room for checkpoints."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ludus.config.schema import ExperimentConfig
+from ludus.errors import ResourceError
+from ludus.metrics import memory
+from ludus.metrics.memory import MB
+from ludus.networks.learner import Learner
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from ludus.orchestration.orchestrator import Orchestrator
+
+TIGHT = 0.8
+"""Share of what is free from which on a run is warned about."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that takes memory, and what makes it smaller."""
+
+    name: str
+    bytes: int
+    knobs: str
+
+
+def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = None) -> list[str]:
+    """`memory ~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the knob."""
+    parts = list(memory_parts(config, run))
+    total, free = sum(part.bytes for part in parts), memory.available()
+    biggest = max(parts, key=lambda part: part.bytes)
+    if total > free:
+        problem = f"the run needs about {size(total)}, {size(free)} are free; {biggest.name} {size(biggest.bytes)}"
+        raise ResourceError("memory", problem, f"lower {biggest.knobs}")
+    shown = ", ".join(f"{part.name} {size(part.bytes)}" for part in parts if part.bytes >= 0.05 * total)
+    lines = [f"~{size(total)} ({shown})"]
+    if total > TIGHT * free:
+        lines.append(f"memory is tight: about {size(total)} of {size(free)}; lower {biggest.knobs}")
+    if folder is not None:
+        lines += _disk(config, run, folder)
+    return lines
+
+
+def memory_parts(config: ExperimentConfig, run: Orchestrator) -> Iterator[Part]:
+    """What the run will allocate once it starts."""
+    collector: Any = run.stateful["collector"]
+    env = collector.env
+    steps = max((getattr(cfg, "rollout_steps", 0) for cfg in run.phase_configs), default=0)
+    step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
+    # the collector's arrays, and a shuffled copy of them while updating
+    rollout = 2 * (steps + 1) * env.num_envs * step
+    yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
+    for name, choice in config.buffers.items():
+        capacity = int(getattr(choice.config, "capacity", 0))
+        frames = 1 if getattr(choice.config, "share_frames", False) else 2
+        entry = frames * _space_bytes(env.observation_space) + _space_bytes(env.action_space) + 6
+        yield Part(f"buffer {name}", capacity * entry, f"buffers.{name}.capacity")
+    for learner in _learners(run):
+        parameters = learner.theta.numel() * learner.theta.element_size()
+        yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
+        yield Part("updates", _update_bytes(run, learner, steps), "algorithm.batch_size or the hidden dims under network")
+
+
+def size(count: float) -> str:
+    """`12 MB`, `3.4 GB`."""
+    if count >= 1000 * MB:
+        return f"{count / (1024 * MB):,.1f} GB"
+    return f"{max(math.ceil(count / MB), 1):,} MB"
+
+
+def _learners(run: Orchestrator) -> list[Learner]:
+    return [part for part in run.algorithm.state().values() if isinstance(part, Learner)]
+
+
+def _step_bytes(observation: gym.Space, action: gym.Space, *, normalized: bool) -> int:
+    """One environment, one step: observation (and its normalised twin), action, reward, flags."""
+    twin = 4 * _numbers(observation) if normalized else 0
+    return _space_bytes(observation) + twin + _space_bytes(action) + 4 + 3
+
+
+def _space_bytes(space: gym.Space) -> int:
+    return _numbers(space) * np.dtype(space.dtype or np.float32).itemsize
+
+
+def _numbers(space: gym.Space) -> int:
+    return int(np.prod(space.shape or (), dtype=np.int64))
+
+
+def _update_bytes(run: Orchestrator, learner: Learner, steps: int) -> int:
+    """Outputs of all layers for one minibatch, kept for the backward pass, and their gradients."""
+    collector: Any = run.stateful["collector"]
+    rollout = steps * collector.num_envs
+    per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda whole: whole)
+    each = _outputs_per_step(learner, collector.env.observation_space)
+    kept = 2 * per_batch(rollout) * each
+    return max(kept, rollout * each)  # a new rollout goes through the network as a whole, without gradients
+
+
+def _outputs_per_step(learner: Learner, space: gym.Space) -> int:
+    """Bytes that all layers put out for one observation, measured with one; 0 for models of another shape."""
+    import torch
+
+    if not hasattr(learner.model, "initial_state"):
+        return 0
+    found = 0
+
+    def count(_: Any, __: Any, output: Any) -> None:
+        nonlocal found
+        for tensor in output if isinstance(output, tuple) else (output,):
+            found += tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else 0
+
+    modules = [module for module in learner.model.modules() if not any(module.children())]
+    hooks = [module.register_forward_hook(count) for module in modules]
+    try:
+        with torch.no_grad():
+            obs = torch.as_tensor(np.zeros((1, 1, *(space.shape or ())), space.dtype), device=learner.theta.device)
+            first = torch.ones(1, 1, dtype=torch.bool, device=learner.theta.device)
+            learner.model(obs, learner.model.initial_state(1), first)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str]:
+    """Checkpoints: weights and moments, those that stay, the best, and the one being written."""
+    one = sum(
+        (1 + len(learner.optimizer.tensors)) * learner.theta.numel() * learner.theta.element_size()
+        for learner in _learners(run)
+    )
+    buffers = sum(part.bytes for part in memory_parts(config, run) if part.name.startswith("buffer "))
+    wanted = (config.training.checkpoints.keep + 2) * (one + buffers + MB)
+    free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+    if wanted > free:
+        problem = f"checkpoints need about {size(wanted)}, {size(free)} are free"
+        raise ResourceError(str(folder), problem, "lower training.checkpoints.keep or choose another place with --runs-dir")
+    if wanted > TIGHT * free:
+        return [f"the disk is nearly full: checkpoints need about {size(wanted)} of {size(free)}"]
+    return []

@@ -1,0 +1,142 @@
+"""report.md and report.html: how a run went, in one page that needs nothing but itself.
+
+Everything is read from the run folder, so that a report can be written at the end of a run, in the middle of one or a
+year later. The html holds its style, script and curves; only videos stay files beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import DataError, LudusError
+from ludus.metrics.monitor import Alert, Monitor
+from ludus.metrics.names import EVAL_RETURN
+from ludus.metrics.rules import Rules
+from ludus.runs import atomic, checkpoint, defaults, history, record
+from ludus.runs.differences import Difference
+from ludus.runs.history import Row
+from ludus.runs.record import Record
+from ludus.runs.store import read_json
+
+MOST_ROWS = 1500
+"""Rows a report looks at; those of a longer run are taken at even distances."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One checkpoint."""
+
+    name: str
+    step: int
+    size: int
+    marks: tuple[str, ...]
+    """best, last"""
+    mean: float | None
+    """Evaluated mean return at that step."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything both pages say."""
+
+    run: Record
+    meta: dict[str, Any]
+    summary: dict[str, Any]
+    rows: list[Row]
+    rules: Rules
+    alerts: list[Alert]
+    checked: int
+    """Rows the alerts were counted in."""
+    evaluations: list[Row]
+    checkpoints: list[Saved]
+    changes: list[Difference]
+    """Config values that are not the defaults."""
+    videos: list[Path]
+
+    @property
+    def verdict(self) -> tuple[str, str]:
+        """What to write large, and whether that is good, bad or neither."""
+        if self.run.state in ("failed", "lost"):
+            return self.run.state.upper(), "bad"
+        if self.run.state == "running":
+            return "RUNNING", "open"
+        if self.run.solved is not None:
+            return ("SOLVED", "good") if self.run.solved else ("NOT SOLVED", "bad")
+        return self.run.state.upper(), "open"
+
+    @property
+    def gap(self) -> float | None:
+        """Last evaluated mean less the threshold."""
+        known = self.run.last is not None and self.run.threshold is not None
+        return self.run.last - self.run.threshold if known else None  # type: ignore[operator]
+
+
+def write_report(folder: Path) -> Path:
+    """Write both pages into the run folder; the path of report.html. OSError if the disk refuses."""
+    from ludus.runs.report_html import html
+    from ludus.runs.report_markdown import markdown
+
+    report = gather(folder)
+    atomic.write_text(folder / "report.md", markdown(report), durable=False)
+    atomic.write_text(folder / "report.html", html(report), durable=False)
+    return folder / "report.html"
+
+
+def gather(folder: Path) -> Report:
+    """Read what the folder says about the run."""
+    run = record.read(folder)
+    if run is None:
+        raise DataError(str(folder), "has no config.yaml", "it is not the folder of a run")
+    rules = _rules()
+    rows = history.sampled(folder, MOST_ROWS)
+    monitor = Monitor(rules, threshold=run.threshold)
+    monitor.replay(rows)
+    evaluations = [row for row in rows if EVAL_RETURN in row]
+    return Report(
+        run=record.present(run),
+        meta=_read(folder / "meta.json"),
+        summary=_read(folder / "metrics.json"),
+        rows=rows,
+        rules=rules,
+        alerts=sorted(monitor.alerts, key=lambda alert: -alert.rows),
+        checked=monitor.rows,
+        evaluations=evaluations,
+        checkpoints=_checkpoints(folder, evaluations),
+        changes=defaults.changes(run.config),
+        videos=_videos(folder),
+    )
+
+
+def _rules() -> Rules:
+    try:
+        return Rules.load()
+    except LudusError:  # somebody else's configs/metrics.yaml must not stand in the way of a report
+        return Rules.load(Path("/nonexistent"))
+
+
+def _checkpoints(folder: Path, evaluations: list[Row]) -> list[Saved]:
+    means = {int(history.number(row.get("env_steps", 0))): history.number(row[EVAL_RETURN]) for row in evaluations}
+    marks: dict[str, list[str]] = {}
+    for mark in ("best", "last"):
+        link = folder / "checkpoints" / mark
+        if link.is_symlink():
+            marks.setdefault(str(link.readlink()), []).append(mark)
+    return [
+        Saved(name, step, record.size_of(path), tuple(marks.get(name, ())), means.get(step))
+        for name, path in checkpoint.checkpoints(folder).items()
+        if (step := int(name.removeprefix("step="))) >= 0
+    ]
+
+
+def _videos(folder: Path) -> list[Path]:
+    parent = folder / "videos"
+    return sorted(path for path in parent.glob("*.mp4") if path.is_file()) if parent.is_dir() else []
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except LudusError:
+        return {}
