@@ -77,7 +77,7 @@ def speed(case: str, seconds: float, save: bool) -> tuple[float, int]:
     """Steps per second of one training, and the number of parameters."""
     sections = {"training": {"total_timesteps": 10**9}, "runtime": {"compile": "never", "threads": 1}, **CASES[case]}
     config = ExperimentConfig.model_validate(sections)
-    run, timer = build(config), Timer(seconds)
+    run, timer = build(config, savable=save), Timer(seconds)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         if save:
             plan = CheckpointPlan(every_minutes=EVERY / 60)

@@ -37,8 +37,9 @@ def build(
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
     announce: Callable[[str], None] = lambda _: None,
+    savable: bool = False,
 ) -> Orchestrator:
-    """A wired run, ready for `.run()`."""
+    """A wired run, ready for `.run()`; a `savable` one finds out first how its environments can be restored."""
     streams = Streams(config.experiment.seed)
     device = pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
@@ -53,6 +54,7 @@ def build(
         streams.integers("training environments", env.num_envs),
         normalizer=normalizer,
         reward_normalizer=reward_normalizer,
+        savable=savable,
     )
 
     planned = config.algorithm.config.planned_updates(config.training.total_timesteps, env.num_envs)

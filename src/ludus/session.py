@@ -41,7 +41,7 @@ def train(resolved: Resolved, *, runs_dir: Path, init_from: str | None = None, o
     config = resolved.config
     start = start_of(Run.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     session = Session(resolved)
-    session.run = build(config, announce=session.say)
+    session.run = build(config, announce=session.say, savable=True)
     moved = begin_from(session.run, start, runs_dir) if start else None
     folder = Run.create(
         runs_dir,
@@ -79,7 +79,7 @@ def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path) -> Orche
     session = Session(Resolved(changed.config, str(folder.meta().get("spec") or folder.id), tuple(overrides)))
     with session.locked(folder):
         state, notes = load_state(folder)
-        session.run = build(changed.config, announce=session.say)
+        session.run = build(changed.config, announce=session.say, savable=True)
         session.run.load_state_dict(state)
         moved = rewind_metrics(folder.folder, session.run.clock.cycles)
         if changes:
@@ -197,7 +197,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "reason": run.stop_reason,
         "seconds": run.seconds,
         "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
-        "resume": getattr(collector.env, "rung", "barrier"),
+        "resume": collector.env.rung,
         **counters(run),
         "folder": str(folder.folder),
         "next": following,

@@ -47,7 +47,7 @@ def verify(run: Run) -> Verdict:
     if not expected:
         raise DataError(str(run.folder / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
     config = parse(files.read(run.config_path), str(run.config_path))
-    again = build(config)
+    again = build(config, savable=True)
     summary = run.folder / "metrics.json"
     if summary.exists():  # the two ways to run an update differ in the last bits
         again.stateful["compiler"].load_state_dict({"used": read_json(summary).get("compiled")})

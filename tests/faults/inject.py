@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 CHANGES = {"os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
@@ -119,3 +120,86 @@ def fail_syscall(name: str, error: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(header, len(header)), 0, 0):
         raise OSError(ctypes.get_errno(), "seccomp is not available")
+
+
+def state(number: int) -> dict[str, Any]:
+    """A state that knows its number in every part."""
+    import numpy as np
+    import torch
+
+    return {"n": number, "w": torch.full((2_000,), float(number)), "moments": np.full(100, number, np.float64)}
+
+
+def save_forever(folder: str, first: int) -> None:
+    """Save states `first`, `first` + 1, ... as fast as the disk takes them; every other one replaces the one before."""
+    from ludus.runs import checkpoint
+
+    os.write(1, b"go")
+    number = first
+    while True:
+        checkpoint.save(Path(folder), state(number), step=number // 2, best=number % 3 == 0)
+        number += 1
+
+
+def save(folder: str, number: int, step: int, *, best: bool = False) -> None:
+    """One save."""
+    from ludus.runs import checkpoint
+
+    checkpoint.save(Path(folder), state(number), step=step, best=best)
+
+
+def keep_writing(folder: str, first: int, last: int, keep: int) -> None:
+    """What the writer thread of a training does with each state: save, verify, prune."""
+    from ludus.config.schema import CheckpointPlan
+    from ludus.orchestration.callbacks.checkpoints import Checkpoints
+
+    callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), None, None, warn=print)  # type: ignore[arg-type]
+    for number in range(first, last):
+        callback._write(state(number), number, False)
+
+
+def wait_for(path: str) -> None:
+    """Until somebody makes a file."""
+    while not Path(path).exists():
+        time.sleep(0.01)
+
+
+def fill_disk_after(step: int) -> Callable[[], None]:
+    """Once the checkpoint of a step is whole and its elders are gone, no file may grow beyond 50 kB."""
+
+    def fill() -> None:
+        while not list(Path("runs").glob(f"*_*/checkpoints/last/../step={step}")) or _saving():
+            time.sleep(0.005)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+
+    return fill
+
+
+def _saving() -> bool:
+    return any(path.name.startswith(".") for path in Path("runs").glob("*_*/checkpoints/.*"))
+
+
+def interrupt_and_go_on(times: int) -> Callable[[], None]:
+    """Ctrl-C so many times, with time for the main thread to notice each."""
+
+    def press() -> None:
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+
+    return press
+
+
+def lock(folder: str, seconds: float) -> None:
+    """Take the lock of a run folder and hold it, or end like the command line does."""
+    from ludus.errors import LudusError
+    from ludus.runs.lock import RunLock
+
+    held = RunLock(Path(folder))
+    try:
+        held.acquire()
+    except LudusError as error:
+        print(f"error: {error.line()}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    os.write(1, b"held")
+    time.sleep(seconds)

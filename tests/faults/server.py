@@ -93,11 +93,9 @@ def warm_up() -> None:
 
     import ludus.session  # noqa: F401
     import ludus.verify  # noqa: F401
-    from ludus import cli
+    from ludus.cli import play, resume, train, verify  # noqa: F401
     from ludus.config.compose import load
 
-    for target, _ in cli.COMMANDS.values():
-        cli._load(target)
     load("CartPole-v1:ppo", ["experiment.seed=1"])
     torch.set_num_threads(1)
     gc.collect()

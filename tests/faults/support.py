@@ -84,7 +84,7 @@ def refused(process: Process, code: int, *parts: str) -> str:
     assert "Traceback" not in errors, errors[-3000:]
     lines = errors.splitlines()
     assert lines and lines[-1].startswith("error: "), errors[-3000:]
-    assert all(line.startswith("ludus: ") for line in lines[:-1]), errors[-3000:]
+    assert all(line.startswith(("ludus: ", "metrics: ")) for line in lines[:-1]), errors[-3000:]
     line = lines[-1]
     assert line.isprintable() and len(line) <= 2_010, line
     for part in parts:

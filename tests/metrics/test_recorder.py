@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +38,9 @@ def test_losses_are_averaged_and_rolls_and_times_are_last() -> None:
     keep = Keep()
     recorder = Recorder([keep])
     for value in (1.0, 3.0):
-        recorder.record("train", {"loss/policy": value, "roll/ep_rew/mean": value, "time/fps": value})
+        recorder.record(
+            "train", {"loss/policy": value, "roll/ep_rew/mean": value, "time/fps": value, "system/rss_mb": value}
+        )
     recorder.record("val", {"roll/ep_rew/mean": 7.0})
     row = recorder.flush(**_AT)
     assert row == {
@@ -45,6 +48,7 @@ def test_losses_are_averaged_and_rolls_and_times_are_last() -> None:
         "train/loss/policy": 2.0,
         "train/roll/ep_rew/mean": 3.0,
         "train/time/fps": 3.0,
+        "train/system/rss_mb": 3.0,
         "val/roll/ep_rew/mean": 7.0,
     }
     assert keep.rows == [row]
@@ -72,6 +76,25 @@ def test_a_full_disk_neither_ends_training_nor_floods(caplog: pytest.LogCaptureF
     recorder.close()
     assert broken.closed
     assert keep.closed
+
+
+def test_a_file_reaches_every_sink_once_and_a_failing_one_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    class Takes(Keep):
+        def __init__(self) -> None:
+            super().__init__()
+            self.files: list[tuple[Path, int]] = []
+
+        def file(self, path: Path, env_steps: int) -> None:
+            self.files.append((path, env_steps))
+
+    class Fails(Keep):
+        def file(self, path: Path, env_steps: int) -> None:
+            raise OSError(28, "No space left on device")
+
+    takes = Takes()
+    Recorder([Keep(), Fails(), takes]).file(Path("videos/epoch=3.mp4"), env_steps=96)
+    assert takes.files == [(Path("videos/epoch=3.mp4"), 96)]
+    assert len(caplog.records) == 1
 
 
 def test_a_bug_in_a_sink_is_not_swallowed() -> None:

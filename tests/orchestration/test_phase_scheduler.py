@@ -174,3 +174,14 @@ def test_a_hook_that_steps_in_an_offline_phase_is_an_error() -> None:
     s.next_hook()
     with pytest.raises(ConfigError, match="offline phase"):
         s.advance(Report(env_steps=1, updates=1))
+
+
+def test_a_finished_run_goes_on_when_its_budget_grows() -> None:
+    phase = {"name": "x", "hooks": ["collect", "update_controller"]}
+    done = scheduler(phase, total=40)
+    drive(done, WORK)
+    same, larger = scheduler(phase, total=40), scheduler(phase, total=60)
+    same.load_state_dict(done.state_dict())
+    larger.load_state_dict(done.state_dict())
+    assert drive(same, WORK) == []
+    assert drive(larger, WORK) == ["collect", "update_controller"] * 2

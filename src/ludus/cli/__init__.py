@@ -21,7 +21,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("ludus.cli.resume:resume", "Go on with a run, to the bit."),
     "verify": ("ludus.cli.verify:verify", "Prove that a run can be repeated to the bit."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
+    "evaluate": ("ludus.cli.evaluate:evaluate", "Measure a checkpoint over many episodes."),
+    "list": ("ludus.cli.list:list_runs", "List runs; filter and sort by anything."),
+    "show": ("ludus.cli.show:show", "Show one run in full."),
+    "compare": ("ludus.cli.compare:compare", "Compare runs over their seeds, with plots."),
+    "export": ("ludus.cli.export:export", "Export runs to csv, json, markdown or LaTeX."),
+    "report": ("ludus.cli.report:report", "Write the report of a run."),
+    "tag": ("ludus.cli.tag:tag", "Label runs."),
+    "cleanup": ("ludus.cli.cleanup:cleanup", "Remove checkpoints nobody needs; shows the plan first."),
+    "index": ("ludus.cli.index:app", "The index of runs."),
     "model": ("ludus.cli.model:model", "Show the network of an experiment."),
+    "env": ("ludus.cli.env:app", "Show environments and what they are."),
+    "migrate": ("ludus.cli.migrate:migrate", "Bring files of an older version up to date."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
 """Name -> (where it is, its line in `ludus --help`). A new command is one file and one line here."""
@@ -66,7 +77,7 @@ def build(selected: str | None, command: Any) -> Callable[..., Any]:
         elif isinstance(command, typer.Typer):
             app.add_typer(command, name=name, help=line)
         else:
-            app.command(name)(command)
+            app.command(name, context_settings=getattr(command, "context_settings", None))(command)
     return app
 
 

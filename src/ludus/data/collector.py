@@ -39,7 +39,9 @@ class Collector:
         *,
         normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
+        savable: bool = False,
     ) -> None:
+        self.savable = savable
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
@@ -52,6 +54,8 @@ class Collector:
         """Start over in other environments of the same spaces."""
         self.env, self.num_envs = env, env.num_envs
         self._storage = None
+        if self.savable:
+            assert env.rung  # chosen before the first reset: replaying an episode needs to have watched its beginning
         self._barrier_seeds = seeds
         self._begin(np.array(env.reset(seeds)))
 
@@ -185,7 +189,7 @@ class Collector:
     @property
     def at_a_barrier(self) -> bool:
         """Whether these environments can only be resumed by resetting them at every checkpoint, here and there."""
-        return getattr(self.env, "rung", "barrier") in ("barrier", "none")
+        return self.env.rung in ("barrier", "none")
 
     def barrier(self, seeds: list[int]) -> None:
         """Cut every episode: the last rollout already bootstrapped there, so that it counts as truncated."""
@@ -195,7 +199,7 @@ class Collector:
     def state_dict(self) -> dict[str, Any]:
         """Environments, memory, open episodes and statistics."""
         return {
-            "rung": getattr(self.env, "rung", "barrier"),
+            "rung": self.env.rung,
             "env": None if self.at_a_barrier else self.env.snapshot(),
             "barrier_seeds": self._barrier_seeds if self.at_a_barrier else None,
             "obs": self._raw_obs,

@@ -57,8 +57,7 @@ def make_vector(
     from ludus.envs.vector.sync import SyncVectorEnv
 
     recipe.check()
-    envs = [recipe.make() for _ in range(count)]
-    return SyncVectorEnv(envs, recipe.facts(envs[0]))
+    return SyncVectorEnv(recipe, count)
 
 
 def make_env(cfg: Environment, *, render_mode: str | None = None) -> gym.Env:

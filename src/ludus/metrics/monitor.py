@@ -1,7 +1,7 @@
 """Watches the rows for numbers that mean trouble, and says what to do about each.
 
-An alert begins when a check fails for `patience` rows in a row and is over when it holds for as many. Beginnings and ends
-go to the listeners (the console, the log, the alert command); an alert that comes back too often is only counted.
+An alert begins when a check fails for `patience` rows in a row and is over when it holds for as many. Beginnings and
+ends go to the listeners (the console, the alert command); an alert that comes back too often is only counted.
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ class _Watch:
 class Monitor(Sink):
     """`alerts` holds every kind of trouble there was, in the order they first began."""
 
-    def __init__(
-        self, rules: Rules, *, threshold: float | None = None, action_space: gym.Space | None = None
-    ) -> None:
+    def __init__(self, rules: Rules, *, threshold: float | None = None, action_space: gym.Space | None = None) -> None:
         self.alerts: list[Alert] = []
         self.listeners: list[Listener] = []
         self.threshold, self.action_space = threshold, action_space
@@ -114,7 +112,9 @@ class Monitor(Sink):
     def recap(self) -> list[str]:
         """Every alert with how often it held, most frequent first."""
         ordered = sorted(self.alerts, key=lambda alert: -alert.rows)
-        return [f"{clean(a.key)}: {a.problem} {_often(a, self.rows)}" + (f"; {a.tip}" if a.tip else "") for a in ordered]
+        return [
+            f"{clean(a.key)}: {a.problem} {_often(a, self.rows)}" + (f"; {a.tip}" if a.tip else "") for a in ordered
+        ]
 
     def bad(
         self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int, patience: int = 1
@@ -179,9 +179,7 @@ class Monitor(Sink):
             if problem is None:
                 self.good(key, kind, patience)
             else:
-                self.bad(
-                    key, kind, problem, rule.advice(kind), value=value, env_steps=_at(row), patience=patience
-                )
+                self.bad(key, kind, problem, rule.advice(kind), value=value, env_steps=_at(row), patience=patience)
         track.add(value)
 
 
@@ -193,7 +191,7 @@ class _Track:
     def __init__(self, value: float, down: bool) -> None:
         self.first = self.last = self.best = self.top = value
         self.down, self.noise = down, 0.0
-        self.row = self.best_row = 0
+        self.row, self.best_row = 0, 1
 
     def add(self, value: float) -> None:
         """Take in one more value."""
@@ -201,7 +199,8 @@ class _Track:
         if self.is_best(value):
             self.best, self.best_row = value, self.row
         self.top = max(self.top, value)
-        self.noise += 0.1 * (abs(value - self.last) - self.noise)
+        if self.row > 1:
+            self.noise += max(0.1, 1 / (self.row - 1)) * (abs(value - self.last) - self.noise)
         self.last = value
 
     def is_best(self, value: float) -> bool:

@@ -41,7 +41,7 @@ def _choices(space: gym.Space | None) -> list[int] | None:
         return [int(space.n)]
     if isinstance(space, spaces.MultiDiscrete):
         return [int(n) for n in space.nvec.ravel()]
-    return [2] * int(space.n) if isinstance(space, spaces.MultiBinary) else None
+    return [2] * math.prod(space.shape) if isinstance(space, spaces.MultiBinary) else None
 
 
 def _widths(space: gym.Space | None) -> list[float] | None:

@@ -194,6 +194,13 @@ class PhaseScheduler:
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
         self._cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
         self._owed = [Fraction(owed) for owed in state["owed"]]
+        if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.clock.env_steps < self.total_steps:
+            self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on
+
+    @staticmethod
+    def _ends_with_the_budget(phase: Phase) -> bool:
+        limits = (phase.duration_steps, phase.duration_updates, phase.duration_cycles)
+        return phase.type == "online" and not any(limits)
 
 
 def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,14 +68,16 @@ def memory_parts(config: ExperimentConfig, run: Orchestrator) -> Iterator[Part]:
     for learner in _learners(run):
         parameters = learner.theta.numel() * learner.theta.element_size()
         yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
-        yield Part("updates", _update_bytes(run, learner, steps), "algorithm.batch_size or the hidden dims under network")
+        yield Part(
+            "updates", _update_bytes(run, learner, steps), "algorithm.batch_size or the hidden dims under network"
+        )
 
 
 def size(count: float) -> str:
-    """`12 MB`, `3.4 GB`."""
+    """`0.4 MB`, `12 MB`, `3.4 GB`."""
     if count >= 1000 * MB:
         return f"{count / (1024 * MB):,.1f} GB"
-    return f"{max(math.ceil(count / MB), 1):,} MB"
+    return f"{count / MB:,.{0 if count >= 10 * MB else 1}f} MB"
 
 
 def _learners(run: Orchestrator) -> list[Learner]:
@@ -111,7 +112,8 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> int:
     """Bytes that all layers put out for one observation, measured with one; 0 for models of another shape."""
     import torch
 
-    if not hasattr(learner.model, "initial_state"):
+    model: Any = learner.model
+    if not hasattr(model, "initial_state"):
         return 0
     found = 0
 
@@ -120,13 +122,13 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> int:
         for tensor in output if isinstance(output, tuple) else (output,):
             found += tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else 0
 
-    modules = [module for module in learner.model.modules() if not any(module.children())]
+    modules = [module for module in model.modules() if not any(module.children())]
     hooks = [module.register_forward_hook(count) for module in modules]
     try:
         with torch.no_grad():
             obs = torch.as_tensor(np.zeros((1, 1, *(space.shape or ())), space.dtype), device=learner.theta.device)
             first = torch.ones(1, 1, dtype=torch.bool, device=learner.theta.device)
-            learner.model(obs, learner.model.initial_state(1), first)
+            model(obs, model.initial_state(1), first)
     finally:
         for hook in hooks:
             hook.remove()
@@ -144,7 +146,9 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
     if wanted > free:
         problem = f"checkpoints need about {size(wanted)}, {size(free)} are free"
-        raise ResourceError(str(folder), problem, "lower training.checkpoints.keep or choose another place with --runs-dir")
+        raise ResourceError(
+            str(folder), problem, "lower training.checkpoints.keep or choose another place with --runs-dir"
+        )
     if wanted > TIGHT * free:
         return [f"the disk is nearly full: checkpoints need about {size(wanted)} of {size(free)}"]
     return []

@@ -50,10 +50,12 @@ def save(folder: Path, state: Mapping[str, Any], *, step: int, best: bool = Fals
             _install(files, target, step)
         for link in ("last", *(["best"] if best else [])):
             atomic.replace_link(parent / link, target.name)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(str(target), f"cannot save: {error.strerror}", "free some space") from error
+    except FileExistsError:  # somebody planted a link or a file there
         raise
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "free some space" if full else "see that the run folder is there and may be written"
+        raise ResourceError(str(target), f"cannot save: {error.strerror}", remedy) from error
     return target
 
 
@@ -152,6 +154,17 @@ def sweep(folder: Path) -> None:
             shutil.rmtree(path)
         elif path.name.startswith(".") and path.name.endswith(atomic.TEMPORARY):
             path.unlink()
+
+
+def supersede(folder: Path, step: int) -> list[str]:
+    """Set aside, as `superseded=N`, the checkpoints later than where a run goes on: damaged, or of a given-up future."""
+    later = [path for name, path in checkpoints(folder).items() if int(name.removeprefix("step=")) > step]
+    for path in later:
+        aside = path.with_name(f"superseded={path.name.partition('=')[2].partition('-')[0]}")
+        if aside.exists():
+            shutil.rmtree(aside)
+        path.rename(aside)
+    return [path.name for path in later]
 
 
 def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -48,7 +50,8 @@ def text(key: str, value: Any) -> str:
         return local_time(str(value))
     if key == "commit":
         return str(value)[:10]
-    return clean(config_text(value), 100)
+    line = config_text(value)
+    return line if line.isprintable() and len(line) <= 100 else clean(line, 100)
 
 
 def config_text(value: Any) -> str:
@@ -82,6 +85,20 @@ def local_time(stamp: str) -> str:
         return f"{datetime.fromisoformat(stamp).astimezone():%Y-%m-%d %H:%M}"
     except ValueError:
         return clean(stamp, 40)
+
+
+def dump(value: Any) -> str:
+    """Values as JSON; what it cannot say becomes null."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    nothing = value is MISSING or (isinstance(value, float) and not math.isfinite(value))
+    return None if nothing else value
 
 
 def _number(key: str, value: float) -> str:

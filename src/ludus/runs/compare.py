@@ -147,7 +147,9 @@ def metric_key(metric: str, records: Sequence[Record]) -> str:
         return EVAL_RETURN if evaluated else RETURN
     if ALIASES.get(metric, metric) in NUMBERS:
         return ALIASES.get(metric, metric)
-    known = dict.fromkeys(name for record in records for name in history.metric_names(history.sampled(record.folder, 8)))
+    known = dict.fromkeys(
+        name for record in records for name in history.metric_names(history.sampled(record.folder, 8))
+    )
     wanted = SHORT.get(metric, metric)
     if wanted in known:
         return wanted
@@ -208,14 +210,14 @@ def _group_key(record: Record, group_by: str) -> str:
 
 def _essence(record: Record) -> dict[str, Any]:
     """What makes a run what it is, by path."""
-    return {path: _value(record, path) for path in paths(record.config) if not _ignored(path)}
+    return {path: value_at(record, path) for path in paths(record.config) if not _ignored(path)}
 
 
 def _ignored(path: str) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in IGNORED)
 
 
-def _value(record: Record, path: str) -> Any:
+def value_at(record: Record, path: str) -> Any:
     """The whole value at a path, where `Record.get` takes a schedule for its start."""
     value: Any = record.config
     for key in path.split("."):
@@ -227,7 +229,7 @@ def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...
     known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
     found = {}
     for path in known:
-        values = tuple(_joined(_value(record, path) for record in runs) for runs in groups)
+        values = tuple(_joined(value_at(record, path) for record in runs) for runs in groups)
         if not _ignored(path) and len(set(values)) > 1:
             found[path] = values
     return found

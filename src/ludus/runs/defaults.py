@@ -42,9 +42,7 @@ def _chosen(value: Any) -> dict[str, Any]:
     return {**{key: value[key] for key in _CHOICES if isinstance(value.get(key), str)}, **inner}
 
 
-def _whole_schedules(
-    found: list[Difference], before: Mapping[str, Any], after: Mapping[str, Any]
-) -> list[Difference]:
+def _whole_schedules(found: list[Difference], before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
     """Differences inside of a schedule as one difference of the schedule."""
     merged: dict[str, Difference] = {}
     for change in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from ludus.errors import ConfigError, LudusError
 from ludus.metrics.text import number
 from ludus.registry import nearest
 from ludus.runs import columns, history, query
-from ludus.runs.compare import Comparison
-from ludus.runs.record import FIELDS, MISSING, Record, paths
+from ludus.runs.columns import dump
+from ludus.runs.compare import Comparison, Scores
+from ludus.runs.record import FIELDS, Record, paths
 from ludus.runs.store import read_json
 
 FORMATS = ("csv", "json", "markdown", "latex")
@@ -56,7 +58,7 @@ def export(records: Sequence[Record], kind: str, keys: Sequence[str] | None = No
     for key in keys or ():
         query.check_key(key, records, f"--columns {key}")
     if kind == "json":
-        chosen = [{key: _plain(record.get(key)) for key in keys} if keys else complete(record) for record in records]
+        chosen = [{key: record.get(key) for key in keys} if keys else complete(record) for record in records]
         return dump(chosen)
     if kind == "csv":
         return to_csv(records, keys or _every_column(records))
@@ -88,7 +90,7 @@ def render(table: Table, kind: str, *, fragment: bool = False) -> str:
 
 def complete(record: Record) -> dict[str, Any]:
     """A run in full: fields, config, meta, status, summary and evaluations."""
-    files = {name: _file(record, f"{name}.json") for name in ("meta", "status", "metrics")}
+    files = {name: run_file(record, f"{name}.json") for name in ("meta", "status", "metrics")}
     evaluations = [
         {key: value for key, value in row.items() if key == "env_steps" or key.startswith("val/")}
         for row in history.evaluations(record.folder)
@@ -100,11 +102,6 @@ def complete(record: Record) -> dict[str, Any]:
         **files,
         "evaluations": evaluations,
     }
-
-
-def dump(value: Any) -> str:
-    """JSON; numbers it lacks become null."""
-    return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"
 
 
 def to_csv(records: Sequence[Record], keys: Sequence[str]) -> str:
@@ -127,7 +124,8 @@ def to_latex(table: Table) -> str:
     """A booktabs tabular."""
     body = [
         " & ".join(
-            rf"\textbf{{{latex_text(cell)}}}" if (i, j) in table.bold else latex_text(cell) for j, cell in enumerate(row)
+            rf"\textbf{{{latex_text(cell)}}}" if (i, j) in table.bold else latex_text(cell)
+            for j, cell in enumerate(row)
         )
         for i, row in enumerate(table.rows)
     ]
@@ -144,38 +142,35 @@ def latex_text(text: str) -> str:
 
 def markdown_text(text: str) -> str:
     """Text without a meaning for markdown or HTML."""
-    escaped = "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~!&" else char for char in text)
+    escaped = re.sub(r"[\\`*\[\]<|~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
     return " ".join(escaped.split()) or " "
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Label, n, and per metric mean, median, IQM with interval, range; then speed."""
-    single = len(comparison.metrics) == 1
-    head = [comparison.common or "group", "n"]
-    for metric in comparison.metrics:
-        before = "" if single else f"{metric} "
-        head += [f"{before}mean", f"{before}median", f"{before}IQM", f"{before}95 % interval", f"{before}min", f"{before}max"]
+    """One row per metric and group: n, mean, median, IQM with interval, range, and how fast the threshold came."""
+    several = len(comparison.metrics) > 1
+    head = [comparison.common or "group", "n", "mean", "median", "IQM", "95 % interval", "min", "max"]
     head += ["steps to threshold", "reached", "time"]
-    rows, bold = [], set()
-    for i, group in enumerate(comparison.groups):
-        row = [group.label, str(len(group.runs))]
-        for metric in comparison.metrics:
-            row += _score_cells(group.scores.get(metric))
-        row += [
-            "-" if group.steps_to_threshold is None else f"{group.steps_to_threshold:,.0f}",
-            f"{group.reached}/{len(group.runs)}",
-            columns.text("seconds", group.seconds),
-        ]
-        rows.append(row)
-        if i == 0 and len(comparison.groups) > 1:
-            bold.add((0, 4))
-    return Table(head, rows, [False, *[True] * (len(head) - 1)], frozenset(bold))
+    rows: list[list[str]] = []
+    bold = set()
+    for metric in comparison.metrics:
+        known = [group.scores[metric] for group in comparison.groups if metric in group.scores]
+        precision = 1 if max((abs(end) for s in known for end in (s.best, s.worst)), default=0) >= 10 else 4
+        for i, group in enumerate(comparison.groups):
+            if i == 0 and len(comparison.groups) > 1 and metric == comparison.metrics[0]:
+                bold.add((len(rows), 4 + several))
+            steps = "-" if group.steps_to_threshold is None else f"{group.steps_to_threshold:,.0f}"
+            speed = [steps, f"{group.reached}/{len(group.runs)}", columns.text("seconds", group.seconds)]
+            row = [group.label, str(len(group.runs)), *_score_cells(group.scores.get(metric), precision), *speed]
+            rows.append([metric, *row] if several else row)
+    names = ["metric"] if several else []
+    right = [*[False] * (1 + several), *[True] * (len(head) - 1)]
+    return Table([*names, *head], rows, right, frozenset(bold))
 
 
-def _score_cells(scores: Any) -> list[str]:
+def _score_cells(scores: Scores | None, precision: int) -> list[str]:
     if scores is None:
         return ["-"] * 6
-    precision = 1 if max(abs(scores.best), abs(scores.worst)) >= 10 else 4
     mean, median, iqm, low, high, worst, best = (
         number(value, precision)
         for value in (scores.mean, scores.median, scores.iqm, scores.low, scores.high, scores.worst, scores.best)
@@ -233,18 +228,9 @@ def _ascii(char: str) -> str:
     return "".join(_LATEX.get(part, part) for part in plain) or "?"
 
 
-def _file(record: Record, name: str) -> Any:
+def run_file(record: Record, name: str) -> Any:
+    """A JSON file of a run folder, or nothing."""
     try:
         return read_json(record.folder / name)
     except LudusError:
         return None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if value is MISSING:
-        return None
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value

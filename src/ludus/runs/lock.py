@@ -25,7 +25,11 @@ class RunLock:
     def acquire(self) -> None:
         """Take the lock, or name its owner."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            descriptor = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            remedy = "see that the run folder may be written"
+            raise ConfigError(str(self.path), f"cannot be opened: {error.strerror}", remedy) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -67,7 +67,7 @@ class Migration:
 
 
 def plan(path: Path) -> list[Migration]:
-    """The files behind a path that carry a version: a config file, or those of a run folder; checkpoints are checked."""
+    """The files of a path that carry a version: a config file, or those of a run folder; checkpoints are checked."""
     if path.is_dir():
         config = path / "config.yaml"
         if not config.is_file():

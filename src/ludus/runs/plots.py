@@ -13,8 +13,8 @@ from ludus.errors import ConfigError, MissingExtra
 from ludus.math.statistics import bootstrap_band, iqm, mean, on_grid
 from ludus.metrics.text import clean
 from ludus.runs import atomic, history
-from ludus.runs.compare import Comparison, Group, metric_key
 from ludus.runs.columns import NUMBERS
+from ludus.runs.compare import Comparison, Group, metric_key
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 STATISTICS = {"iqm": iqm, "mean": mean}
 _GRID = 200
 _RESAMPLES = 500
-_STYLE = {
+_STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.spines.top": False,
@@ -57,10 +57,10 @@ _STYLE = {
 class Band(NamedTuple):
     """A group's curve: the statistic, its 95 % interval, and from where on fewer runs go on."""
 
-    steps_G: Array
-    middle_G: Array
-    low_G: Array
-    high_G: Array
+    steps: Array
+    middle: Array
+    low: Array
+    high: Array
     until: float
     """End of the shortest run; later on its last value is held."""
     curves: Sequence[tuple[Sequence[float], Sequence[float]]]
@@ -146,22 +146,22 @@ def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: 
 
 
 def _draw_group(axis: Axes, drawn: Band, colour: str, label: str) -> None:
-    whole = drawn.steps_G <= drawn.until
+    whole = drawn.steps <= drawn.until
     for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
         axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.28, zorder=2)
-    axis.fill_between(drawn.steps_G, drawn.low_G, drawn.high_G, color=colour, alpha=0.16, linewidth=0, zorder=1)
-    axis.plot(drawn.steps_G[whole], drawn.middle_G[whole], color=colour, linewidth=2, label=label, zorder=3,
+    axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.16, linewidth=0, zorder=1)
+    axis.plot(drawn.steps[whole], drawn.middle[whole], color=colour, linewidth=2, label=label, zorder=3,
               solid_capstyle="round")  # fmt: skip
-    rest = drawn.steps_G >= drawn.steps_G[whole][-1] if whole.any() else ~whole
-    axis.plot(drawn.steps_G[rest], drawn.middle_G[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
-    axis.plot(drawn.steps_G[-1:], drawn.middle_G[-1:], color=colour, marker="o", markersize=5, zorder=4)
+    rest = drawn.steps >= drawn.steps[whole][-1] if whole.any() else ~whole
+    axis.plot(drawn.steps[rest], drawn.middle[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
+    axis.plot(drawn.steps[-1:], drawn.middle[-1:], color=colour, marker="o", markersize=5, zorder=4)
 
 
 def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
     known = {record.threshold for group in groups for record in group.runs}
     if metric not in ("reward", "best", "last", "train_reward") or len(known) != 1 or None in known:
         return
-    (value,) = known
+    value = float(next(iter(known)) or 0)
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.annotate(f"solved at {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(-4, 3),
                   textcoords="offset points", ha="right", va="bottom", fontsize=8, color="#444444")  # fmt: skip

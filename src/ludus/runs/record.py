@@ -117,24 +117,24 @@ def read(folder: Path) -> Record | None:
             return None
         config = {}
     meta, status, summary = (_read(folder / name) for name in ("meta.json", "status.json", "metrics.json"))
-    experiment = _mapping(config.get("experiment"))
+    experiment = mapping(config.get("experiment"))
     return Record(
         folder=folder,
         id=folder.name,
         name=str(meta.get("name") or ""),
         spec=str(meta.get("spec") or ""),
-        algorithm=_text(_mapping(config.get("algorithm")).get("name")),
-        environment=_text(_mapping(config.get("environment")).get("id")),
+        algorithm=_text(mapping(config.get("algorithm")).get("name")),
+        environment=_text(mapping(config.get("environment")).get("id")),
         seed=_whole(experiment.get("seed")),
         state=_text(status.get("state")) or "lost",
         reason=_text(status.get("reason")),
         started=_text(meta.get("started") or status.get("started")),
         updated=_text(status.get("updated")),
         config_hash=str(meta.get("config_hash") or ""),
-        commit=_text(_mapping(meta.get("git")).get("commit")),
+        commit=_text(mapping(meta.get("git")).get("commit")),
         tags=read_tags(folder, config),
         size=size_of(folder),
-        host=_text(_mapping(meta.get("host")).get("name")),
+        host=_text(mapping(meta.get("host")).get("name")),
         pid=_whole(status.get("pid")),
         config=config,
         **_progress(folder, config, status, summary),
@@ -145,7 +145,7 @@ def _progress(folder: Path, config: Mapping[str, Any], status: Mapping[str, Any]
     """How far and how well; metrics.json counts only once the run has ended, for a resumed run has an old one."""
     rung, threshold = summary.get("resume"), _number(summary.get("threshold"))
     if threshold is None:
-        threshold = _number(_mapping(config.get("environment")).get("reward_threshold"))
+        threshold = _number(mapping(config.get("environment")).get("reward_threshold"))
     common = {"threshold": threshold, "exact": None if rung is None else rung != "none"}
     if status.get("state") in ("finished", "stopped") and summary:
         best, last, now = _number(summary.get("best")), _number(summary.get("mean")), summary
@@ -197,7 +197,7 @@ def size_of(folder: Path) -> int:
 def read_tags(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The run's labels: those of `ludus tag`, or else of its config."""
     told = _read(folder / TAGS).get("tags")
-    tags = _mapping(config.get("experiment")).get("tags") if not isinstance(told, list) else told
+    tags = mapping(config.get("experiment")).get("tags") if not isinstance(told, list) else told
     return tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
 
 
@@ -249,7 +249,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is one; files of other people hold anything."""
     return value if isinstance(value, Mapping) else {}
 
 

@@ -6,6 +6,7 @@ year later. The html holds its style, script and curves; only videos stay files 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 from ludus.errors import DataError, LudusError
 from ludus.metrics.monitor import Alert, Monitor
 from ludus.metrics.names import EVAL_RETURN
-from ludus.metrics.rules import Rules
+from ludus.metrics.rules import SHIPPED, Rules
+from ludus.metrics.text import number
 from ludus.runs import atomic, checkpoint, defaults, history, record
+from ludus.runs.columns import local_time, size
 from ludus.runs.differences import Difference
 from ludus.runs.history import Row
-from ludus.runs.record import Record
+from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_json
 
 MOST_ROWS = 1500
@@ -47,8 +50,6 @@ class Report:
     rows: list[Row]
     rules: Rules
     alerts: list[Alert]
-    checked: int
-    """Rows the alerts were counted in."""
     evaluations: list[Row]
     checkpoints: list[Saved]
     changes: list[Difference]
@@ -90,9 +91,7 @@ def gather(folder: Path) -> Report:
     if run is None:
         raise DataError(str(folder), "has no config.yaml", "it is not the folder of a run")
     rules = _rules()
-    rows = history.sampled(folder, MOST_ROWS)
-    monitor = Monitor(rules, threshold=run.threshold)
-    monitor.replay(rows)
+    alerts, rows = watch(run, rules)
     evaluations = [row for row in rows if EVAL_RETURN in row]
     return Report(
         run=record.present(run),
@@ -100,24 +99,61 @@ def gather(folder: Path) -> Report:
         summary=_read(folder / "metrics.json"),
         rows=rows,
         rules=rules,
-        alerts=sorted(monitor.alerts, key=lambda alert: -alert.rows),
-        checked=monitor.rows,
+        alerts=alerts,
         evaluations=evaluations,
-        checkpoints=_checkpoints(folder, evaluations),
+        checkpoints=checkpoints_of(folder),
         changes=defaults.changes(run.config),
         videos=_videos(folder),
     )
+
+
+def provenance(report: Report) -> dict[str, str]:
+    """Where the run came from and what it ran on, by name."""
+    meta, run, summary = report.meta, report.run, report.summary
+    git, host, versions = (mapping(meta.get(name)) for name in ("git", "host", "versions"))
+    argv, rung = meta.get("argv"), summary.get("resume")
+    facts = {
+        "started": local_time(run.started or ""),
+        "command": shlex.join(map(str, argv)) if isinstance(argv, list) else "",
+        "git commit": str(git.get("commit") or "") + (" with changes" if git.get("dirty") else ""),
+        "config hash": run.config_hash,
+        "machine": ", ".join(str(host[name]) for name in ("name", "platform", "machine") if name in host),
+        "CPUs": str(host.get("cpus") or ""),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "resume": "" if rung is None else "not exact" if rung == "none" else f"exact, by {rung}",
+        "compiled updates": {True: "yes", False: "no"}.get(summary.get("compiled"), ""),  # type: ignore[arg-type]
+        "timings": ", ".join(f"{key} {number(value, 2, trim=True)}" for key, value in _timings(report.rows)),
+        "folder": f"{run.folder}, {size(run.size)}",
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _timings(rows: list[Row]) -> list[tuple[str, float]]:
+    """The last value of every metric about time."""
+    last: dict[str, float] = {}
+    for row in rows:
+        last.update({key: history.number(value) for key, value in row.items() if "/time/" in key})
+    return sorted(last.items())
+
+
+def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Row]]:
+    """Alerts of the run, most frequent first, and the rows they were found in."""
+    rows = history.sampled(run.folder, MOST_ROWS)
+    monitor = Monitor(rules or _rules(), threshold=run.threshold)
+    monitor.replay(rows)
+    return sorted(monitor.alerts, key=lambda alert: -alert.rows), rows
 
 
 def _rules() -> Rules:
     try:
         return Rules.load()
     except LudusError:  # somebody else's configs/metrics.yaml must not stand in the way of a report
-        return Rules.load(Path("/nonexistent"))
+        return Rules.load(SHIPPED)
 
 
-def _checkpoints(folder: Path, evaluations: list[Row]) -> list[Saved]:
-    means = {int(history.number(row.get("env_steps", 0))): history.number(row[EVAL_RETURN]) for row in evaluations}
+def checkpoints_of(folder: Path) -> list[Saved]:
+    """Every checkpoint of a run folder, oldest first."""
+    means = {row.get("env_steps"): history.number(row[EVAL_RETURN]) for row in history.evaluations(folder)}
     marks: dict[str, list[str]] = {}
     for mark in ("best", "last"):
         link = folder / "checkpoints" / mark

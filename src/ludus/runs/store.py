@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -94,7 +95,11 @@ class Run:
     def set_status(self, state: str, **facts: Any) -> None:
         """Replace status.json: running, finished, stopped or failed, with counters and reason."""
         status = {"state": state, "pid": os.getpid(), "updated": _now(), **facts}
-        atomic.write_json(self.folder / "status.json", status, durable=state != "running")
+        try:
+            atomic.write_json(self.folder / "status.json", status)
+        except OSError as error:
+            if state not in ("running", "failed"):  # those must neither end a training nor hide why it failed
+                raise _unwritten(self.folder / "status.json", error) from None
 
     def status(self) -> dict[str, Any]:
         """What status.json says."""
@@ -110,14 +115,19 @@ class Run:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace metrics.json, the final numbers."""
-        atomic.write_json(self.folder / "metrics.json", dict(summary))
+        try:
+            atomic.write_json(self.folder / "metrics.json", dict(summary))
+        except OSError as error:
+            raise _unwritten(self.folder / "metrics.json", error) from None
 
     def log(self, text: str) -> None:
-        """Append one line to run.log, without control characters."""
+        """Append one line to run.log, without control characters; a full disk loses it."""
         line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self.folder / "run.log", flags, 0o600), "a", encoding="utf-8") as file:
-            file.write(f"{_now()} {line}\n")
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.folder / "run.log", flags, 0o600)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write(f"{_now()} {line}\n")
 
 
 def check_name(name: str, where: str) -> None:
@@ -209,6 +219,11 @@ def _refusal(root: Path, error: OSError) -> ConfigError | ResourceError:
     if error.errno in _FULL:
         return ResourceError(where, f"cannot make a run folder: {error.strerror}", "free some space")
     return ConfigError(where, f"cannot make a run folder: {error.strerror}", "choose another place with --runs-dir")
+
+
+def _unwritten(path: Path, error: OSError) -> ResourceError:
+    remedy = "free some space" if error.errno in _FULL else "see that the folder is there and may be written"
+    return ResourceError(str(path), f"cannot be written: {error.strerror}", remedy)
 
 
 def _now() -> str:

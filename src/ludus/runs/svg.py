@@ -19,6 +19,8 @@ class Series(NamedTuple):
     values: Sequence[float]
     colour: int = 0
     dots: bool = False
+    spread: Sequence[float] = ()
+    """Half the height of a band around the line at each point."""
 
 
 class Box(NamedTuple):
@@ -53,7 +55,10 @@ def chart(series: Sequence[Series], *, title: str, wide: bool = False, threshold
     if threshold is not None and box.y[0] <= threshold <= box.y[1]:
         parts.append(_threshold(box, threshold))
     parts += [_line(box, line) for line in shown]
-    data = [{"name": s.name, "c": s.colour, "x": list(map(_short, s.steps)), "y": list(map(_short, s.values))} for s in shown]
+    data = [
+        {"name": s.name, "c": s.colour, "x": list(map(_short, s.steps)), "y": list(map(_short, s.values))}
+        for s in shown
+    ]
     facts = {"box": [box.left, box.right, box.top, box.bottom], "x": box.x, "y": box.y, "series": data}
     return (
         f'<svg class="chart{" wide" if wide else ""}" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '
@@ -80,8 +85,10 @@ def label(value: float) -> str:
 
 
 def _finite(line: Series) -> Series:
-    pairs = [(x, y) for x, y in zip(line.steps, line.values, strict=True) if math.isfinite(x) and math.isfinite(y)]
-    return line._replace(steps=[x for x, _ in pairs], values=[y for _, y in pairs])
+    spread = line.spread or [0.0] * len(line.steps)
+    points = [point for point in zip(line.steps, line.values, spread, strict=True) if all(map(math.isfinite, point))]
+    steps, values, around = ([point[i] for point in points] for i in range(3))
+    return line._replace(steps=steps, values=values, spread=around if line.spread else ())
 
 
 def _box(series: Sequence[Series], threshold: float | None, wide: bool) -> Box:
@@ -104,7 +111,9 @@ def _axes(box: Box, wide: bool) -> str:
     for value in ticks(*box.y, 6 if wide else 3):
         _, y = box.at(box.x[0], value)
         parts.append(f'<line class="grid" x1="{box.left:g}" x2="{box.width - box.right:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{box.left - 6:g}" y="{y + 3.5:.1f}" text-anchor="end">{label(value)}</text>')
+        parts.append(
+            f'<text class="tick" x="{box.left - 6:g}" y="{y + 3.5:.1f}" text-anchor="end">{label(value)}</text>'
+        )
     for step in ticks(*box.x, 8 if wide else 4):
         x, _ = box.at(step, box.y[0])
         parts.append(f'<text class="tick" x="{x:.1f}" y="{box.height - 7:g}" text-anchor="middle">{label(step)}</text>')
@@ -126,6 +135,12 @@ def _line(box: Box, line: Series) -> str:
     points = [box.at(x, y) for x, y in zip(line.steps, line.values, strict=True)]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     parts = [f'<path class="line c{line.colour}" d="{path}"/>']
+    if line.spread:
+        sides = zip(line.steps, line.values, line.spread, strict=True)
+        edges = [(box.at(x, min(y + d, box.y[1])), box.at(x, max(y - d, box.y[0]))) for x, y, d in sides]
+        around = [*(upper for upper, _ in edges), *(lower for _, lower in reversed(edges))]
+        area = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in around) + "Z"
+        parts.insert(0, f'<path class="band c{line.colour}" d="{area}"/>')
     marked = points if line.dots and len(points) <= 60 else points[-1:]
     parts += [f'<circle class="dot c{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in marked]
     return "".join(parts)

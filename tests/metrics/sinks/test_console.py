@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -65,13 +66,18 @@ def _row(epoch: int, **more: Any) -> dict[str, Any]:
 
 
 def _console(
-    width: int = 100, height: int = 40, terminal: bool = True, **more: Any
+    width: int = 100,
+    height: int = 40,
+    terminal: bool = True,
+    copy: Callable[[str], None] | None = None,
+    quiet: bool = False,
+    **more: Any,
 ) -> tuple[Console, io.StringIO, Clock]:
     file, clock, rules = io.StringIO(), Clock(), Rules.load()
     rich = RichConsole(
         file=file, width=width, height=height, force_terminal=terminal, legacy_windows=False, highlight=False, **more
     )
-    return Console(rules, Monitor(rules), console=rich, clock=clock), file, clock
+    return Console(rules, Monitor(rules), console=rich, clock=clock, copy=copy, quiet=quiet), file, clock
 
 
 def _train(console: Console, clock: Clock, epochs: int = 8) -> None:
@@ -168,6 +174,68 @@ def test_alerts_appear_once_and_are_recapped() -> None:
     assert screen.count("⚠ train/policy/kl = 0.200: above 0.1; the policy moves too far") == 1
     console.summary(_RESULT)
     assert "train/policy/kl: above 0.1 in 6 of 12 rows;" in _screen(file.getvalue())
+
+
+def test_the_end_of_an_alert_is_told() -> None:
+    console, file, _ = _console(width=120, terminal=False)
+    console.start(_HEADER, 4_096)
+    for epoch in (7, 8, 9, 1, 2, 3):
+        console._monitor.write(_row(epoch))
+    lines = file.getvalue().splitlines()
+    assert [line[0] for line in lines if "train/policy/kl" in line] == ["⚠", "✓"]
+    assert "✓ train/policy/kl: over: above 0.1" in lines
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_copy_holds_what_was_said_without_colours(terminal: bool) -> None:
+    copied: list[str] = []
+    console, file, clock = _console(terminal=terminal, copy=copied.append, color_system="standard")
+    _train(console, clock, epochs=12)
+    console.note("\x1b[31ma note")
+    console.summary(_RESULT)
+    assert ("\x1b" in file.getvalue()) == terminal
+    text = "\n".join(copied)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+    for said in (
+        "run          CartPole-v1-ppo_20261115-213400_a1b2",
+        "[  4.0 s] evaluation at 1,024 steps: return 245.0 ± 12.5  threshold 475.0",
+        "⚠ train/policy/kl = 0.200: above 0.1; the policy moves too far",
+        "a note",
+        "SOLVED",
+        "took     8.0 s",
+    ):
+        assert said in text
+    assert text.count("evaluation at") == 3
+    assert "━" not in text  # the table that is drawn again and again is no part of it
+
+
+def test_quiet_says_nothing_but_keeps_the_copy() -> None:
+    copied: list[str] = []
+    console, file, clock = _console(copy=copied.append, quiet=True)
+    _train(console, clock)
+    console.summary(_RESULT)
+    assert file.getvalue() == ""
+    assert any("evaluation at 2,048 steps" in line for line in copied)
+    assert any("SOLVED" in line for line in copied)
+
+
+def test_a_full_disk_costs_the_copy_and_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    def full(text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    console, file, clock = _console(terminal=False, copy=full)
+    _train(console, clock)
+    assert "evaluation at" in file.getvalue()
+    assert len([record for record in caplog.records if "run.log" in record.message]) == 1
+
+
+def test_a_resumed_run_shows_its_whole_history() -> None:
+    console, file, clock = _console(terminal=False)
+    console.replay([_row(epoch) for epoch in range(1, 9)])
+    console.start(_HEADER, 10_000, env_steps=2_048)
+    console.write(_row(9))
+    console.summary(_RESULT)
+    assert re.search(r"train/roll/ep_rew/mean  [▁▂▃▄▅▆▇█]{9} +810.0 +10.0 +810.0", file.getvalue())
 
 
 def test_a_pipe_gets_plain_lines() -> None:

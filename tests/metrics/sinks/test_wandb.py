@@ -64,8 +64,13 @@ def test_an_offline_run_holds_the_rows_and_no_secret(monkeypatch: pytest.MonkeyP
     sink = Wandb(tmp_path, name="x", project="p", tags=["t"], config={"seed": 1})
     for epoch in range(3):
         sink.write({"epoch": epoch, "env_steps": 256 * epoch, "train/loss/policy": 0.5})
+    video = tmp_path / "epoch=3.mp4"
+    video.write_bytes(b"not really a film")
+    sink.file(video, 768)
+    sink.file(tmp_path / "other.txt", 768)
     sink.close()
     assert sink.mode == "offline"
+    assert [path.read_bytes() for path in tmp_path.rglob("media/**/*.mp4")] == [b"not really a film"]
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert any(path.suffix == ".wandb" and b"train/loss/policy" in data for path, data in files.items())
     for secret in (*canaries.values(), "canaryargument"):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ludus.envs.make import Recipe
 
 BARRIER, NONE = "barrier", "none"
+UNSAVED = (BARRIER, NONE)
 """Rungs without a snapshot."""
 
 

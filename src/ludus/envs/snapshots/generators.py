@@ -28,7 +28,7 @@ def pack(generator: Generator) -> dict[str, Any]:
     return {"state": bits.state, "seed": _seed(seed) if type(seed) is np.random.SeedSequence else None}
 
 
-def unpack(kind: str, packed: dict[str, Any]) -> Generator:
+def unpack(kind: str, packed: dict[str, Any]) -> Any:
     """A new generator that goes on from there; KeyError, TypeError or ValueError for anything else."""
     if kind == "python":
         python = random.Random()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import itertools
 import logging
 import pickle
 import types
@@ -131,12 +132,7 @@ def which(code: Any) -> Any:
 
 
 def _is_large(value: Any) -> bool:
-    count = 0
-    for _ in _leaves(value):
-        count += 1
-        if count > LARGE:
-            return True
-    return False
+    return next(itertools.islice(_leaves(value), LARGE, None), False) is None
 
 
 def _leaves(value: Any) -> Iterator[None]:

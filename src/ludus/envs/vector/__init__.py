@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from ludus.envs.info import EnvInfo
+from ludus.envs.snapshots import NONE, UNSAVED, Choice
+from ludus.errors import DataError, EnvironmentFailed
 from ludus.types import Array
 
 
@@ -44,6 +46,9 @@ class VectorEnv(abc.ABC):
     Such a row is no transition: the action was lost. It reads truncated, reward 0, final_obs the last good observation,
     obs the first of a new episode. Give it no weight in an update and leave its episode out of the statistics.
     """
+    refused: dict[str, str] = {}
+    """Rungs above `rung` and why they do not hold; filled when `rung` has been asked for."""
+    _rung: str | None = None
 
     def __init__(self, info: EnvInfo, num_envs: int) -> None:
         self.info, self.num_envs = info, num_envs
@@ -78,6 +83,18 @@ class VectorEnv(abc.ABC):
         """Observations are uint8 pixels, channels first."""
         return self.info.is_image
 
+    @property
+    def rung(self) -> str:
+        """How the state is saved: api, adapter, pickle, replay; barrier or none: not at all (`ludus.envs.snapshots`).
+
+        The first call does the self-test. Make it before the reset after which snapshots are wanted: from then on
+        `replay` remembers actions, and with `barrier` every reset begins in new environments, so that all that
+        follows it depends on the seeds and the actions alone.
+        """
+        if self._rung is None:
+            self._rung, self.refused = self._choose()
+        return self._rung
+
     @abc.abstractmethod
     def reset(self, seeds: Sequence[int]) -> Array:
         """First observations [B, ...] of new episodes; one seed per environment."""
@@ -90,8 +107,38 @@ class VectorEnv(abc.ABC):
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         """uint8 [H, W, 3] of one environment; `final`: the last frame of the episode that has just ended."""
 
+    def snapshot(self) -> dict[str, Any]:
+        """All that the steps to come follow from, as `ludus.runs.tree` can store it; in memory of its own."""
+        if self.rung in UNSAVED:
+            raise EnvironmentFailed(self.id, f"its state cannot be saved (rung '{self.rung}')", "reset it instead")
+        return {"id": self.id, "rung": self.rung, "num_envs": self.num_envs, **self._snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> Array:
+        """Go on from a snapshot of environments made alike; the observations [B, ...] the policy sees next."""
+        where = f"snapshot of {self.id}"
+        for name, mine in (("id", self.id), ("rung", self.rung), ("num_envs", self.num_envs)):
+            if state.get(name) != mine:
+                problem = f"its {name} is {state.get(name)!r}, here it is {mine!r}"
+                raise DataError(where, problem, "resume with the config and the packages it was saved with")
+        try:
+            return self._restore(state)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            problem = f"it does not fit: {type(error).__name__}: {error}"
+            raise DataError(where, problem, "resume an older checkpoint") from error
+
     def close(self) -> None:  # noqa: B027 - nothing to do unless a backend holds something
         """Free everything; calling it twice is fine."""
+
+    def _choose(self) -> Choice:
+        """The self-test."""
+        return Choice(NONE, {})
+
+    def _snapshot(self) -> dict[str, Any]:
+        """A backend's own part; called only if `_choose` found a rung that saves."""
+        raise AssertionError(self.backend)
+
+    def _restore(self, state: dict[str, Any]) -> Array:
+        raise AssertionError(self.backend)
 
     def __enter__(self) -> VectorEnv:
         return self

@@ -55,6 +55,19 @@ class Block:
         cut = {name: array[begin:end] for name, array in self._arrays.items() if name != "obs"}
         return Block({**cut, "obs": self.obs[:, begin:end]})
 
+    def saved(self, side: int) -> dict[str, Array]:
+        """What outlasts a step: the observations on `side` and the seeds, copied."""
+        return {"obs": self.obs[side].copy(), "seed": self.seed.copy()}
+
+    def restored(self, state: dict[str, Any], side: int) -> Array:
+        """The observations of `saved`, on `side` again; ValueError when they are of another space."""
+        obs: Array = self.obs[side]
+        if state["obs"].shape != obs.shape or state["obs"].dtype != obs.dtype:
+            raise ValueError(f"observations {state['obs'].shape} of {state['obs'].dtype}")
+        obs[...] = state["obs"]
+        self.seed[:] = state["seed"]
+        return obs
+
 
 class ActionBorder:
     """Brings a policy's actions into the environment's dtype and finite bounds, without touching the originals."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +16,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from ludus.envs.frame import frame
 from ludus.envs.info import EnvInfo
+from ludus.envs.snapshots import NONE, Choice, Refused, generators, trial
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.types import Array
 
@@ -93,9 +95,35 @@ class CartPoleVectorEnv(VectorEnv):
         self._screen.state = self._final_state[index] if final else self._state_parts[index].ravel()
         return frame(self._screen, self.id)
 
+    def _snapshot(self) -> dict[str, Any]:
+        random = [generators.pack(generator) for generator in self._random]
+        return {"motion": self._state.copy(), "clock": self._clock, "began": self._began.copy(), "random": random}
+
+    def _restore(self, state: dict[str, Any]) -> Array:
+        self._state[...], self._began[...], self._clock = state["motion"], state["began"], state["clock"]
+        self._random = [generators.unpack("generator", packed) for packed in state["random"]]
+        self._next_limit, self._late = int(self._began.min()) + self._limit, False
+        self._truncated.fill(False)
+        self._obs_parts[...] = self._state_parts
+        return self._obs
+
     def close(self) -> None:
         if self._screen is not None:
             self._screen.close()
+
+    def _choose(self) -> Choice:
+        rung = "adapter"
+
+        def make() -> CartPoleVectorEnv:
+            env = CartPoleVectorEnv(self.info, 4, sutton_barto_reward=self._penalty)
+            env._rung = rung
+            return env
+
+        try:
+            trial.vector_resumes(make)
+        except Refused as reason:
+            return Choice(NONE, {rung: str(reason)})
+        return Choice(rung, {})
 
     def _move(self, action: Array) -> None:
         """Barto, Sutton and Anderson (1983) by explicit Euler; scalar by scalar what Gymnasium computes."""

@@ -9,9 +9,10 @@ import gymnasium as gym
 
 from ludus.envs.failure import raised
 from ludus.envs.frame import frame
+from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.vector.block import Block
 from ludus.envs.wrappers._raw_reward import RawReward
-from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError
 from ludus.types import Array
 
 
@@ -19,18 +20,23 @@ class Lane:
     """Owns environments; `step` is the same code for every backend, so equal seeds give equal bits."""
 
     def __init__(self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0) -> None:
-        self.envs, self.block, self.id, self.first = list(envs), block, id, first
-        self._steps = [env.step for env in self.envs]
+        self.block, self.id, self.first = block, id, first
+        self._take(envs)
         self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
-        self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
         self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
         self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
         self._cursor = block.cursor.data  # a memoryview: cheaper to write to
         self._cursor[0] = -1
+        self._keeper: Keeper | None = None
+        self._used = False
 
     def reset(self, side: int) -> None:
         """Begin new episodes with the block's seeds."""
+        if self._used and self._keeper is not None and self._keeper.renews:
+            self.close()
+            self._take([self._keeper.make() for _ in self.envs])
+        self._used = True
         i = -1
         try:
             for i, env in enumerate(self.envs):
@@ -78,10 +84,52 @@ class Lane:
             return self._frames[i]
         return frame(self.envs[i], self.id)
 
+    def watch(self, keeper: Keeper) -> None:
+        """From now on `keeper` saves and restores the environments."""
+        self._keeper = keeper
+        self._take([keeper.attach(env) for env in self.envs])
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """The state of every environment."""
+        assert self._keeper is not None
+        i = -1
+        try:
+            return [self._keeper.capture(env) for i, env in enumerate(self.envs)]
+        except Refused as error:
+            where = f"environment {self.first + i} ({self.id})"
+            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "set it aside or reset it") from error
+
+    def restore(self, states: Sequence[dict[str, Any]]) -> None:
+        """New environments in the place of these, each with its state."""
+        assert self._keeper is not None
+        if len(states) != len(self.envs):
+            raise DataError(f"snapshot of {self.id}", f"it holds {len(states)} of {len(self.envs)} environments")
+        self.close()
+        for i, state in enumerate(states):
+            self.envs[i] = self._restored(i, self._keeper, state)
+        self._take(self.envs)
+        for meter in self._raw:
+            meter.take()  # what a replay paid
+        self._used = True
+
     def close(self) -> None:
         """Close every environment."""
         for env in self.envs:
             env.close()
+
+    def _take(self, envs: Sequence[gym.Env]) -> None:
+        self.envs = list(envs)
+        self._steps = [env.step for env in self.envs]
+        self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
+
+    def _restored(self, i: int, keeper: Keeper, state: dict[str, Any]) -> gym.Env:
+        try:
+            return keeper.restore(state)
+        except LudusError:
+            raise
+        except Exception as error:  # the state or the environment: both are named
+            problem = f"environment {self.first + i} cannot be restored: {type(error).__name__}: {error}"
+            raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
     def _begin_again(self, i: int, last: Any) -> Any:
         self._final[i][...] = last

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from ludus.envs import catalog
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
+from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
 from ludus.envs.spaces import Port, action_port, observation_port
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.envs.vector.block import ActionBorder
@@ -54,6 +55,7 @@ class GymVectorEnv(VectorEnv):
         self._see = observation_port(env.single_observation_space, recipe.id)
         self._act = action_port(env.single_action_space, recipe.id)
         super().__init__(_info(recipe, env, self._see, self._act), env.num_envs)
+        self._recipe, self._used = recipe, False
         if not self._see.batched:
             raise Unsuited("its observations have to be flattened one by one")
         self._env, self._same_step = env, env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
@@ -65,6 +67,10 @@ class GymVectorEnv(VectorEnv):
         self.raw_reward = self._reward = np.zeros(batch, np.float32)
 
     def reset(self, seeds: Sequence[int]) -> Array:
+        if self._used and self._rung == BARRIER:
+            self._env.close()
+            self._env = _construct(self._recipe, self.num_envs)
+        self._used = True
         obs, _ = self._call("reset", seed=int(seeds[0]))
         self._obs[...] = self._seen(obs)
         return self._obs
@@ -96,6 +102,13 @@ class GymVectorEnv(VectorEnv):
 
     def close(self) -> None:
         self._env.close()
+
+    def _choose(self) -> Choice:
+        try:
+            trial.vector_repeats(lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
+        except Refused as reason:
+            return Choice(NONE, {BARRIER: str(reason)})
+        return Choice(BARRIER, {})
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
 from ludus.envs.spaces import action_port, observation_port
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.envs.vector.block import ActionBorder
@@ -49,7 +50,7 @@ class PoolVectorEnv(VectorEnv):
     backend = "envpool"
 
     def __init__(self, envpool: Any, recipe: Recipe, num_envs: int, threads: int) -> None:
-        self._envpool, self._id = envpool, recipe.id
+        self._envpool, self._id, self._recipe = envpool, recipe.id, recipe
         self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **recipe.kwargs}
         if recipe.max_episode_steps is not None:
             self._arguments["max_episode_steps"] = recipe.max_episode_steps
@@ -96,6 +97,14 @@ class PoolVectorEnv(VectorEnv):
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
+
+    def _choose(self) -> Choice:
+        threads = self._arguments["num_threads"]
+        try:
+            trial.vector_repeats(lambda: PoolVectorEnv(self._envpool, self._recipe, 2, threads))
+        except Refused as reason:
+            return Choice(NONE, {BARRIER: str(reason)})
+        return Choice(BARRIER, {})
 
     def close(self) -> None:
         if self._pool is not None:

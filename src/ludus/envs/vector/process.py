@@ -71,12 +71,14 @@ class Worker:
         assert isinstance(message, EnvInfo)
         return message
 
-    def tell(self, command: bytes) -> None:
-        """Give a command; a worker that is gone shows when its answer is missing."""
+    def tell(self, command: bytes, message: Any = None) -> None:
+        """Give a command, with what it needs; a worker that is gone shows when its answer is missing."""
         try:
             self._link.send(command)
         except GONE:
             return
+        if message is not None:
+            self._send(pickle.dumps(message))
 
     def answer(self, until: float | None = None) -> bytes:
         """DONE or FINISHED; Lost when there is none, the environment's own error when it raised."""
@@ -96,11 +98,18 @@ class Worker:
 
     def render(self, row: int, final: bool) -> Array:
         """A frame of one of its environments."""
-        self.tell(wire.RENDER)
-        self._send(pickle.dumps((row, final)))
+        self.tell(wire.RENDER, (row, final))
         self.answer()
-        frame: Array = self._receive(time.monotonic() + self.deadline)
+        frame: Array = self.message()
         return frame
+
+    def patient_answer(self) -> None:
+        """As `answer`, to a command that may make environments anew."""
+        self.answer(time.monotonic() + max(START_DEADLINE, self.deadline))
+
+    def message(self) -> Any:
+        """What follows an answer."""
+        return self._receive(time.monotonic() + self.deadline)
 
     def join(self) -> None:
         """Wait for its end; kill it when it does not come."""
@@ -121,9 +130,10 @@ class Worker:
             return self._process.wait()
 
     def _send(self, payload: bytes) -> None:
+        self._link.settimeout(self.deadline)
         try:
             wire.send(self._link, payload)
-        except GONE:
+        except (*GONE, TimeoutError):
             return
 
     def _receive(self, until: float) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import gymnasium as gym
-
-from ludus.envs.info import EnvInfo
+from ludus.envs import snapshot
+from ludus.envs.snapshots import NONE, Choice
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.envs.vector.block import ActionBorder, Block
 from ludus.envs.vector.lane import Lane, require_equal_spaces
 from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
 
 
 class SyncVectorEnv(VectorEnv):
@@ -18,10 +21,13 @@ class SyncVectorEnv(VectorEnv):
 
     backend = "sync"
 
-    def __init__(self, envs: Sequence[gym.Env], info: EnvInfo) -> None:
+    def __init__(self, recipe: Recipe, num_envs: int) -> None:
+        envs = [recipe.make() for _ in range(num_envs)]
+        info = recipe.facts(envs[0])
         require_equal_spaces(envs, info.id)
-        super().__init__(info, len(envs))
-        self._block = Block.build(info, len(envs))
+        super().__init__(info, num_envs)
+        self._recipe = recipe
+        self._block = Block.build(info, num_envs)
         self._lane = Lane(envs, self._block, info.id)
         self._border = ActionBorder(info.action_space)
         self._side = 0
@@ -49,6 +55,19 @@ class SyncVectorEnv(VectorEnv):
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         return self._lane.render(index, final)
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {**self._block.saved(self._side), "envs": self._lane.snapshot()}
+
+    def _restore(self, state: dict[str, Any]) -> Array:
+        self._lane.restore(state["envs"])
+        return self._block.restored(state, self._side)
+
+    def _choose(self) -> Choice:
+        choice = snapshot.choose(self._recipe)
+        if choice.rung != NONE:
+            self._lane.watch(snapshot.keeper(choice.rung, self._recipe))
+        return choice
 
     def close(self) -> None:
         if not self._closed:

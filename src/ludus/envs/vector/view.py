@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import gymnasium as gym
 
@@ -34,6 +35,18 @@ class ObservationView(VectorEnv):
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         return self.inner.render(index, final=final)
+
+    @property
+    def rung(self) -> str:
+        rung = self.inner.rung
+        self.refused = self.inner.refused
+        return rung
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.inner.snapshot()
+
+    def restore(self, state: dict[str, Any]) -> Array:
+        return self.convert(self.inner.restore(state))
 
     def close(self) -> None:
         self.inner.close()

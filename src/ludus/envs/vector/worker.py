@@ -9,8 +9,9 @@ import select
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ludus.envs import snapshot
 from ludus.envs.vector import wire
 from ludus.envs.vector.block import Block
 from ludus.envs.vector.lane import Lane, require_equal_spaces
@@ -42,12 +43,13 @@ def main(link_fd: int, memory_fd: int) -> None:
     link = socket.socket(fileno=link_fd)
     threading.Thread(target=_leave_with_parent, args=(link_fd,), daemon=True).start()
     try:
-        lane = _prepare(_job(link), link, memory_fd)
+        job = _job(link)
+        lane = _prepare(job, link, memory_fd)
     except LudusError as error:
         wire.send(link, pickle.dumps(wire.Failure.of(error)))
         return
     if lane is not None:
-        _serve(link, lane)
+        _serve(link, lane, job.recipe)
         lane.close()
 
 
@@ -77,7 +79,7 @@ def _prepare(job: Job, link: socket.socket, memory_fd: int) -> Lane | None:
     return Lane(envs, rows, info.id, job.first)
 
 
-def _serve(link: socket.socket, lane: Lane) -> None:
+def _serve(link: socket.socket, lane: Lane, recipe: Recipe) -> None:
     while (command := link.recv(1)) not in (b"", wire.QUIT):
         try:
             if command in wire.STEP:
@@ -85,13 +87,26 @@ def _serve(link: socket.socket, lane: Lane) -> None:
             elif command in wire.RESET:
                 lane.reset(wire.RESET.index(command))
                 link.send(wire.DONE)
-            elif command == wire.RENDER:
-                frame = lane.render(*wire.receive(link))
-                link.send(wire.DONE)
-                wire.send(link, pickle.dumps(frame))
+            else:
+                _serve_rarely(command, link, lane, recipe)
         except LudusError as error:
             link.send(wire.FAILED)
             wire.send(link, pickle.dumps(wire.Failure.of(error)))
+
+
+def _serve_rarely(command: bytes, link: socket.socket, lane: Lane, recipe: Recipe) -> None:
+    answer: Any = None
+    if command == wire.RENDER:
+        answer = lane.render(*wire.receive(link))
+    elif command == wire.WATCH:
+        lane.watch(snapshot.keeper(wire.receive(link), recipe))
+    elif command == wire.SNAPSHOT:
+        answer = lane.snapshot()
+    elif command == wire.RESTORE:
+        lane.restore(wire.receive(link))
+    link.send(wire.DONE)
+    if answer is not None:
+        wire.send(link, pickle.dumps(answer))
 
 
 def _leave_with_parent(link_fd: int) -> None:

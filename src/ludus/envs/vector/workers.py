@@ -11,17 +11,19 @@ import mmap
 import os
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ludus.envs import snapshot
 from ludus.envs.info import EnvInfo
+from ludus.envs.snapshots import NONE, Choice
 from ludus.envs.vector import StepResult, VectorEnv, wire
 from ludus.envs.vector.block import ActionBorder, Block
 from ludus.envs.vector.process import Lost, Worker
 from ludus.envs.vector.worker import Job
-from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.errors import ConfigError, EnvironmentFailed, LudusError
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -110,6 +112,42 @@ class AsyncVectorEnv(VectorEnv):
     def _launch(self, first: int, end: int, num_envs: int, *, check: bool) -> Worker:
         return Worker(Job(self._recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
+    def _choose(self) -> Choice:
+        choice = snapshot.choose(self._recipe)
+        if choice.rung != NONE:
+            self._ask(wire.WATCH, lambda _: choice.rung)
+        return choice
+
+    def _snapshot(self) -> dict[str, Any]:
+        states = self._ask(wire.SNAPSHOT, replies=True)
+        return {**self._block.saved(self._side), "envs": list(itertools.chain(*states))}
+
+    def _restore(self, state: dict[str, Any]) -> Array:
+        states: list[Any] = state["envs"]
+        self._ask(wire.RESTORE, lambda worker: states[worker.first : worker.end])
+        self.broken = None
+        return self._block.restored(state, self._side)
+
+    def _ask(
+        self, command: bytes, message: Callable[[Worker], Any] = lambda _: None, *, replies: bool = False
+    ) -> list[Any]:
+        """A command that no step waits for; hears every worker out before the first failure is raised."""
+        for worker in self._workers:
+            worker.tell(command, message(worker))
+        answers: list[Any] = []
+        failures: list[LudusError] = []
+        for worker in self._workers:
+            try:
+                worker.patient_answer()
+                answers.append(worker.message() if replies else None)
+            except Lost as lost:
+                failures.append(self._failed(lost))
+            except LudusError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+        return answers
+
     def _all(self, command: bytes) -> tuple[bool, list[Lost]]:
         """Give every worker the command and wait for all of them: did an episode finish, and who is lost?"""
         finished, lost = False, []
@@ -154,6 +192,9 @@ class AsyncVectorEnv(VectorEnv):
         try:
             worker.ready()
             worker.tell(wire.ATTACH)
+            if self._rung not in (None, NONE):
+                worker.tell(wire.WATCH, self._rung)
+                worker.patient_answer()
             worker.tell(wire.RESET[self._side])
             worker.answer()
         except Lost as lost:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.config.schema import CheckpointPlan
 from ludus.data.streams import Streams
-from ludus.errors import ResourceError
+from ludus.errors import DataError, ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
@@ -47,6 +47,9 @@ class Checkpoints(Callback):
     def on_start(self, run: Orchestrator) -> None:
         """The very beginning is saved too; a resumed run already has the checkpoint it comes from."""
         self.by_steps.due(run.clock.env_steps)
+        later = checkpoint.supersede(self.folder, run.clock.env_steps)
+        if later:
+            self.warn(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
         if run.clock.env_steps == 0:
             self._hand_over(run)
         self._saved_at, self._saved_step = time.monotonic(), run.clock.env_steps
@@ -67,6 +70,7 @@ class Checkpoints(Callback):
 
     def on_end(self, run: Orchestrator) -> None:
         """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
+        self._look()
         early = run.interrupted is not None and self.collector.at_a_barrier
         if self._saved_step != run.clock.env_steps and not early:
             self.save(run)
@@ -92,20 +96,20 @@ class Checkpoints(Callback):
         self._writing = self._writer.submit(self._write, copied(run.state_dict()), run.clock.env_steps, best)
 
     def finish(self) -> None:
-        """Wait for the writer."""
-        self._look()
+        """Wait for the writer; there is no next time for what fails now."""
+        self._look(last=True)
         self._writer.shutdown()
 
-    def _look(self) -> None:
+    def _look(self, *, last: bool = False) -> None:
         if self._writing is None:
             return
         writing, self._writing = self._writing, None
         try:
             writing.result()
-        except ResourceError as error:
+        except (ResourceError, DataError) as error:  # not written, or not what was written when read back
             self.failures += 1
             self._saved_step = -1
-            if self.failures >= MOST_FAILURES:
+            if last or self.failures >= MOST_FAILURES:
                 raise
             self.warn(f"{error.line()}; training goes on, the next checkpoint is tried again")
         else:
@@ -113,10 +117,13 @@ class Checkpoints(Callback):
 
     def _write(self, state: dict[str, Any], step: int, best: bool) -> Path:
         path = checkpoint.save(self.folder, state, step=step, best=best)
-        for name in ("best", "last"):  # also at the top of the run folder, where people look first
-            if not (self.folder / f"{name}.ckpt").is_symlink():
-                atomic.replace_link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
-        self._prune(path)
+        try:
+            for name in ("best", "last"):  # also at the top of the run folder, where people look first
+                if not (self.folder / f"{name}.ckpt").is_symlink():
+                    atomic.replace_link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
+            self._prune(path)
+        except OSError as error:
+            raise ResourceError(str(self.folder), f"cannot be written: {error.strerror}") from error
         return path
 
     def _prune(self, newest: Path) -> None:
@@ -126,4 +133,4 @@ class Checkpoints(Callback):
         if old:
             checkpoint.load(newest)  # verified before anything goes
             for path in old:
-                shutil.rmtree(path)
+                shutil.rmtree(path, ignore_errors=True)  # what stays is tried again next time

@@ -142,7 +142,7 @@ class Watched:
         self.activations.remove()
         for hook in self._gradients:
             hook.remove()
-        del self.learner.step  # type: ignore[method-assign]
+        del self.learner.step
         self.learner.loss = self._loss
 
     def _activation(self, name: str, module: nn.Module, output: Tensor) -> None:

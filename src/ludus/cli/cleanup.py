@@ -1,0 +1,63 @@
+"""`ludus cleanup`: remove checkpoints and videos of runs nobody needs any more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.cli.list import Filter, RunsDir
+
+
+def cleanup(
+    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="The N best runs of each environment stay.")] = 10,
+    keep_recent: Annotated[float, typer.Option(min=0, metavar="DAYS", help="Runs younger than this stay.")] = 30,
+    filter: Filter = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this only the plan is shown.")] = False,
+    runs_dir: RunsDir = Path("runs"),
+) -> int:
+    """Free space: removes checkpoints, videos, event files and replay data of runs that are not kept.
+
+    Configs, metrics, logs and reports always stay. Running runs and those tagged `keep` are never touched.
+    """
+    from ludus.cli.table import Column, print_table, say
+    from ludus.metrics.text import clean
+    from ludus.runs import query
+    from ludus.runs.cleanup import apply, plan
+    from ludus.runs.columns import cell, size
+    from ludus.runs.index import Index
+
+    records = Index(runs_dir).records()
+    among = query.select(records, [query.parse(text) for text in filter or []])
+    items = plan(records, among, keep_best=keep_best, keep_recent=keep_recent)
+    going = [item for item in items if item.folders]
+    rows = [
+        [item.record.id, cell(item.record, "reward"), cell(item.record, "started"), size(item.size),
+         ", ".join(folder.name for folder in item.folders)]
+        for item in going
+    ]  # fmt: skip
+    if rows:
+        heads = ("id", "reward", "started", "size", "removes" if yes else "would remove")
+        print_table([Column(head, right=head in ("reward", "size")) for head in heads], rows)
+    total = sum(item.size for item in going)
+    print(f"{len(going)} of {len(items)} runs, {size(total)}; {_kept([item.keep for item in items if item.keep])}")
+    if not yes:
+        print("nothing was removed; add --yes to do it" if going else "there is nothing to remove")
+        return 0
+    freed, problems = apply(going)
+    for problem in problems:
+        say(f"left alone: {clean(problem, 300)}")
+    print(f"freed {size(freed)}")
+    if problems:
+        print("error: not everything could be removed; see above", file=sys.stderr)
+    return 5 if problems else 0
+
+
+def _kept(reasons: list[str]) -> str:
+    """`12 stay: 10 best, 1 recent, 1 running`."""
+    kinds = {"is running": "running", "is tagged": "tagged keep", "number": "best", "younger": "recent"}
+    named = [next((name for start, name in kinds.items() if reason.startswith(start)), "empty") for reason in reasons]
+    counts = ", ".join(f"{named.count(name)} {name}" for name in dict.fromkeys(named))
+    return f"{len(reasons)} stay: {counts}" if reasons else "none stay as they are"

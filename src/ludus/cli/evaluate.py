@@ -1,0 +1,107 @@
+"""`ludus evaluate`: how good a checkpoint is, over many episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ludus.cli.list import Json, RunsDir
+
+if TYPE_CHECKING:
+    from ludus.orchestration.evaluator import EvalResult
+    from ludus.runs.store import Run
+
+
+def evaluate(
+    run: Annotated[
+        str, typer.Argument(help="Run id, unique prefix or @last; add /@best, /@last or /step=N.")
+    ] = "@last",
+    episodes: Annotated[int, typer.Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
+    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    json: Json = False,
+    runs_dir: RunsDir = Path("runs"),
+) -> None:
+    """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
+    from ludus.cli.play import checkpoint_name
+    from ludus.runs.store import Run
+
+    found = Run.load(runs_dir, run)
+    step = checkpoint_name(found, checkpoint)
+    result, seed = play(found, step, episodes, deterministic, seed)
+    facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
+    if json:
+        from ludus.runs.columns import dump
+
+        print(dump(facts), end="")
+        return
+    low, high = facts["ci95"]
+    print(f"{found.id}/{step}")
+    print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}, 95 % interval {low:,.2f} to {high:,.2f}")
+    print(
+        f"         IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
+    )
+    print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
+    habit = "greedy" if facts["deterministic"] else "sampled"
+    print(f"episodes {facts['episodes']}, {habit} actions, seed {seed}, {facts['seconds']:.1f} s")
+
+
+def play(run: Run, step: str, episodes: int, greedy: bool | None, seed: int | None) -> tuple[EvalResult, int]:
+    """The episodes, as an evaluation during training would play them."""
+    import time
+
+    from ludus.cli.play import run_config
+    from ludus.data.streams import Streams
+    from ludus.envs.make import make_vector
+    from ludus.experiment import build_player
+    from ludus.orchestration.evaluator import MOST_ENVS, EvalResult, Evaluator
+    from ludus.runs import checkpoint
+    from ludus.types import Spaces
+
+    config = run_config(run)
+    seed = config.experiment.seed if seed is None else seed
+    config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
+    habit = config.training.evaluation.model_copy(update={} if greedy is None else {"deterministic": greedy})
+    state = checkpoint.load(checkpoint.find(run.folder, step))
+    streams, start = Streams(seed), time.monotonic()
+    with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
+        player = build_player(config, Spaces(env.observation_space, env.action_space), state)
+        rng = streams.generator("evaluate")
+        evaluator = Evaluator(habit, player.algorithm, lambda _: env, streams, rng=rng, normalizer=player.normalizer)
+        seeds = streams.integers("evaluate", env.num_envs)
+        returns, lengths = evaluator.run_episodes(env, seeds, episodes, None)
+    result = EvalResult(
+        returns=tuple(returns),
+        lengths=tuple(lengths),
+        env_steps=int(step.removeprefix("step=")),
+        seconds=time.monotonic() - start,
+        deterministic=evaluator.deterministic,
+    )
+    return result, seed
+
+
+def statistics(result: EvalResult) -> dict[str, Any]:
+    """Everything about the episodes, by name."""
+    import numpy as np
+
+    from ludus.math.statistics import iqm, mean_ci
+
+    return {
+        "episodes": result.episodes,
+        "deterministic": result.deterministic,
+        "mean": result.mean,
+        "std": result.std,
+        "ci95": list(mean_ci(result.returns)),
+        "iqm": float(iqm(result.returns)),
+        "median": float(np.median(result.returns)),
+        "min": result.worst,
+        "max": result.best,
+        "length_mean": result.length_mean,
+        "length_std": float(np.std(result.lengths)),
+        "seconds": result.seconds,
+        "returns": list(result.returns),
+        "lengths": list(result.lengths),
+    }

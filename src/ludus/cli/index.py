@@ -1,0 +1,25 @@
+"""`ludus index`: the cache behind `ludus list`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from ludus.cli.list import RunsDir
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback()
+def index() -> None:
+    """The index of runs (runs/index.sqlite): a cache of the run folders, kept up to date by itself."""
+
+
+@app.command()
+def rebuild(runs_dir: RunsDir = Path("runs")) -> None:
+    """Forget the index and make it anew from the run folders."""
+    from ludus.runs.index import Index
+
+    there = Index(runs_dir)
+    print(f"{there.path}: {there.rebuild()} runs")

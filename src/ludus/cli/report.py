@@ -1,0 +1,34 @@
+"""`ludus report`: report.md and report.html of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.cli.list import RunsDir
+
+
+def report(
+    run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best.")] = "@last",
+    open: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    runs_dir: RunsDir = Path("runs"),
+) -> None:
+    """Write the report of a run anew and print where it is."""
+    from ludus.errors import ResourceError
+    from ludus.runs.index import Index
+    from ludus.runs.report import write_report
+
+    folder = Index(runs_dir).get(run).folder
+    try:
+        path = write_report(folder)
+    except OSError as error:
+        raise ResourceError(
+            str(folder), f"no report: {error.strerror}", "free some space or check the rights"
+        ) from None
+    print(path)
+    if open:
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())

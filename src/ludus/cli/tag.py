@@ -1,0 +1,28 @@
+"""`ludus tag`: label runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.cli.list import RunsDir
+
+
+def tag(
+    run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last, @best or a glob.")],
+    changes: Annotated[list[str], typer.Argument(metavar="[+]LABEL|-LABEL...", help="Add, or with - remove.")],
+    runs_dir: RunsDir = Path("runs"),
+) -> None:
+    """Add and remove labels: ludus tag @last +paper -draft. A run tagged `keep` survives every cleanup."""
+    from ludus.cli.table import say
+    from ludus.metrics.text import clean
+    from ludus.runs.index import Index
+    from ludus.runs.tags import retag
+
+    for record in Index(runs_dir).pick([run]):
+        say(f"{record.id}: {clean(', '.join(retag(record, changes)) or 'no tags')}")
+
+
+tag.context_settings = {"ignore_unknown_options": True}  # type: ignore[attr-defined]  # `-draft` is a label, no option

@@ -1,0 +1,28 @@
+"""Labels of a run, in its folder as tags.json once they were changed; before that those of its config count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ludus.errors import ConfigError
+from ludus.runs import atomic
+from ludus.runs.record import TAGS, Record
+
+_TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
+
+
+def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
+    """Apply `+label` (or `label`) and `-label` in order; the labels as they are now."""
+    tags = list(record.tags)
+    for change in changes:
+        remove, label = change.startswith("-"), change.lstrip("+-") if change[:1] in ("+", "-") else change
+        if not _TAG.fullmatch(label) or not label.isprintable():
+            raise ConfigError(
+                change[:80], "cannot be a tag", "use up to 64 printable characters without space or comma"
+            )
+        if remove and label not in tags:
+            raise ConfigError(change, f"{record.id} has no such tag", f"it has {', '.join(tags) or 'none'}")
+        tags = [tag for tag in tags if tag != label] + ([] if remove else [label])
+    atomic.write_json(record.folder / TAGS, {"tags": tags})
+    return tuple(tags)

@@ -1,0 +1,261 @@
+"""Which rung holds, why the ones above do not, and what is kept on each."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from envs import test_snapshot_probes
+from envs.conftest import Make
+from envs.test_contract import assert_same
+from envs.test_snapshot import assert_begins_anew, assert_resumes, go, run, stored
+from ludus.config.schema import Environment
+from ludus.envs import snapshot
+from ludus.envs.make import resolve
+from ludus.envs.snapshots import Refused, replay
+from ludus.envs.snapshots.values import Decoder, Encoder
+from ludus.envs.vector.sync import SyncVectorEnv
+from ludus.errors import EnvironmentFailed
+from ludus.registry import WRAPPERS
+
+test_snapshot_probes.register()
+
+LADDER = [
+    ("Rung/Walk-v0", "adapter", {"api": "no snapshot_state"}),
+    ("Rung/Offers-v0", "api", {}),
+    ("Rung/OffersTooLittle-v0", "replay", {"api": "differs", "adapter": "lock is a _thread.lock", "pickle": "pickle"}),
+    ("Rung/Tokens-v0", "pickle", {"adapter": r"tokens\[0\] is a .*Token"}),
+    ("Rung/Turns-v0", "pickle", {"adapter": "turn and .*(black|white) are one object|turn is a Token"}),
+    ("Rung/Locked-v0", "replay", {"pickle": "cannot pickle"}),
+    ("Rung/Carrying-v0", "barrier", {"replay": "differs"}),
+    ("Rung/Wild-v0", "none", {"barrier": "differs"}),
+    ("Probe/IgnoresSeed-v0", "none", {"barrier": "differs"}),
+    ("Probe/Echo-v0", "adapter", {}),
+]
+
+
+@pytest.mark.parametrize(("id", "rung", "reasons"), LADDER, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_first_rung_that_holds(make: Make, id: str, rung: str, reasons: dict[str, str]) -> None:
+    one, other = make(id, num_envs=2), make(id, num_envs=2)
+    assert one.rung == rung
+    order = [*snapshot.KEEPERS, "none"]
+    assert list(one.refused) == order[: order.index(rung)]
+    for name, reason in reasons.items():
+        pytest.importorskip("re").search(reason, one.refused[name]) or pytest.fail(one.refused[name])
+    if rung == "barrier":
+        assert_begins_anew(one, other)
+    elif rung == "none":
+        run(one, 3, 0)
+        with pytest.raises(EnvironmentFailed, match="rung 'none'"):
+            one.snapshot()
+    elif id != "Probe/Echo-v0":
+        assert_resumes(one, other)
+
+
+def test_two_views_of_one_memory_are_not_taken_apart(make: Make) -> None:
+    env = make("Rung/Views-v0")
+    assert env.rung == "replay"
+    assert "share memory" in env.refused["adapter"] and "differs" in env.refused["pickle"]
+
+
+def test_the_self_test_is_lazy_cheap_and_done_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    choose = snapshot.choose
+    monkeypatch.setattr(snapshot, "choose", lambda recipe: calls.append(recipe) or choose(recipe))
+    env = make("CartPole-v1")
+    run_without = env.reset(range(4))
+    env.step(np.zeros(4, int))
+    assert not calls and run_without is not None
+    began = time.process_time()
+    assert env.rung == env.rung == "adapter"
+    assert time.process_time() - began < 0.1 and len(calls) == 1
+
+
+def test_replay_has_to_watch_from_the_reset_on(make: Make) -> None:
+    env = make("Rung/Locked-v0", num_envs=1)
+    env.reset([0])
+    go(env, 2, 0)
+    assert env.rung == "replay"
+    with pytest.raises(EnvironmentFailed, match="environment 0 .*ask for `rung` before the reset"):
+        env.snapshot()
+    env.reset([0])
+    env.snapshot()
+
+
+def test_replay_keeps_this_episode_only_and_not_too_much(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make("Rung/Locked-v0", max_episode_steps=replay.LIMIT + 1).rung == "barrier"
+    env = make("Rung/Locked-v0", num_envs=1, max_episode_steps=50)
+    run(env, 300, 0)
+    (state,) = env.snapshot()["envs"]
+    assert len(state["actions"]) < 50
+    monkeypatch.setattr(replay, "LIMIT", 64)
+    recorder = replay.Recorder(resolve(Environment(id="Pendulum-v1")).make())
+    recorder.reset(seed=0)
+    for _ in range(64):
+        recorder.step(np.zeros(1, np.float32))
+    assert len(recorder.actions) == 64 and recorder.start == {"seed": 0}
+    recorder.step(np.zeros(1, np.float32))
+    assert recorder.start is None and len(recorder.actions) == 1
+
+
+def test_a_rung_that_stops_holding_is_named(make: Make) -> None:
+    env = make("Rung/Walk-v0", num_envs=2)
+    run(env, 3, 0)
+    assert isinstance(env, SyncVectorEnv)
+    env._lane.envs[1].unwrapped.helper = object()  # type: ignore[attr-defined]
+    with pytest.raises(EnvironmentFailed, match=r"environment 1 .*cannot be saved: 1:Walk.helper is a builtins.object"):
+        env.snapshot()
+
+
+def test_code_that_appears_later_is_refused() -> None:
+    keeper = snapshot.keeper("adapter", resolve(Environment(id="Rung/Walk-v0")))
+    env = keeper.make()
+    env.reset(seed=0)
+    inner: Any = env.unwrapped
+    inner.rule = lambda: 1
+    with pytest.raises(Refused, match="rule is code that a new environment has not"):
+        keeper.capture(env)
+    del inner.rule, inner.at
+    with pytest.raises(Refused, match="has lost its attribute at"):
+        keeper.capture(env)
+
+
+def test_a_changed_mujoco_model_is_refused() -> None:
+    pytest.importorskip("mujoco"), pytest.importorskip("imageio")
+    keeper = snapshot.keeper("adapter", resolve(Environment(id="InvertedPendulum-v5")))
+    env: Any = keeper.make()
+    env.reset(seed=0)
+    keeper.capture(env)
+    env.unwrapped.model.body_mass[1] *= 2
+    with pytest.raises(Refused, match="model that was changed"):
+        keeper.capture(env)
+
+
+def test_values_come_back_as_they_were() -> None:
+    import collections
+    import random
+
+    shared = [1, 2]
+    fortran = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    legacy, python, spawning = np.random.RandomState(3), random.Random(4), np.random.default_rng(5)
+    legacy.normal(), python.gauss(0, 1), spawning.spawn(2)
+    value = {
+        "numbers": (True, 1, -0.0, 2.5, 2**100, None, "ä\n"),
+        "nan": float("nan"),
+        3: {(1, "a"): {4, 5}, np.int64(7): frozenset([6])},
+        "numpy": [np.float32(1.5), np.str_("x"), np.bool_(True), np.array([b"ab", b"c"]), np.array(5, np.uint64)],
+        "arrays": [fortran, np.zeros((0, 3)), np.array([1 + 2j]), np.array([1, 2], ">i4"), np.array(["x", "yz"])],
+        "same": [shared, shared],
+        "queue": collections.deque([1, 2], maxlen=2),
+        "bytes": b"\x00\xff",
+        "random": [legacy, python, spawning, np.random.Generator(np.random.MT19937(1))],
+        "last": shared,
+    }
+    encoder = Encoder()
+    node = stored({"node": encoder.encode(value, "x")})
+    encoder.finish()
+    back = Decoder(node).decode(node["node"])
+    assert list(back) == list(value) and repr(back["numbers"]) == repr(value["numbers"])
+    assert repr(back[3]) == repr(value[3]) and back["queue"] == value["queue"] and back["queue"].maxlen == 2
+    for name in ("numpy", "arrays"):
+        for mine, theirs in zip(back[name], value[name], strict=True):  # type: ignore[call-overload]
+            assert type(mine) is type(theirs) and mine.dtype == theirs.dtype and mine.tobytes() == theirs.tobytes()
+    assert back["arrays"][0].flags.f_contiguous and back["bytes"] == b"\x00\xff" and np.isnan(back["nan"])
+    assert back["same"][0] is back["same"][1] is back["last"] and back["last"] is not shared
+    assert back["random"][0].normal() == legacy.normal() and back["random"][1].gauss(0, 1) == python.gauss(0, 1)
+    assert back["random"][2].spawn(1)[0].random() == spawning.spawn(1)[0].random()
+    assert back["random"][3].random() == np.random.Generator(np.random.MT19937(1)).random()
+
+
+def test_values_nobody_can_store_are_named() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    bad: list[tuple[Any, str]] = [
+        (loop, "contains itself"),
+        (object(), "x is a builtins.object"),
+        (np.array([None]), "array of object"),
+        ([1, {"a": iter(())}], r"x\[1\]\['a'\] is a builtins.tuple_iterator"),
+    ]
+    for value, reason in bad:
+        with pytest.raises(Refused, match=reason):
+            Encoder().encode(value, "x")
+
+
+WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
+    "cart_pole_shaping": ("CartPole-v1", {"gamma": 0.9}),
+    "cast_observation": ("CartPole-v1", {}),
+    "clip_action": ("Pendulum-v1", {}),
+    "clip_reward": ("Pendulum-v1", {}),
+    "discrete_encoder": ("FrozenLake-v1", {"encoding": "binary"}),
+    "flatten": ("Blackjack-v1", {}),
+    "mask_observation": ("Pendulum-v1", {"indices": [1]}),
+    "mountain_car_shaping": ("MountainCar-v0", {}),
+    "rescale_action": ("Pendulum-v1", {}),
+    "scale_reward": ("Bandit-v0", {"scale": 0.5}),
+    "time_aware": ("Acrobot-v1", {}),
+    "test_stack": ("CartPole-v1", {"stack_size": 3}),
+    "test_delay": ("Pendulum-v1", {"delay": 2}),
+    "test_sticky": ("CartPole-v1", {"repeat_action_probability": 0.4}),
+    "test_normalize": ("Pendulum-v1", {}),
+    "test_statistics": ("CartPole-v1", {}),
+}
+"""Ours, and Gymnasium's wrappers that keep something."""
+
+
+@pytest.fixture
+def gymnasiums() -> Any:
+    wrappers = gym.wrappers
+    extra = {
+        "test_stack": wrappers.FrameStackObservation,
+        "test_delay": wrappers.DelayObservation,
+        "test_sticky": wrappers.StickyAction,
+        "test_normalize": wrappers.NormalizeReward,
+        "test_statistics": wrappers.RecordEpisodeStatistics,
+    }
+    for name, cls in extra.items():
+        WRAPPERS.register(name)(cls)
+    yield
+    for name in extra:
+        del WRAPPERS._classes[name]
+
+
+def test_every_wrapper_is_in_the_table() -> None:
+    ours = {name for name in WRAPPERS.names() if name.islower() and WRAPPERS[name].__module__.startswith("ludus.")}
+    assert ours <= set(WRAPPED)
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_wrappers_are_saved_with_what_they_remember(make: Make, gymnasiums: None, name: str) -> None:
+    id, arguments = WRAPPED[name]
+    wrappers = ({"id": name, **arguments}, {"id": "scale_reward", "scale": 3.0})
+    one, other = (make(id, num_envs=2, wrappers=wrappers, max_episode_steps=40) for _ in range(2))
+    assert one.rung == "adapter", one.refused
+    assert_resumes(one, other, 100)
+
+
+def test_spaces_that_are_drawn_from_are_saved() -> None:
+    keeper = snapshot.keeper("adapter", resolve(Environment(id="CartPole-v1")))
+    env = keeper.make()
+    env.reset(seed=0)
+    env.action_space.seed(3)
+    env.action_space.sample()
+    state = stored(keeper.capture(env))
+    expected = [env.action_space.sample() for _ in range(20)]
+    assert [keeper.restore(state).action_space.sample() for _ in range(1)] == expected[:1]
+    other = keeper.restore(state)
+    assert [other.action_space.sample() for _ in range(20)] == expected
+
+
+def test_shown_environments_are_saved_too(make: Make) -> None:
+    pytest.importorskip("pygame")
+    one, other = (make("CartPole-v1", num_envs=2, render_mode="rgb_array") for _ in range(2))
+    run(one, 5, 0), one.render(0), run(other, 2, 5), other.render(1)
+    state = stored(one.snapshot())
+    frame, expected = one.render(1), go(one, 50, 1)
+    other.restore(state)
+    np.testing.assert_array_equal(other.render(1), frame)
+    assert_same(expected, go(other, 50, 1))

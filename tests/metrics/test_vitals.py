@@ -1,0 +1,114 @@
+"""Speed over a window, time left, memory and where it leads."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from ludus.metrics import memory, vitals
+from ludus.metrics.memory import MB
+from ludus.metrics.vitals import Vitals, one_decision
+
+
+def test_speed_is_of_the_last_seconds_and_the_rest_follows_from_it() -> None:
+    found: dict[str, float] = {}
+    meter = Vitals(100_000)
+    for second in range(1, 41):  # 1,000 steps a second, then 500
+        steps = 1000 * min(second, 20) + 500 * max(second - 20, 0)
+        found = meter.measure(epoch=2 * second, env_steps=steps, seconds=float(second))
+    assert found["time/fps"] == pytest.approx(500)
+    assert found["time/fps_total"] == pytest.approx(30_000 / 40)
+    assert found["time/eta_seconds"] == pytest.approx(70_000 / 500)
+    assert found["time/epoch_seconds"] == pytest.approx(0.5)
+
+
+def test_a_resumed_run_counts_from_where_it_went_on() -> None:
+    meter = Vitals(20_000, epoch=100, env_steps=10_000, seconds=50.0)
+    found = meter.measure(epoch=102, env_steps=10_400, seconds=52.0)
+    assert (found["time/fps"], found["time/fps_total"], found["time/epoch_seconds"]) == (200.0, 200.0, 1.0)
+    assert found["time/eta_seconds"] == pytest.approx(9_600 / 200)
+
+
+def test_no_time_no_speed() -> None:
+    found = Vitals(10).measure(epoch=1, env_steps=0, seconds=0.0)
+    assert found["time/fps"] == 0.0
+    assert "time/eta_seconds" not in found
+
+
+def test_memory_is_that_of_this_process() -> None:
+    before = memory.used()
+    block = np.ones(64 * MB // 8)
+    assert 48 * MB < memory.used() - before < 96 * MB
+    found = Vitals(10).measure(epoch=1, env_steps=1, seconds=1.0)
+    assert found["system/rss_mb"] <= found["system/peak_rss_mb"]
+    assert found["system/memory_share"] == pytest.approx(found["system/rss_mb"] * MB / memory.total())
+    assert memory.available() < memory.total()
+    del block
+
+
+def test_a_leak_is_seen_before_it_hurts(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = 100 * MB
+    monkeypatch.setattr(memory, "used", lambda: held)
+    monkeypatch.setattr(memory, "peak", lambda: held)
+    monkeypatch.setattr(memory, "total", lambda: 1000 * MB)
+    leaking, steady = Vitals(100_000), Vitals(100_000)
+    ahead = {}
+    for second in range(5, 2_000, 5):
+        held = 100 * MB + second * MB // 10
+        ahead = leaking.measure(epoch=second, env_steps=10 * second, seconds=float(second))
+        assert ("system/memory_ahead" in ahead) == (second >= 5 * vitals.SETTLED)
+    # 0.1 MB a second and 10 steps a second: 10,000 seconds make 1,000 MB more
+    assert ahead["system/memory_ahead"] == pytest.approx(1.1, rel=0.02)
+    held = 100 * MB
+    for second in range(5, 2_000, 5):
+        ahead = steady.measure(epoch=second, env_steps=10 * second, seconds=float(second))
+    assert ahead["system/memory_ahead"] == pytest.approx(0.1)
+    assert len(steady._memory._samples) < 2 * vitals.SAMPLES
+
+
+def test_a_decision_is_timed_rarely() -> None:
+    calls = []
+    meter = Vitals(10, act=lambda: (calls.append(1), time.sleep(0.002)))
+    rows = [meter.measure(epoch=i, env_steps=i, seconds=i / 10) for i in range(1, 400)]
+    timed = [row["time/act_ms"] for row in rows if "time/act_ms" in row]
+    assert len(timed) == 2
+    assert len(calls) == 6
+    assert all(2 <= value < 50 for value in timed)
+
+
+@pytest.mark.parametrize(
+    "space", [gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(5), gym.spaces.Box(0, 255, (3, 8, 8), np.uint8)]
+)
+def test_a_decision_is_one_greedy_action_for_one_environment(space: gym.Space) -> None:
+    seen = []
+
+    def act(obs: Any, state: Any, first: Any, *, deterministic: bool) -> None:
+        seen.append((obs.shape, obs.dtype, state, first.tolist(), deterministic))
+
+    one_decision(SimpleNamespace(act=act, initial_state=lambda batch: batch), space)()
+    assert seen == [((1, *space.shape), space.dtype, 1, [True], True)]
+
+
+def test_a_row_costs_microseconds() -> None:
+    meter = Vitals(10**9)
+    begin = time.perf_counter()
+    for i in range(2_000):
+        meter.measure(epoch=i, env_steps=i, seconds=i / 100)
+    assert (time.perf_counter() - begin) / 2_000 < 100e-6
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "memory.max").write_text(f"{512 * MB}\n")
+    (tmp_path / "memory.current").write_text(f"{400 * MB}\n")
+    (tmp_path / "memory.stat").write_text(f"anon {300 * MB}\ninactive_file {100 * MB}\n")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    assert memory.total() == 512 * MB
+    assert memory.available() == 212 * MB
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.total() > 512 * MB
