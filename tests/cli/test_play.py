@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,11 +119,68 @@ def test_auto_puts_the_video_into_the_run(runs: Path, capsys: pytest.CaptureFixt
         ({"checkpoint": "step=3"}, "no such checkpoint"),
         ({"run": "cart/@best", "checkpoint": "last"}, "give one of them"),
         ({"run": "crat"}, "no such run"),
+        ({"user": True}, "--user: there is no display"),
+        ({"user": True, "video": "auto"}, "cannot be combined"),
+        ({"run": "CartPole-v1:ppo", "random": True, "video": "auto"}, "no run to put it into"),
     ],
 )
 def test_refusals(runs: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         play(**{"run": "@last", "runs_dir": runs, **options})
+
+
+def test_a_variant_needs_no_run_without_a_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play("CartPole-v1:ppo", episodes=1, random=True, runs_dir=tmp_path)
+    assert _lines(capsys)[0] == "CartPole-v1:ppo, random actions"
+    with pytest.raises(ConfigError, match="cannot be the name of a run"):
+        play("CartPole-v1:ppo", episodes=1, runs_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["LUDUS_QUIET", "VIBES_QUIET", "VIBES_DISABLE_CHECKPOINT_LOGS"])
+def test_quiet_leaves_out_which_checkpoint_it_is(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    play("@last", episodes=1, runs_dir=runs)
+    assert _lines(capsys)[0].startswith("episode   1")
+
+
+def test_fps_slows_down_and_is_the_speed_of_a_video(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = time.perf_counter()
+    play("@last", episodes=1, random=True, seed=3, fps=100, runs_dir=runs)
+    steps = int(_lines(capsys)[1].split()[5])
+    assert time.perf_counter() - begin >= 0.9 * steps / 100
+    av = pytest.importorskip("av")
+    play("@last", episodes=1, random=True, fps=10, video=str(tmp_path / "slow.mp4"), runs_dir=runs)
+    with av.open(str(tmp_path / "slow.mp4")) as container:
+        assert float(container.streams.video[0].average_rate) == 10.0
+
+
+def test_step_by_step(runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Keyboard:
+        def readline(self) -> str:
+            asked.append("?")
+            return "\n" if len(asked) < 4 else "q\n"
+
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    play("@last", episodes=1, random=True, seed=3, step=True, runs_dir=runs)
+    lines = _lines(capsys)
+    assert len(asked) == 4  # then it runs on
+    assert re.fullmatch(r"step     1   action [01]   reward 1   return 1", lines[1])
+    steps = [line for line in lines if line.startswith("step")]
+    assert steps[-1].endswith(f"return {len(steps)}")
+
+
+def test_step_by_step_does_not_wait_for_nobody(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    play("@last", episodes=1, random=True, step=True, runs_dir=runs)
+    assert "mean" in _lines(capsys)[-1]
 
 
 class _Env:

@@ -11,7 +11,8 @@ import pytest
 from safetensors.torch import load, save
 
 from envs.conftest import Make
-from envs.test_contract import assert_same
+from ludus.envs import snapshot
+from ludus.envs.snapshots import Choice
 from ludus.envs.vector import VectorEnv
 from ludus.errors import DataError, EnvironmentFailed
 from ludus.registry import WRAPPERS
@@ -53,10 +54,24 @@ def fields(id: str) -> dict[str, Any]:
             pytest.importorskip(package)
     if id.startswith(("HalfCheetah", "Ant")):
         pytest.importorskip("imageio")  # Gymnasium's MuJoCo environments import it
+    if id.startswith("ALE"):
+        return {"max_episode_steps": 70, "kwargs": {"obs_type": "grayscale"}}
     if id.startswith("MiniGrid"):
         WRAPPERS.register("test_image_only")(pytest.importorskip("minigrid.wrappers").ImgObsWrapper)
         return {"wrappers": ({"id": "test_image_only"},), "max_episode_steps": 70}
     return {"max_episode_steps": 70}
+
+
+@pytest.fixture(autouse=True)
+def tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-test of an emulator takes a second; two vectors of one test share it."""
+    known: dict[str, Choice] = {}
+    choose = snapshot.choose
+
+    def remembered(recipe: Any) -> Choice:
+        return known.setdefault(repr(recipe), known.get(repr(recipe)) or choose(recipe))
+
+    monkeypatch.setattr(snapshot, "choose", remembered)
 
 
 def stored(state: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +99,15 @@ def go(env: VectorEnv, steps: int, seed: int) -> dict[str, np.ndarray]:
         for name, value in {**result._asdict(), "final_obs": final, "raw_reward": env.raw_reward}.items():
             seen.setdefault(name, []).append(value.copy())
     return {name: np.stack(values) for name, values in seen.items()}
+
+
+def assert_same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
+    """Every bit."""
+    for name, values in a.items():
+        assert values.dtype == b[name].dtype, name
+        if values.tobytes() != b[name].tobytes():
+            t, row = np.argwhere((values != b[name]).reshape(*values.shape[:2], -1).any(-1))[0]
+            pytest.fail(f"{name} of environment {row} differs at step {t}")
 
 
 def run(env: VectorEnv, steps: int, first_seed: int) -> Any:

@@ -17,8 +17,7 @@ import pytest
 
 from envs import test_snapshot_probes
 from envs.conftest import Make
-from envs.test_contract import assert_same
-from envs.test_snapshot import go, run, stored
+from envs.test_snapshot import assert_same, go, run, stored
 from envs.test_snapshot_probes import Bomb
 from ludus.envs.snapshots import key
 from ludus.envs.snapshots.pickled import seal, unseal

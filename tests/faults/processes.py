@@ -92,6 +92,7 @@ class Server:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(TESTS), *(path for path in sys.path if path)]),
             "LUDUS_CACHE": str(scratch / "cache"),
+            "LUDUS_KEY_FILE": str(scratch / "key"),
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "120",
         }

@@ -43,13 +43,13 @@ def show(
 def _more(record: Record, config: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from ludus.runs.history import last_row
+    from ludus.runs import history
     from ludus.runs.report import checkpoints_of, watch
 
     alerts, _ = watch(record)
     found: dict[str, Any] = {
-        "last_metrics": last_row(record.folder),
-        "checkpoints": [asdict(saved) for saved in checkpoints_of(record.folder)],
+        "last_metrics": history.last_row(record.folder),
+        "checkpoints": [asdict(saved) for saved in checkpoints_of(record.folder, history.evaluations(record.folder))],
         "alerts": [asdict(alert) for alert in alerts],
     }
     if config:
@@ -98,12 +98,13 @@ def _print_metrics(record: Record) -> None:
 def _print_checkpoints(record: Record) -> None:
     from ludus.cli.table import Column, print_table
     from ludus.metrics.text import number
+    from ludus.runs import history
     from ludus.runs.columns import size
     from ludus.runs.report import checkpoints_of
 
     rows = [
         [saved.name, "-" if saved.mean is None else number(saved.mean, 1), size(saved.size), ", ".join(saved.marks)]
-        for saved in checkpoints_of(record.folder)
+        for saved in checkpoints_of(record.folder, history.evaluations(record.folder))
     ]
     if rows:
         print()

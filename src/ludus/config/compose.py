@@ -28,7 +28,7 @@ from ludus.config.schema import ExperimentConfig
 from ludus.config.variants import SUFFIXES, EnvironmentFile, Target, find_variant, list_targets
 from ludus.errors import ConfigError
 
-_FILE = re.compile(r"(.+\.(?:ya?ml|json))(?::([^/:]+))?")
+_FILE = re.compile(r"(.+\.(?:ya?ml|json))(?::([^/:]+))?", re.DOTALL)
 _EXPERIMENT = "+experiment="
 
 

@@ -18,6 +18,7 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import EvalResult, Evaluator
 from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.phase_scheduler import PhaseScheduler
+from ludus.orchestration.phases import changed_settings
 from ludus.types import Report, Stateful
 
 
@@ -60,6 +61,8 @@ class Orchestrator:
         self._seconds_before = 0.0
         self._entered = -1
         self._epoch_start = 0  # where this epoch's schedules were read
+        self.say: Callable[[str], None] = lambda _: None
+        """One line for whoever watches; the session points it at the console."""
 
     @property
     def clock(self) -> Any:
@@ -70,6 +73,16 @@ class Orchestrator:
     def seconds(self) -> float:
         """Seconds of training, those before a resume included."""
         return self._seconds_before + time.monotonic() - self._started
+
+    @property
+    def settings(self) -> Any:
+        """The algorithm's config as it is now."""
+        return self.phase_configs[min(self.scheduler.index, len(self.phase_configs) - 1)]
+
+    def change_settings(self, changes: Mapping[str, Any]) -> None:
+        """Change the algorithm's config for what is left of this phase; checked like any config."""
+        index = min(self.scheduler.index, len(self.phase_configs) - 1)
+        self.phase_configs[index] = changed_settings(self.settings, changes, "settings", self.scheduler.quantum)
 
     def stop(self, reason: str) -> None:
         """Ask the run to end after the current cycle."""
@@ -171,8 +184,17 @@ class Orchestrator:
             "seconds": self.seconds,
             "entered": self._entered,
             "epoch_start": self._epoch_start,
+            "settings": [cfg.model_dump(mode="json") for cfg in self.phase_configs],
         }
-        return {"algorithm": parts, "run": run, **{name: part.state_dict() for name, part in self.stateful.items()}}
+        return {
+            "algorithm": parts,
+            "run": run,
+            "callbacks": {name: callback.state_dict() for name, callback in self._stateful_callbacks().items()},
+            **{name: part.state_dict() for name, part in self.stateful.items()},
+        }
+
+    def _stateful_callbacks(self) -> dict[str, Any]:
+        return {type(c).__name__: c for c in self.callbacks if hasattr(c, "state_dict")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the state was taken; phases with environments of their own are entered first."""
@@ -184,5 +206,10 @@ class Orchestrator:
             part.load_state_dict(state["algorithm"][name])
         for name, part in self.stateful.items():
             part.load_state_dict(state[name])
+        for name, callback in self._stateful_callbacks().items():
+            if name in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][name])
+        saved = zip(self.phase_configs, run["settings"], strict=True)
+        self.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
         self.best, self.last = EvalResult.from_state(run["best"]), EvalResult.from_state(run["last"])
         self._seconds_before, self._entered, self._epoch_start = run["seconds"], run["entered"], run["epoch_start"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,25 +16,26 @@ from ludus.registry import nearest
 
 
 def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:
-    """The algorithm's config as each phase changes it, checked like any config."""
+    """The algorithm's config as each phase changes it."""
     base = config.algorithm.config
-    configs = []
-    for phase in phases:
-        for key in phase.set:
-            where = f"training.phases.{phase.name}.set.{key}"
-            if key not in type(base).model_fields:
-                raise ConfigError(where, "unknown field", nearest(key, type(base).model_fields))
-            if key in base.fixed:
-                raise ConfigError(where, "is fixed for the whole run", "set it under algorithm")
-        try:
-            changed = type(base).model_validate({**base.model_dump(), **phase.set})
-        except ValidationError as error:
-            first = error.errors()[0]
-            path = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(f"training.phases.{phase.name}.set.{path}", first["msg"]) from None
-        changed.check(num_envs)
-        configs.append(changed)
-    return configs
+    return [changed_settings(base, phase.set, f"training.phases.{phase.name}.set", num_envs) for phase in phases]
+
+
+def changed_settings(base: Any, changes: Mapping[str, Any], where: str, num_envs: int) -> Any:
+    """An algorithm's config with some fields changed, checked like any config."""
+    for key in changes:
+        if key not in type(base).model_fields:
+            raise ConfigError(f"{where}.{key}", "unknown field", nearest(key, type(base).model_fields))
+        if key in base.fixed:
+            raise ConfigError(f"{where}.{key}", "is fixed for the whole run", "set it under algorithm")
+    try:
+        changed = type(base).model_validate({**base.model_dump(), **changes})
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}.{path}", first["msg"]) from None
+    changed.check(num_envs)
+    return changed
 
 
 class PhaseEnvironments:

@@ -74,6 +74,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what a killed writer left beside its targets; only for a folder nobody else writes to."""
+    for path in folder.glob(f".*{TEMPORARY}"):
+        _discard(path)
+
+
 def _discard(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()

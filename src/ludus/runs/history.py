@@ -32,12 +32,16 @@ def evaluations(folder: Path) -> list[Row]:
 
 
 def sampled(folder: Path, most: int) -> list[Row]:
-    """At most about `most` rows, evenly spread, with the last one and every evaluation (those at most `most` too)."""
-    lines = list(_lines(folder))
-    needle = json.dumps(EVAL_RETURN).encode()
-    evaluated = [i for i, line in enumerate(lines) if needle in line]
-    chosen = {*_spread(range(len(lines)), most), *_spread(evaluated, most)}
-    found = (_row(lines[i]) for i in sorted(chosen))
+    """Evenly spread rows and evaluations, at most twice `most` of each, and the last row; memory stays flat."""
+    spread, evaluated = _Thinned(most), _Thinned(most)
+    needle, last = json.dumps(EVAL_RETURN).encode(), {}
+    for i, line in enumerate(_lines(folder)):
+        spread.add(i, line)
+        if needle in line:
+            evaluated.add(i, line)
+        last = {i: line}
+    chosen = {**dict(spread.items), **dict(evaluated.items), **last}
+    found = (_row(chosen[i]) for i in sorted(chosen))
     return [row for row in found if row is not None]
 
 
@@ -92,13 +96,21 @@ def _row(line: bytes) -> Row | None:
         row: Any = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict):
-        return None
+    if not isinstance(row, dict) or not math.isfinite(number(row.get("env_steps"))):
+        return None  # torn, or not ours
     return {key: str(value) if key == "phase" else number(value) for key, value in row.items()}
 
 
-def _spread(items: Any, most: int) -> list[int]:
-    """Evenly spread items including the first and the last."""
-    if len(items) <= most:
-        return list(items)
-    return [items[i * (len(items) - 1) // (most - 1)] for i in range(most)]
+class _Thinned:
+    """Every so many-th item of a stream: whenever there are too many, every other one goes."""
+
+    def __init__(self, most: int) -> None:
+        self.items: list[tuple[int, bytes]] = []
+        self._most, self._stride, self._seen = most, 1, 0
+
+    def add(self, index: int, line: bytes) -> None:
+        if self._seen % self._stride == 0:
+            self.items.append((index, line))
+        self._seen += 1
+        if len(self.items) > 2 * self._most:
+            self.items, self._stride = self.items[::2], 2 * self._stride

@@ -29,6 +29,7 @@ ALIASES = {
     "git": "commit",
     "tag": "tags",
 }
+_DAY = 86_400.0
 _FRESH = 600.0
 """Seconds for which another machine's word that it is running counts."""
 
@@ -219,9 +220,12 @@ def works(record: Record) -> bool:
 
 
 def may_be_live(record: Record) -> bool:
-    """Whether touching the folder could hurt a process: also true for one that another machine may be at work on."""
-    elsewhere = record.host not in (None, socket.gethostname())
-    return RunLock.is_held(record.folder) or (record.state == "running" and (elsewhere or works(record)))
+    """Whether touching the folder could hurt a process, here or on another machine that was heard of today."""
+    if RunLock.is_held(record.folder):
+        return True
+    if record.host not in (None, socket.gethostname()):
+        return record.state in ("running", "lost") and _age(record.updated) < _DAY
+    return record.state == "running" and works(record)
 
 
 def _alive(pid: int) -> bool:

@@ -23,8 +23,8 @@ from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_json
 
-MOST_ROWS = 1500
-"""Rows a report looks at; those of a longer run are taken at even distances."""
+MOST_ROWS = 1000
+"""Rows a report looks at, or up to twice as many; those of a longer run are taken at even distances."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def gather(folder: Path) -> Report:
         rules=rules,
         alerts=alerts,
         evaluations=evaluations,
-        checkpoints=checkpoints_of(folder),
+        checkpoints=checkpoints_of(folder, evaluations),
         changes=defaults.changes(run.config),
         videos=_videos(folder),
     )
@@ -151,9 +151,9 @@ def _rules() -> Rules:
         return Rules.load(SHIPPED)
 
 
-def checkpoints_of(folder: Path) -> list[Saved]:
-    """Every checkpoint of a run folder, oldest first."""
-    means = {row.get("env_steps"): history.number(row[EVAL_RETURN]) for row in history.evaluations(folder)}
+def checkpoints_of(folder: Path, evaluations: list[Row]) -> list[Saved]:
+    """Every checkpoint of a run folder, oldest first, with what its evaluation said."""
+    means = {row.get("env_steps"): history.number(row[EVAL_RETURN]) for row in evaluations}
     marks: dict[str, list[str]] = {}
     for mark in ("best", "last"):
         link = folder / "checkpoints" / mark

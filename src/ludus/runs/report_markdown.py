@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.text import clean, duration, number, rate, sparkline
 from ludus.runs import history
@@ -23,7 +25,7 @@ def markdown(report: Report) -> str:
         *_part("Evaluations", _evaluations(report)),
         *_part("Checkpoints", _checkpoints(report)),
         *_part("Configuration", _config(report)),
-        *_part("Videos", "".join(f"- [{_text(path.name)}](videos/{path.name})\n" for path in report.videos)),
+        *_part("Videos", "".join(f"- [{_text(path.name)}](videos/{quote(path.name)})\n" for path in report.videos)),
         *_part("Provenance", "".join(f"- {name}: {_text(value, 600)}\n" for name, value in provenance(report).items())),
     ]
     return "\n".join(parts)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ludus.metrics.text import number
+from ludus.metrics.text import clean, number
 
 
 class Series(NamedTuple):
@@ -56,13 +56,13 @@ def chart(series: Sequence[Series], *, title: str, wide: bool = False, threshold
         parts.append(_threshold(box, threshold))
     parts += [_line(box, line) for line in shown]
     data = [
-        {"name": s.name, "c": s.colour, "x": list(map(_short, s.steps)), "y": list(map(_short, s.values))}
+        {"name": clean(s.name), "c": s.colour, "x": list(map(_short, s.steps)), "y": list(map(_short, s.values))}
         for s in shown
     ]
     facts = {"box": [box.left, box.right, box.top, box.bottom], "x": box.x, "y": box.y, "series": data}
     return (
         f'<svg class="chart{" wide" if wide else ""}" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '
-        f'aria-label="{escape(title)}" data-chart="{escape(json.dumps(facts, separators=(",", ":")))}">'
+        f'aria-label="{escape(clean(title))}" data-chart="{escape(json.dumps(facts, separators=(",", ":")))}">'
         f"{''.join(parts)}</svg>"
     )
 

@@ -41,11 +41,13 @@ def _read(path: Path) -> bytes:
         raise
     except OSError as error:
         raise DataError(str(path), f"the key cannot be read: {error.strerror}", f"set {VARIABLE}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
             raise DataError(str(path), "is not a key file of this user alone", "chmod 600, or remove it for a new one")
-        key = file.read(SIZE + 1)
+        key = os.read(descriptor, SIZE + 1)
+    finally:
+        os.close(descriptor)
     if len(key) != SIZE:
         raise DataError(str(path), f"holds no key of {SIZE} bytes", "remove it for a new one")
     return key

@@ -92,12 +92,7 @@ class Lane:
     def snapshot(self) -> list[dict[str, Any]]:
         """The state of every environment."""
         assert self._keeper is not None
-        i = -1
-        try:
-            return [self._keeper.capture(env) for i, env in enumerate(self.envs)]
-        except Refused as error:
-            where = f"environment {self.first + i} ({self.id})"
-            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "set it aside or reset it") from error
+        return [self._captured(i, self._keeper) for i in range(len(self.envs))]
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
         """New environments in the place of these, each with its state."""
@@ -121,6 +116,15 @@ class Lane:
         self.envs = list(envs)
         self._steps = [env.step for env in self.envs]
         self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
+
+    def _captured(self, i: int, keeper: Keeper) -> dict[str, Any]:
+        try:
+            return keeper.capture(self.envs[i])
+        except Refused as error:
+            where = f"environment {self.first + i} ({self.id})"
+            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
+        except Exception as error:  # as in reset
+            raise self._failed(i, "saving it", error) from error
 
     def _restored(self, i: int, keeper: Keeper, state: dict[str, Any]) -> gym.Env:
         try:

@@ -47,6 +47,8 @@ class Checkpoints(Callback):
     def on_start(self, run: Orchestrator) -> None:
         """The very beginning is saved too; a resumed run already has the checkpoint it comes from."""
         self.by_steps.due(run.clock.env_steps)
+        for folder in (self.folder, self.folder / "videos"):
+            atomic.sweep(folder)
         later = checkpoint.supersede(self.folder, run.clock.env_steps)
         if later:
             self.warn(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")

@@ -88,9 +88,10 @@ def read_command(path: Path) -> Command:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ConfigError(NAME, (error.strerror or "cannot be opened").lower()) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ConfigError(NAME, "is not a regular file")
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ConfigError(NAME, "is not a regular file")
         raw = file.read(LIMIT + 1)
     if len(raw) > LIMIT:
         raise ConfigError(NAME, f"is larger than {LIMIT >> 10} kB")

@@ -1,0 +1,189 @@
+"""--debug names the first tensor that is not finite, dumps what led there, and changes no weight."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ludus.errors import ConfigError
+from ludus.metrics.finite import bad_part
+from ludus.metrics.layers import weight_statistics
+from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
+from ludus.orchestration.orchestrator import Orchestrator
+from support import build, close, config
+
+NAN = float("nan")
+
+
+def _build(memory: str = "none", **training: Any) -> Orchestrator:
+    network = {"encoder": {"type": "mlp", "hidden_dims": [8]}, "memory": {"type": memory}}
+    training = {"total_timesteps": 256, **training}
+    algorithm = {"name": "ppo", "rollout_steps": 32, "epochs": 2, "batch_size": 0.5}
+    return build(config(algorithm, network=network, training=training))
+
+
+def _run(folder: Path, memory: str = "none", prepare: Callable[[Orchestrator], None] = lambda _: None) -> Orchestrator:
+    run = _build(memory)
+    run.callbacks.append(Debug(folder))
+    prepare(run)
+    try:
+        run.run()
+    finally:
+        close(run)
+    return run
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_weights_are_those_of_a_run_without_it(tmp_path: Path, memory: str) -> None:
+    plain = _build(memory)
+    plain.run()
+    close(plain)
+    watched = _run(tmp_path, memory)
+    assert torch.equal(plain.algorithm.learner.theta, watched.algorithm.learner.theta)
+    assert watched.algorithm.learner.step.__func__ is type(watched.algorithm.learner).step  # the hooks are gone
+    assert not any(module._forward_hooks for module in watched.algorithm.policy.modules())
+
+
+def test_what_debug_leaves(tmp_path: Path) -> None:
+    _run(tmp_path)
+    folder = tmp_path / "debug"
+    trace = json.loads((folder / "trace.json").read_text())
+    names = {event.get("name", "") for event in trace["traceEvents"]}
+    assert any(name.startswith("aten::") for name in names)
+    assert "aten::" in (folder / "profile.txt").read_text()
+    weights = [json.loads(line) for line in (folder / "weights.jsonl").read_text().splitlines()]
+    layer = weights[-1]["layers"]["actor.0.weight"]
+    assert weights[-1]["env_steps"] == 256
+    assert {"mean", "std", "min", "max", "norm", "grad_norm", "grad_max", "histogram"} == set(layer)
+    assert sum(layer["histogram"]) == 2 * 8
+    activations = [json.loads(line) for line in (folder / "activations.jsonl").read_text().splitlines()]
+    assert all({"mean", "std", "dead_pct"} == set(layer) for layer in activations[-1]["layers"].values())
+    assert activations[-1]["layers"]
+
+
+def test_dead_units_are_counted(tmp_path: Path) -> None:
+    def kill(run: Orchestrator) -> None:
+        first = next(module for module in run.algorithm.policy.encoder.modules() if isinstance(module, torch.nn.Linear))
+        first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
+        first.bias.data[:4] = 100.0  # nor come back: tanh is flat there
+
+    _run(tmp_path, prepare=kill)
+    last = json.loads((tmp_path / "debug" / "activations.jsonl").read_text().splitlines()[-1])
+    tanh = [layer for name, layer in last["layers"].items() if name.startswith("encoder")][-1]
+    assert tanh["dead_pct"] == 50.0
+
+
+def _bad_weight(run: Orchestrator) -> None:
+    run.algorithm.policy.actor[0].weight.data[0, 0] = NAN
+
+
+def _bad_activation(run: Orchestrator) -> None:
+    layer = run.algorithm.policy.critic[0]
+    original = layer.forward
+    layer.forward = lambda x: original(x) * (NAN if torch.is_grad_enabled() else 1.0)
+
+
+def _bad_loss(run: Orchestrator) -> None:
+    learner = run.algorithm.learner
+    original = learner.loss
+
+    def loss(*arguments: Any, **flags: Any) -> Any:
+        total, metrics = original(*arguments, **flags)
+        return total, {**metrics, "loss/value": metrics["loss/value"] * float("inf")}
+
+    learner.loss = loss
+
+
+def _bad_batch(run: Orchestrator) -> None:
+    original = run.algorithm.targets
+
+    def targets(*arguments: Any) -> Any:
+        columns, explained = original(*arguments)
+        columns["advantage"][3, 1] = NAN
+        return columns, explained
+
+    run.algorithm.targets = targets
+
+
+def _bad_gradient(run: Orchestrator) -> None:
+    run.algorithm.policy.critic[0].bias.register_hook(lambda grad: grad * NAN)
+
+
+def _bad_step(run: Orchestrator) -> None:
+    cfg = run.phase_configs[0]
+    never = cfg.lr.model_copy(update={"start": NAN, "end": NAN})  # no config can say this
+    run.phase_configs[0] = cfg.model_copy(update={"lr": never})
+
+
+@pytest.mark.parametrize(
+    ("inject", "words"),
+    [
+        (_bad_weight, "output of layer actor.0 (Linear) is not finite: nan in 132 of 264 values"),
+        (_bad_activation, "output of layer critic.0 (Linear) is not finite: nan in 64 of 64 values"),
+        (_bad_loss, "loss loss/value is not finite: infinite in 1 of 1 values"),
+        (_bad_batch, "batch advantage is not finite: nan in 1 of 64 values"),
+        (_bad_gradient, "gradient of critic.0.bias is not finite: nan in 1 of 1 values"),
+        (_bad_step, "weight encoder"),
+    ],
+)
+def test_the_first_bad_tensor_is_named_and_dumped(
+    tmp_path: Path, inject: Callable[[Orchestrator], None], words: str
+) -> None:
+    with pytest.raises(NotFinite) as caught:
+        _run(tmp_path, prepare=inject)
+    line = caught.value.line()
+    assert words in line
+    assert "\n" not in line
+    assert str(tmp_path / "nan_dump") in line
+    step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
+    assert step["learner"] == "learner"
+    assert step["env_steps"] in (0, 128)
+    assert step["phase"] == "train"
+    weights = load_file(tmp_path / "nan_dump" / "weights.safetensors")
+    assert "actor.0.weight" in weights
+
+
+def test_the_dump_holds_the_batch_and_the_weights_before_the_bad_update(tmp_path: Path) -> None:
+    with pytest.raises(NotFinite):
+        _run(tmp_path, prepare=_bad_gradient)
+    batch = load_file(tmp_path / "nan_dump" / "batch.safetensors")
+    assert {"obs", "action", "advantage", "target", "log_prob"} <= set(batch)
+    assert batch["obs"].shape == (1, 64, 4)
+    weights = load_file(tmp_path / "nan_dump" / "weights.safetensors")
+    assert all(tensor.isfinite().all() for tensor in weights.values())  # stopped before the optimizer
+    fresh = _build()
+    close(fresh)
+    assert torch.equal(weights["actor.0.weight"], fresh.algorithm.policy.actor[0].weight)
+    step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
+    assert (step["updates"], step["numbers"]["lr"]) == (0, 3e-4)
+
+
+def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -> None:
+    run = _build()
+    _bad_step(run)
+    with pytest.raises(ConfigError, match="diverged"):
+        run.run()
+    close(run)
+    assert "weight encoder" in (bad_part(run.algorithm.learner) or "")
+    place = dump_divergence(tmp_path, run, "loss is nan")
+    assert place == tmp_path / "nan_dump"
+    step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
+    assert step["tensor"].startswith("weight encoder")
+    assert step["problem"] == "loss is nan"
+
+
+def test_weight_statistics_are_right() -> None:
+    layer = torch.nn.Linear(4, 1, bias=False)
+    layer.weight.data = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    layer.weight.grad = torch.tensor([[0.0, 0.0, 3.0, 4.0]])
+    found = weight_statistics(layer)["weight"]
+    assert (found["mean"], found["min"], found["max"]) == (2.5, 1.0, 4.0)
+    assert found["std"] == pytest.approx(1.118, abs=1e-3)
+    assert (found["grad_norm"], found["grad_max"]) == (5.0, 4.0)
+    assert sum(found["histogram"]) == 4

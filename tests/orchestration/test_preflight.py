@@ -1,0 +1,150 @@
+"""What will not fit is refused before the first step, with the number and the knob."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.config.model import Choice
+from ludus.errors import ResourceError
+from ludus.metrics import memory
+from ludus.metrics.memory import MB
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.orchestration.preflight import check, memory_parts, size
+from support import build, close, config
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def _built(num_envs: int = 4, rollout_steps: int = 64, **sections: Any) -> Orchestrator:
+    cfg = config(
+        {"name": "ppo", "rollout_steps": rollout_steps},
+        environment={"num_envs": num_envs, "vectorization": "sync"},
+        training={"total_timesteps": num_envs * rollout_steps},
+        **sections,
+    )
+    return build(cfg)
+
+
+@pytest.fixture
+def run() -> Any:
+    run = _built()
+    yield run
+    close(run)
+
+
+def _parts(run: Orchestrator) -> dict[str, int]:
+    return {part.name: part.bytes for part in memory_parts(run.config, run)}
+
+
+def test_the_rollout_is_what_the_collector_allocates(run: Orchestrator) -> None:
+    estimated = _parts(run)["rollouts"]
+    run.run()
+    store = run.stateful["collector"]._storage
+    arrays = (store.raw, store.action, store.reward, store.terminated, store.truncated, store.first)
+    allocated = sum(array.nbytes for array in arrays)
+    assert estimated == pytest.approx(2 * allocated, rel=0.05)  # and a shuffled copy while updating
+
+
+def test_bytes_grow_with_what_they_are_made_of() -> None:
+    small, wide, long = _built(), _built(num_envs=16), _built(rollout_steps=640)
+    deep = _built(network={"actor": {"hidden_dims": [512, 512]}, "critic": {"hidden_dims": [512, 512]}})
+    parts = [_parts(run) for run in (small, wide, long, deep)]
+    for run in (small, wide, long, deep):
+        close(run)
+    assert parts[1]["rollouts"] == 4 * parts[0]["rollouts"]
+    assert parts[2]["rollouts"] == pytest.approx(10 * parts[0]["rollouts"], rel=0.02)
+    assert parts[3]["network"] > 50 * parts[0]["network"]
+    assert parts[3]["updates"] > 5 * parts[0]["updates"]
+
+
+def test_the_network_is_weights_gradients_and_two_moments(run: Orchestrator) -> None:
+    count = sum(parameter.numel() for parameter in run.algorithm.policy.parameters())
+    assert _parts(run)["network"] == 4 * 4 * count
+
+
+def test_pixels_count_as_the_bytes_they_are(run: Orchestrator) -> None:
+    from gymnasium import spaces
+
+    collector = run.stateful["collector"]
+    pixels = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    env = SimpleNamespace(observation_space=pixels, action_space=collector.env.action_space, num_envs=8)
+    stand_in = SimpleNamespace(
+        stateful={"collector": SimpleNamespace(env=env, num_envs=8, normalizer=None)},
+        phase_configs=run.phase_configs,
+        algorithm=SimpleNamespace(state=dict),
+    )
+    (rollouts,) = memory_parts(run.config, stand_in)  # type: ignore[arg-type]
+    assert rollouts.bytes == pytest.approx(2 * 65 * 8 * 4 * 84 * 84, rel=0.01)
+
+
+def test_the_header_says_how_much(run: Orchestrator, tmp_path: Path) -> None:
+    (line,) = check(run.config, run, tmp_path / "runs")
+    assert line.startswith("~")
+    assert "MB (" in line
+
+
+def test_too_large_a_rollout_is_refused_with_number_and_knob(
+    run: Orchestrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 10_000_000
+    run.phase_configs[0] = run.phase_configs[0].model_copy(update={"rollout_steps": steps})
+    monkeypatch.setattr(memory, "available", lambda: 1024 * MB)
+    with pytest.raises(ResourceError) as caught:
+        check(run.config, run)
+    line = caught.value.line()
+    assert caught.value.exit_code == 5
+    assert "1.0 GB are free" in line
+    assert "lower environment.num_envs or algorithm.rollout_steps" in line or "lower algorithm.batch_size" in line
+
+
+def test_a_replay_larger_than_memory_is_refused_by_name(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the observation, unless frames are shared."""
+    monkeypatch.setattr(memory, "available", lambda: 200 * MB)
+    for share, fits in ((False, False), (True, True)):
+        buffer = Choice("replay", SimpleNamespace(capacity=5_000_000, share_frames=share))
+        cfg = run.config.model_copy(update={"buffers": {"main": buffer}})
+        if fits:
+            assert "buffer main 143 MB" in check(cfg, run)[0]
+        else:
+            with pytest.raises(ResourceError, match=r"buffer main 219 MB; lower buffers\.main\.capacity"):
+                check(cfg, run)
+
+
+def test_tight_memory_is_a_warning(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+    total = sum(_parts(run).values())
+    monkeypatch.setattr(memory, "available", lambda: int(1.1 * total))
+    assert "memory is tight" in check(run.config, run)[1]
+
+
+@pytest.mark.parametrize(("free", "outcome"), [(10**12, "fine"), (5 * MB, "warned"), (MB, "refused")])
+def test_room_for_checkpoints(
+    run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, outcome: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free, 0, free))
+    folder = tmp_path / "not" / "yet" / "there"
+    if outcome == "refused":
+        with pytest.raises(ResourceError, match=r"checkpoints need about .* training\.checkpoints\.keep .* --runs-dir"):
+            check(run.config, run, folder)
+    else:
+        assert len(check(run.config, run, folder)) == (2 if outcome == "warned" else 1)
+
+
+def test_looking_changes_nothing(run: Orchestrator) -> None:
+    before = run.algorithm.learner.theta.clone()
+    check(run.config, run)
+    assert run.algorithm.learner.theta.equal(before)
+    assert not any(module._forward_hooks for module in run.algorithm.policy.modules())
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(100_000, "0.1 MB"), (12 * MB, "12 MB"), (999 * MB, "999 MB"), (3482 * MB, "3.4 GB")]
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text
