@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,25 @@ import torch
 from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.schema import ExperimentConfig
+from ludus.data.collector import Collector
 from ludus.data.streams import Streams
-from ludus.envs.make import probe
+from ludus.envs.make import make_vector, probe
+from ludus.envs.vector import VectorEnv
 from ludus.errors import LudusError
 from ludus.experiment import Player, build, build_player
+from ludus.metrics import switches
+from ludus.metrics.alert_command import AlertCommand
 from ludus.metrics.monitor import Monitor
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Sink
+from ludus.metrics.stalled import Stalled
+from ludus.metrics.vitals import Vitals, one_decision
+from ludus.orchestration import preflight
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
+from ludus.orchestration.callbacks.control import Control
+from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.status import Status
+from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.rewind import rewind_metrics
 from ludus.orchestration.signals import stopping
@@ -29,6 +40,7 @@ from ludus.orchestration.transfer import Transfer, transfer
 from ludus.runs import checkpoint
 from ludus.runs.differences import differences, refuse_what_may_not_change
 from ludus.runs.lock import RunLock
+from ludus.runs.report import write_report
 from ludus.runs.store import Run, safe_name
 from ludus.types import Spaces
 
@@ -36,11 +48,19 @@ if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
 
 
-def train(resolved: Resolved, *, runs_dir: Path, init_from: str | None = None, optimizer: bool = False) -> Orchestrator:
+def train(
+    resolved: Resolved,
+    *,
+    runs_dir: Path,
+    init_from: str | None = None,
+    optimizer: bool = False,
+    debug: bool = False,
+) -> Orchestrator:
     """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
     start = start_of(Run.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
-    session = Session(resolved)
+    state = checkpoint.load(Path(config.training.resume_path)) if config.training.resume_path else None
+    session = Session(resolved, debug=debug)
     session.run = build(config, announce=session.say, savable=True)
     moved = begin_from(session.run, start, runs_dir) if start else None
     folder = Run.create(
@@ -52,7 +72,10 @@ def train(resolved: Resolved, *, runs_dir: Path, init_from: str | None = None, o
         overrides=resolved.overrides,
         start=start,
     )
-    return session.go(folder, moved)
+    session.attach(folder)
+    if state is not None:
+        session.run.load_state_dict(state)
+    return session.go(folder, moved.lines() if moved else ())
 
 
 def start_of(other: Run, *, optimizer: bool) -> dict[str, Any]:
@@ -80,21 +103,21 @@ def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path) -> Orche
     with session.locked(folder):
         state, notes = load_state(folder)
         session.run = build(changed.config, announce=session.say, savable=True)
+        session.attach(folder)
         session.run.load_state_dict(state)
         moved = rewind_metrics(folder.folder, session.run.clock.cycles)
         if changes:
             folder.write_config(to_yaml(changed.config))
         steps = session.run.clock.env_steps
         notes += [f"resumed at {steps:,} steps, {moved} later rows set aside", *(f"changed {c}" for c in changes)]
-        return session.go(folder, None, notes)
+        return session.go(folder, notes)
 
 
 class Session:
     """One process at work on one run folder."""
 
-    def __init__(self, resolved: Resolved) -> None:
-        self.resolved, self.config = resolved, resolved.config
-        self.monitor = Monitor(Rules.load())
+    def __init__(self, resolved: Resolved, *, debug: bool = False) -> None:
+        self.resolved, self.config, self.debug = resolved, resolved.config, debug
         self.console: Console | None = None
         self.run: Orchestrator
         self._lock: RunLock | None = None
@@ -107,7 +130,21 @@ class Session:
         stack.callback(self._lock.release)
         return stack
 
-    def go(self, folder: Run, moved: Transfer | None, notes: Sequence[str] = ()) -> Orchestrator:
+    def attach(self, folder: Run) -> None:
+        """Everything that watches the run; before a state is loaded, since some of it is part of the state."""
+        run, config, path = self.run, self.config, folder.folder
+        run.say = self.say
+        streams, collector = Streams(config.experiment.seed), collector_of(run)
+        checkpoints = Checkpoints(path, config.training.checkpoints, collector, streams, warn=self.say)
+        run.callbacks += [Status(folder.set_status), Control(path, checkpoints.request)]
+        if config.training.evaluation.video.every_evaluations:
+            video = config.training.evaluation.video
+            run.callbacks.append(Videos(path, video, partial(render_env, config), streams, warn=self.say))
+        if self.debug:
+            run.callbacks.append(Debug(path))
+        run.callbacks.append(checkpoints)
+
+    def go(self, folder: Run, notes: Sequence[str] = ()) -> Orchestrator:
         """Train to the end and say how it went."""
         run = self.run
         with ExitStack() as ending:
@@ -117,8 +154,8 @@ class Session:
             ending.push(lambda _, error, __: record_failure(run, folder, error))
             ending.callback(close, run)
             ending.callback(run.recorder.close)
-            self._attach(folder)
-            for note in [*notes, *(moved.lines() if moved else [])]:
+            self._open(folder, ending)
+            for note in notes:
                 folder.log(note)
                 self.say(note)
             folder.set_status("running", **counters(run))
@@ -126,16 +163,30 @@ class Session:
         finish(run, folder, self.console)
         return run
 
-    def _attach(self, folder: Run) -> None:
-        run, config = self.run, self.config
-        run.recorder.sinks += [*make_sinks(config, folder), self.monitor]
-        collector: Any = run.stateful["collector"]
-        streams = Streams(config.experiment.seed)
-        run.callbacks.append(Status(folder.set_status))
-        run.callbacks.append(Checkpoints(folder.folder, config.training.checkpoints, collector, streams, warn=self.say))
-        if config.logging.console:
-            self.console = open_console(run, self.resolved, folder, self.monitor)
-            run.recorder.sinks.append(self.console)
+    def _open(self, folder: Run, ending: ExitStack) -> None:
+        """Sinks, alerts and the console."""
+        run, config, env = self.run, self.config, collector_of(self.run).env
+        memory, *warnings = preflight.check(config, run, folder.folder)
+        monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
+        if config.logging.alert_command:
+            command = AlertCommand(config.logging.alert_command, folder.id)
+            monitor.listeners.append(command)
+            ending.callback(command.close)
+        clock = run.clock
+        run.vitals = Vitals(
+            run.scheduler.total_steps,
+            epoch=clock.cycles,
+            env_steps=clock.env_steps,
+            seconds=run.seconds,
+            act=one_decision(run.algorithm, env.observation_space),
+        )
+        run.recorder.sinks += [*make_sinks(config, folder), monitor]
+        if config.logging.stalled_seconds:
+            run.recorder.sinks.append(Stalled(monitor, config.logging.stalled_seconds))
+        self.console = open_console(run, self.resolved, folder, monitor, memory)
+        run.recorder.sinks.append(self.console)
+        for warning in [*warnings, *probe(config.environment)]:
+            self.console.note(warning, "yellow")
 
     def say(self, message: str) -> None:
         """A note above the table, or on stderr before there is one."""
@@ -178,6 +229,10 @@ def finish(run: Orchestrator, folder: Run, console: Console | None) -> None:
     state = "stopped" if run.interrupted else "finished"
     folder.set_status(state, reason=run.stop_reason, **counters(run))
     folder.log(f"{state}: {run.stop_reason}")
+    try:
+        write_report(folder.folder)
+    except OSError as error:  # a full disk must not turn a finished run into a failed one
+        run.say(f"report.html could not be written: {error}")
     if console is not None:
         console.summary(result)
 
@@ -188,7 +243,6 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
     following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
     if run.interrupted:
         following = [(f"ludus resume {folder.id}", "go on where it stopped")]
-    collector: Any = run.stateful["collector"]
     return {
         **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),
         **({"best": run.best.mean, "best_step": run.best.env_steps} if run.best else {}),
@@ -197,7 +251,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "reason": run.stop_reason,
         "seconds": run.seconds,
         "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
-        "resume": collector.env.rung,
+        "resume": collector_of(run).env.rung,
         **counters(run),
         "folder": str(folder.folder),
         "next": following,
@@ -238,14 +292,14 @@ def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
     return sinks
 
 
-def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Monitor) -> Console:
-    """The console with its header."""
+def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Monitor, memory: str) -> Console:
+    """The console with its header; silent ones still leave their lines in run.log."""
     from ludus.metrics.sinks.console import Console
 
     config, algorithm = run.config, run.algorithm
-    console = Console(monitor=monitor)
-    collector: Any = run.stateful["collector"]
-    env = collector.env
+    silent = switches.quiet() or not config.logging.console
+    console = Console(monitor=monitor, copy=folder.log if switches.session_logs() else None, quiet=silent)
+    env = collector_of(run).env
     policy = getattr(algorithm, "policy", None)
     device = next(policy.parameters()).device if policy is not None else "cpu"
     size = sum(p.numel() for p in policy.parameters()) if policy is not None else 0
@@ -254,21 +308,30 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
         "config": " ".join([resolved.spec, *resolved.overrides]),
         "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
         "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
-        "machine": f"{device}, {torch.get_num_threads()} thread(s)",
+        "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }
     console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
-    for warning in probe(config.environment):
-        console.note(warning, "yellow")
     return console
+
+
+def render_env(config: ExperimentConfig) -> VectorEnv:
+    """One environment that can be looked at."""
+    return make_vector(config.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
 
 
 def close(run: Orchestrator) -> None:
     """Shut all environments down."""
     run.evaluator.close()
-    collector: Any = run.stateful["collector"]
-    collector.close()
+    collector_of(run).close()
+
+
+def collector_of(run: Orchestrator) -> Collector:
+    """The one collector of a run."""
+    collector = run.stateful["collector"]
+    assert isinstance(collector, Collector)
+    return collector
 
 
 def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:

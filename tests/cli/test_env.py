@@ -23,7 +23,7 @@ spec:
   observation: {labels: [cart position, cart velocity, pole angle, pole velocity]}
   reward: 1 for every step
   source: https://gymnasium.farama.org
-mine: {algorithm: random}
+mine: {algorithm: random, environment: {wrappers: [time_aware]}}
 """
 
 
@@ -65,15 +65,19 @@ def test_labels_ranges_threshold_and_limit(overlay: Path, capsys: pytest.Capture
 
 def test_json_says_the_same(overlay: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = _json(capsys, "CartPole-v1")
-    assert found["action"] == {"space": "Discrete", "shape": [], "dtype": "int64", "n": 2, "labels": ["push left", "push right"]}  # fmt: skip
+    labels = ["push left", "push right"]
+    assert found["action"] == {"space": "Discrete", "shape": [], "dtype": "int64", "n": 2, "labels": labels}
     assert found["observation"]["low"] == [-4.8, None, -0.418879, None]
     assert (found["max_episode_steps"], found["reward_threshold"], found["configs"]) == (500, 475.0, ["mine"])
 
 
-def test_an_environment_without_a_file_and_a_variant_with_wrappers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_without_a_file_and_a_variant_with_wrappers(
+    overlay: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = _json(capsys, "CliffWalking-v1")
     assert (found["action"]["n"], found["observation"]["n"], found["configs"]) == (4, 48, [])
-    assert _json(capsys, "CartPole-v1:ppo_masked")["observation"]["shape"] == [2]
+    overlay.write_text(_SPEC.replace("  observation", "  # observation"))
+    assert _json(capsys, "CartPole-v1:mine")["observation"]["shape"] == [5]
     assert _json(capsys, "Pendulum-v1")["reward_threshold"] == -200  # the file's: the environment has none
 
 

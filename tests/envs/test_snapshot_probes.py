@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -111,6 +112,14 @@ class Carrying(Locked):
         return super().pay(action) + self.number
 
 
+class CarryingVector(gym.vector.SyncVectorEnv):
+    """The same as a vector entry point."""
+
+    def __init__(self, num_envs: int, autoreset_mode: gym.vector.AutoresetMode, **_: Any) -> None:
+        make = functools.partial(gym.make, "Rung/Carrying-v0", disable_env_checker=True)
+        super().__init__([make] * num_envs, autoreset_mode=autoreset_mode)
+
+
 class Wild(Locked):
     """Follows from nothing."""
 
@@ -154,5 +163,5 @@ def register() -> None:
     for cls in PROBES:
         if f"Rung/{cls.__name__}-v0" not in gym.registry:
             gym.register(f"Rung/{cls.__name__}-v0", cls, max_episode_steps=50)
-
-
+    if "Rung/CarryingVector-v0" not in gym.registry:
+        gym.register("Rung/CarryingVector-v0", Carrying, max_episode_steps=50, vector_entry_point=CarryingVector)

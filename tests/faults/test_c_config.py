@@ -61,11 +61,13 @@ def test_28_typo_in_a_file(show, tmp_path: Path) -> None:
 
 
 def test_29_scalars_mean_what_they_look_like(show) -> None:
-    text = HEAD + "algorithm: {name: ppo, lr: 1e-3}\nexperiment: {seed: 010, description: no, tags: [1:30, on, 1_0]}\n"
+    text = HEAD + "algorithm: {name: ppo, lr: 1e-3}\nexperiment: {seed: 010, description: no, tags: [1:30, on]}\n"
     config = resolved(show(text))
-    assert config["algorithm"]["lr"]["start"] == 0.001
-    assert config["experiment"]["seed"] == 10 and config["experiment"]["description"] == "no"
-    refused(show(HEAD + "algorithm: {name: ppo, normalize_advantage: no}\n"), 2, "must be true or false")
+    assert config["algorithm"]["lr"] == 0.001
+    assert config["experiment"] | {"seed": 10, "description": "no", "tags": ["1:30", "on"]} == config["experiment"]
+    assert resolved(show(HEAD + "algorithm: {name: ppo, clip_value: ~, normalize_advantage: no}\n"))["algorithm"][
+        "normalize_advantage"
+    ] is False
     refused(show(HEAD + "algorithm: {name: ppo, lr: 1:30}\n"), 2, "algorithm.lr", "1:30")
 
 
@@ -105,12 +107,14 @@ def test_31_alias_bomb(tmp_path: Path, show, merge: bool) -> None:
 
 def test_31_bombs_of_references_and_overrides(show, ludus: Ludus) -> None:
     lines = ["l0: [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
-    lines += [f"l{n}: [{', '.join([f'${{environment.kwargs.l{n - 1}}}'] * 9)}]" for n in range(1, 9)]
+    for n in range(1, 9):
+        inner = ", ".join([f"'${{environment.kwargs.l{n - 1}}}'"] * 9)
+        lines.append(f"l{n}: [{inner}]")
     text = "algorithm: ppo\nenvironment:\n  id: CartPole-v1\n  kwargs:\n    " + "\n    ".join(lines) + "\n"
     refused(show(text), 2, "references expand to more than")
-    deep = "environment.kwargs.x=" + "[" * 300 + "]" * 300
-    process = ludus("config", "show", "CartPole-v1:ppo", deep)
-    assert process.code in (0, 2) and "Traceback" not in process.err
+    for depth in (40, 80, 150, 2_000):
+        process = ludus("config", "show", "CartPole-v1:ppo", "environment.kwargs.x=" + "[" * depth + "]" * depth)
+        assert process.code in (0, 2) and "Traceback" not in process.err and process.cpu < 10, process.err[-2000:]
 
 
 def test_31_a_bomb_in_a_run_folder(ludus: Ludus, stopped: Path) -> None:
@@ -124,7 +128,7 @@ def test_31_a_bomb_in_a_run_folder(ludus: Ludus, stopped: Path) -> None:
 DEEP = 3_000
 BAD = {
     "deep flow": ("[" * DEEP + "]" * DEEP, "nested deeper than 64 levels"),
-    "deep block": ("".join(f"{' ' * n}a:\n" for n in range(DEEP)), "nested deeper than 64 levels"),
+    "deep block": ("".join(f"{' ' * n}a:\n" for n in range(1_000)), "nested deeper than 64 levels"),
     "deep json": ('{"a":' * DEEP + "1" + "}" * DEEP, "nested deeper than 64 levels"),
     "one line of 50 MB": (b"a: " + b"x" * 50 * MEGABYTES, "is larger than 2 MB"),
     "NUL": (b"a: b\0c\n", "NUL"),
@@ -279,7 +283,8 @@ def test_35_interpolation(ludus: Ludus, tmp_path: Path, value: str, problem: str
         ("environment.step_deadline=0", "above 0"),
         ("training.total_timesteps=1e18", "at most 1e+15"),
         ("training.total_timesteps=0", "above 0"),
-        ("training.total_timesteps=true", "an integer"),
+        ("training.total_timesteps=true", "must be a number, not true"),
+        ("algorithm.gamma=true", "not true"),
         ("training.evaluation.episodes=0", "above 0"),
         ("training.checkpoints.keep=0", "above 0"),
         ("training.checkpoints.every_steps=-1", "at least 0"),
@@ -298,7 +303,7 @@ def test_37_a_budget_that_is_no_multiple_of_the_rollout(ludus: Ludus, tmp_path: 
     done = ludus("train", *SMALL, f"training.total_timesteps={total}", "algorithm.lr=lin_0.001")
     assert done.code == 0, done.err
     rows = list(read_rows(only_run(tmp_path) / "metrics.jsonl"))
-    assert total <= float(rows[-1]["env_steps"]) < total + 4
+    assert abs(float(rows[-1]["env_steps"]) - total) < 4
     assert all(float(row["train/hp/lr"]) > 0 for row in rows)
 
 
@@ -354,12 +359,12 @@ def test_39_override_order_and_origins(ludus: Ludus, tmp_path: Path) -> None:
     path.write_text(HEAD + "algorithm:\n  name: ppo\n  gamma: 0.5\n  lr: 0.1\n")
     words = [str(path), "algorithm.gamma=0.7"]
     config = resolved(ludus("config", "show", *words))
-    assert config["algorithm"]["gamma"]["start"] == 0.7 and config["algorithm"]["lr"]["start"] == 0.1
+    assert config["algorithm"]["gamma"] == 0.7 and config["algorithm"]["lr"] == 0.1
     shown = ludus("config", "show", *words, "--origin")
     origins = dict(line.split(maxsplit=1) for line in shown.out.splitlines() if line.startswith("algorithm."))
     assert origins["algorithm.gamma"] == "algorithm.gamma=0.7"
     assert origins["algorithm.lr"].endswith("x.yaml:5")
     assert ludus("train", *words, "training.total_timesteps=64", "environment.num_envs=4", "-q").code == 0
     saved = yaml.safe_load((only_run(tmp_path) / "config.yaml").read_text())
-    assert saved["algorithm"]["gamma"]["start"] == 0.7
+    assert saved["algorithm"]["gamma"] == 0.7
     refused(ludus("resume", "@last", "algorithm.gamma=0.9", "training.total_timesteps=999"), 2, "algorithm.gamma")

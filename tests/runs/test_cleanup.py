@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ludus.runs import cleanup
 from ludus.runs.cleanup import apply, plan
 from ludus.runs.index import Index
 from ludus.runs.lock import RunLock
@@ -57,12 +57,13 @@ def test_a_plan_touches_nothing(root: Path) -> None:
 def test_what_a_run_was_and_how_it_went_stays_byte_for_byte(root: Path) -> None:
     folder = make_run(root, "cart_1", days=100, heavy=True)
     (folder / "report.html").write_text("report")
+    (folder / "best.ckpt").symlink_to("checkpoints/best")
     (folder / "replay").mkdir()
     (folder / "replay" / "shard").write_bytes(bytes(500))
     before = contents(folder)
     freed, problems = apply(plan(Index(root).records(), keep_best=0))
     assert (freed, problems) == (3500 + 2 * len("step=1000"), [])
-    kept = {name: digest for name, digest in before.items() if "/" not in name}
+    kept = {name: digest for name, digest in before.items() if "/" not in name and name != "best.ckpt"}
     after = contents(folder)
     after.pop(".lock", None)
     assert after == kept
@@ -147,7 +148,7 @@ def test_what_a_killed_cleanup_left_goes_with_the_next(root: Path, monkeypatch: 
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cleanup.shutil, "rmtree", killed)
+    monkeypatch.setattr(shutil, "rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
         apply(plan(Index(root).records(), keep_best=0))
     monkeypatch.undo()
@@ -163,7 +164,7 @@ def test_what_cannot_be_removed_is_reported(root: Path, monkeypatch: pytest.Monk
     def refused(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(cleanup.shutil, "rmtree", refused)
+    monkeypatch.setattr(shutil, "rmtree", refused)
     freed, problems = apply(plan(Index(root).records(), keep_best=0))
     assert freed == 0
     assert ["Permission denied" in problem for problem in problems] == [True, True]

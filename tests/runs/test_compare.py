@@ -47,7 +47,8 @@ def test_statistics_of_a_group(root: Path) -> None:
     fast, slow = Index(root).compare().groups
     scores, best = fast.scores["reward"], [500.0, 490.0, 470.0]
     assert scores.values == tuple(best)
-    assert (scores.mean, scores.median, scores.best, scores.worst) == (pytest.approx(np.mean(best)), 490.0, 500.0, 470.0)
+    assert scores.mean == pytest.approx(np.mean(best))
+    assert (scores.median, scores.best, scores.worst) == (490.0, 500.0, 470.0)
     assert scores.iqm == pytest.approx(iqm(best))
     assert (scores.low, scores.high) == stratified_bootstrap([best])
     assert (fast.steps_to_threshold, fast.reached) == (1500.0, 2)  # 2,000 and 1,000; 470 never got there
@@ -66,7 +67,12 @@ def test_environments_are_strata(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("group_by", "labels"),
-    [("spec", ["CartPole-v1:ppo"]), ("algorithm.lr", ["0.01", "0.001"]), ("seed", ["0", "1", "2"]), ("tags", ["(none)"])],
+    [
+        ("spec", ["CartPole-v1:ppo"]),
+        ("algorithm.lr", ["0.01", "0.001"]),
+        ("seed", ["0", "1", "2"]),
+        ("tags", ["(none)"]),
+    ],
 )
 def test_grouping_by_anything(root: Path, group_by: str, labels: list[str]) -> None:
     groups = Index(root).compare(group_by=group_by).groups
@@ -141,7 +147,7 @@ def test_plots_are_pictures_and_repeatable(root: Path, tmp_path: Path) -> None:
     png, svg = plot(found, tmp_path / "new" / "a.png"), plot(found, tmp_path / "a.svg", statistic="mean")
     assert png.read_bytes().startswith(b"\x89PNG")
     text = svg.read_text()
-    for word in ("evaluated return", "train/loss/total", "environment steps", "lr=0.01 (n=3)", "solved at 475"):
+    for word in ("evaluated return", "train/loss/total", "environment steps", "lr=0.01 (n=3)", "at 475"):
         assert word in text, word
     assert plot(found, tmp_path / "b.svg", statistic="mean").read_text() == text
     assert not list(tmp_path.glob(".*.tmp"))

@@ -20,14 +20,24 @@ from ludus.runs.index import Index
 from ludus.runs.record import Record
 from synthetic import make_run
 
-NASTY = r"=cmd|'/C calc'!A0 \input{/etc/passwd} $x_1$ 50% & #1 ~^ <b>[a](b) {} *é* \\[2cm] 日本 🎮 | `x` ""quoted"" --"
+NASTY = (
+    r"=cmd|'/C calc'!A0 \input{/etc/passwd} $x_1$ 50% & #1 ~^ <b>[a](b) {} *é* \\[2cm] 日本 🎮 | `x` " "quoted" " --"
+)
 
 
 @pytest.fixture
 def records(tmp_path: Path) -> list[Record]:
     make_run(tmp_path, "cart_1", [10.0, 480.0], seed=1)
     make_run(tmp_path, "cart_2", [10.0, 490.0], seed=2)
-    make_run(tmp_path, "nasty", [-3.5], spec=NASTY, name=NASTY, meta={"config_hash": "=1+1"})
+    make_run(
+        tmp_path,
+        "nasty",
+        [-3.5],
+        spec=NASTY,
+        name=NASTY,
+        meta={"config_hash": " =1+1"},
+        status={"reason": "\t=2\n\x1b[31m"},
+    )
     return sorted(Index(tmp_path).records(), key=lambda record: record.id)
 
 
@@ -52,9 +62,11 @@ def test_csv_has_every_field_and_config_value(records: list[Record]) -> None:
 def test_csv_runs_no_formula(records: list[Record]) -> None:
     cells = [cell for row in csv.reader(io.StringIO(export(records, "csv"))) for cell in row]
     assert "'" + NASTY in cells
-    assert "'=1+1" in cells
+    assert "' =1+1" in cells
+    assert "\\t=2\\n\\x1b[31m" in cells
     for cell in cells:
-        if cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        assert cell.isprintable()
+        if cell.lstrip().startswith(("=", "+", "-", "@")):
             float(cell)
 
 

@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("ludus.cli.verify:verify", "Prove that a run can be repeated to the bit."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
     "evaluate": ("ludus.cli.evaluate:evaluate", "Measure a checkpoint over many episodes."),
-    "list": ("ludus.cli.list:list_runs", "List runs; filter and sort by anything."),
+    "list": ("ludus.cli.listing:list_runs", "List runs; filter and sort by anything."),
     "show": ("ludus.cli.show:show", "Show one run in full."),
     "compare": ("ludus.cli.compare:compare", "Compare runs over their seeds, with plots."),
     "export": ("ludus.cli.export:export", "Export runs to csv, json, markdown or LaTeX."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.list import Filter, RunsDir
+from ludus.cli.listing import Filter, RunsDir
 
 
 def cleanup(

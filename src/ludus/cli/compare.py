@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.list import Filter, Json, RunsDir
+from ludus.cli.listing import Filter, Json, RunsDir
 
 if TYPE_CHECKING:
     from ludus.runs.compare import Comparison
 
+_WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to threshold": 1}
 Runs = Annotated[
     list[str] | None,
     typer.Argument(
@@ -65,7 +66,8 @@ def _print(found: Comparison) -> None:
 
     table = comparison_table(found)
     letters = [_letter(i) for i in range(len(found.groups))]
-    columns = [Column(""), *(Column(title, right) for title, right in zip(table.head, table.right, strict=True))]
+    shapes = zip(table.head, table.right, strict=True)
+    columns = [Column(""), *(Column(title, right, _WEIGHTS.get(title, 0)) for title, right in shapes)]
     print_table(columns, [[letters[i % len(letters)], *row] for i, row in enumerate(table.rows)])
     if found.differences:
         print()

@@ -12,6 +12,7 @@ from ludus.config.model import Model
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from ludus.config.variants import EnvironmentFile
     from ludus.envs.info import EnvInfo
 
 app = typer.Typer(rich_markup_mode=None)
@@ -92,32 +93,37 @@ def list_environments(
 
 def _config(id: str) -> tuple[Any, Any]:
     """The environment section and the environment file behind an id, if it has one."""
-    from ludus.config.compose import load, search_path
+    from ludus.config.compose import load
     from ludus.config.schema import Environment
-    from ludus.config.variants import EnvironmentFile, environment_files
 
-    dirs = search_path()
     name, _, variant = id.partition(":")
-    path = environment_files(dirs).get(name.replace("/", "-"))
-    file = EnvironmentFile(path, dirs) if path is not None else None
+    file = _file(name)
     if variant:
         return load(id).config.environment, file
     first = load(f"{name}:{file.variants[0]}").config.environment if file and file.variants else None
     return Environment(id=name, reward_threshold=first.reward_threshold if first else None), file
 
 
-def _facts(file: Any) -> tuple[EnvironmentFacts, str]:
+def _file(name: str) -> EnvironmentFile | None:
+    from ludus.config.compose import search_path
+    from ludus.config.variants import EnvironmentFile, environment_files
+
+    dirs = search_path()
+    path = environment_files(dirs).get(name.replace("/", "-"))
+    return EnvironmentFile(path, dirs) if path is not None else None
+
+
+def _facts(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
     """The `spec` block of an environment file, checked."""
     from pydantic import ValidationError
 
     from ludus.config.variants import FACTS
     from ludus.errors import ConfigError
 
-    block = file.block.get(FACTS) if file is not None else None
-    if block is None:
+    if file is None or FACTS not in file.block:
         return EnvironmentFacts(), ""
     try:
-        return EnvironmentFacts.model_validate(block), file.name
+        return EnvironmentFacts.model_validate(file.block[FACTS]), file.name
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in (FACTS, *first["loc"]))
@@ -126,7 +132,7 @@ def _facts(file: Any) -> tuple[EnvironmentFacts, str]:
 
 def action_labels(id: str) -> tuple[str, ...]:
     """What the actions of an environment mean, as far as its file tells."""
-    return _facts(_config(id)[1])[0].action.labels
+    return _facts(_file(id))[0].action.labels
 
 
 def collect(env: EnvInfo, facts: EnvironmentFacts, source: str = "") -> dict[str, Any]:

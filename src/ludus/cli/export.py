@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ludus.cli.compare import Runs
-from ludus.cli.list import Filter, RunsDir, split_columns
+from ludus.cli.listing import Filter, RunsDir, split_columns
 
 
 def export(

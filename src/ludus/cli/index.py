@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from ludus.cli.list import RunsDir
+from ludus.cli.listing import RunsDir
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 WHERE = "--user"
 HEIGHT = 480
 """Least height of the window; smaller frames are enlarged by a whole factor."""
-ARROWS = ("left", "right", "up", "down")
+UNSEEN = ("dummy", "offscreen")
+"""Drivers nobody can see anything with."""
 _WORDS = {"left": "left", "right": "right", "up": "up", "down": "down", "main": "up", "fire": "space", "jump": "space"}
 _IDLE = ("noop", "no-op", "nothing", "idle", "coast", "don't", "stay")
 _ORDERS = {2: ("left", "right"), 3: ("left", None, "right"), 4: ("left", "down", "right", "up")}
@@ -105,6 +106,8 @@ class Window:
             pygame.display.init()
         except pygame.error as error:
             raise ConfigError(WHERE, f"no window can be opened: {error}", "it needs a display") from None
+        if pygame.display.get_driver() in UNSEEN:  # what SDL falls back to when the display does not answer
+            raise ConfigError(WHERE, "no window can be opened: the display does not answer", "check DISPLAY")
         pygame.display.set_caption(title)
         self._screen: Any = None
         self._clock = pygame.time.Clock()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.list import RunsDir
+from ludus.cli.listing import RunsDir
 
 
 def report(

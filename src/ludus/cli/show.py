@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.list import Json, RunsDir
+from ludus.cli.listing import Json, RunsDir
 
 if TYPE_CHECKING:
     from ludus.runs.record import Record

@@ -32,7 +32,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
     cells = [
         [cell if cell.isprintable() and len(cell) <= _MOST else clean(cell, _MOST) for cell in row] for row in rows
     ]
-    titles = [column.title for column in columns]
+    titles = [clean(column.title, _MOST) for column in columns]
     widths = [max([_width(title), *(_width(row[i]) for row in cells)]) for i, title in enumerate(titles)]
     shown = list(range(len(columns)))
     if terminal:

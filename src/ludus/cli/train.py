@@ -48,6 +48,9 @@ Package = Annotated[str | None, typer.Option(metavar="PATH", help="With --cfg: o
 InitFrom = Annotated[
     str | None, typer.Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")
 ]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Full tracebacks; checks every tensor, profiles, writes debug/ into the run.")
+]
 RunsDir = Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")]
 
 
@@ -68,6 +71,7 @@ def train(
     plugin: Plugin = None,
     init_from: InitFrom = None,
     runs_dir: RunsDir = Path("runs"),
+    debug: Debug = False,
 ) -> int:
     """Train an experiment."""
     spec, overrides = split(words or [])
@@ -88,7 +92,7 @@ def train(
     from ludus.session import train as train_run
 
     for job in jobs:
-        run = train_run(job, runs_dir=runs_dir, init_from=init_from)
+        run = train_run(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
         if run.interrupted:
             return EARLY
     return 0

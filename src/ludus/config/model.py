@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
 from ludus.registry import Registry, UnknownName
@@ -15,6 +22,15 @@ class Model(BaseModel):
     """Frozen, strict about keys; the docstring under a field is its documentation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def true_is_no_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """Python takes `true` for 1; a budget of one step is not what anybody means by it."""
+        found = validate(value)
+        if isinstance(value, bool) and type(found) in (int, float):
+            raise ValueError(f"must be a number, not {str(value).lower()}")
+        return found
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ def read_overrides(texts: Sequence[str]) -> list[Change]:
             raise ConfigError(text, "not an override", "write key=value")
         try:
             changes.append(_change(text, parser.parse_override(text)))
+        except RecursionError:
+            raise ConfigError(masked(text)[:60], "nested too deeply", "write it into a file") from None
         except HydraException as error:
             problem = f"not an override: {str(error).splitlines()[0]}"
             raise ConfigError(masked(text), problem, "write key=value; quote values with special characters") from None

@@ -224,6 +224,8 @@ class Training(Model):
     on_nan: Literal["raise", "skip", "rollback"] = "raise"
     """A loss or gradient that is not finite ends the run; `skip` undoes that update, `rollback` returns to the weights
     of the newest checkpoint. Both are counted as alerts."""
+    resume_path: str | None = None
+    """Folder of a checkpoint (`runs/<id>/checkpoints/step=N`) whose complete state a new run begins with."""
     callbacks: tuple[Annotated[Choice, Registered(CALLBACKS)], ...] = ()
     """Further callbacks by registered name."""
 

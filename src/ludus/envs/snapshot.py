@@ -11,7 +11,7 @@ from ludus.envs.snapshots.attributes import Adapter, Api
 from ludus.envs.snapshots.barrier import Barrier
 from ludus.envs.snapshots.pickled import Pickled
 from ludus.envs.snapshots.replay import Replay
-from ludus.errors import DataError
+from ludus.errors import DataError, EnvironmentFailed
 
 if TYPE_CHECKING:
     from ludus.envs.make import Recipe
@@ -49,5 +49,10 @@ def keeper(rung: str, recipe: Recipe) -> Keeper:
     fresh = recipe.make()
     try:
         return KEEPERS[rung](recipe, fresh)
+    except Refused as error:
+        where = f"environment {recipe.id}"
+        raise EnvironmentFailed(
+            where, f"its state cannot be saved any more: {error}", "make it the same way"
+        ) from error
     finally:
         fresh.close()

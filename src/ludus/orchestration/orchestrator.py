@@ -13,6 +13,7 @@ from ludus.algorithms import Algorithm, Hook, PhaseContext
 from ludus.config.schedule import Schedule
 from ludus.config.schema import ExperimentConfig, Phase
 from ludus.metrics.recorder import Recorder
+from ludus.metrics.vitals import Vitals
 from ludus.orchestration.cadence import EvaluationDue
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import EvalResult, Evaluator
@@ -63,6 +64,8 @@ class Orchestrator:
         self._epoch_start = 0  # where this epoch's schedules were read
         self.say: Callable[[str], None] = lambda _: None
         """One line for whoever watches; the session points it at the console."""
+        self.vitals: Vitals | None = None
+        """Speed and memory for every row; only a session asks for them."""
 
     @property
     def clock(self) -> Any:
@@ -146,15 +149,12 @@ class Orchestrator:
         self._tell("on_cycle_end")
 
     def _write_row(self) -> None:
-        clock, seconds = self.clock, self.seconds
-        self.recorder.record("train", {**self._hyperparameters(), "time/fps": clock.env_steps / max(seconds, 1e-9)})
-        row = self.recorder.flush(
-            epoch=clock.cycles,
-            env_steps=clock.env_steps,
-            updates=clock.updates,
-            phase=self.scheduler.phases[self._entered].name,
-            seconds=seconds,
-        )
+        clock, now = self.clock, {"epoch": self.clock.cycles, "env_steps": self.clock.env_steps}
+        seconds, phase = self.seconds, self.scheduler.phases[self._entered].name
+        self.recorder.record("train", self._hyperparameters())
+        if self.vitals is not None:
+            self.recorder.record("train", self.vitals.measure(**now, seconds=seconds))
+        row = self.recorder.flush(**now, updates=clock.updates, phase=phase, seconds=seconds)
         self._tell("on_epoch_end", row)
 
     def evaluate(self, now: PhaseContext | None = None) -> Report:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read(path: Path, limit: int) -> bytes:
+    """The bytes of a regular file; one larger than `limit`, a FIFO or a device is an OSError, and nothing blocks."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if facts.st_size > limit:
+            raise OSError(errno.EFBIG, f"expected at most {limit} bytes, found {facts.st_size}", str(path))
+        return file.read(facts.st_size + 1)
 
 
 def sweep(folder: Path) -> None:

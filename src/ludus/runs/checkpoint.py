@@ -205,12 +205,10 @@ def _install(files: Mapping[str, bytes], target: Path, step: int) -> None:
 
 
 def _read(file: Path, limit: int) -> bytes:
+    """A file that claims more than the machine's memory is refused before anything is read."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        with file.open("rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
-            if size > limit:
-                raise DataError(str(file), f"expected at most {limit} bytes, found {size}", "use another checkpoint")
-            return opened.read(limit + 1)
+        return atomic.read(file, min(limit, memory))
     except OSError as error:
         raise DataError(str(file), f"cannot be read: {error.strerror}", "use another checkpoint") from None
 

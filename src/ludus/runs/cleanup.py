@@ -67,6 +67,9 @@ def apply(items: Sequence[Item]) -> tuple[int, list[str]]:
         try:
             for folder in item.folders:
                 freed += _remove(folder)
+            for link in item.record.folder.glob("*.ckpt"):
+                if link.is_symlink() and not link.exists():
+                    link.unlink()
         except OSError as error:
             problems.append(f"{item.record.id}: {error.filename}: {error.strerror}")
         finally:

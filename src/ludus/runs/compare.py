@@ -209,8 +209,9 @@ def _group_key(record: Record, group_by: str) -> str:
 
 
 def _essence(record: Record) -> dict[str, Any]:
-    """What makes a run what it is, by path."""
-    return {path: value_at(record, path) for path in paths(record.config) if not _ignored(path)}
+    """What makes a run what it is, by path; a value an older ludus did not know counts as null."""
+    values = {path: value_at(record, path) for path in paths(record.config) if not _ignored(path)}
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _ignored(path: str) -> bool:
@@ -230,7 +231,7 @@ def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...
     found = {}
     for path in known:
         values = tuple(_joined(value_at(record, path) for record in runs) for runs in groups)
-        if not _ignored(path) and len(set(values)) > 1:
+        if not _ignored(path) and len({"null" if value == "-" else value for value in values}) > 1:
             found[path] = values
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError, LudusError
-from ludus.metrics.text import number
+from ludus.metrics.text import clean, number
 from ludus.registry import nearest
 from ludus.runs import columns, history, query
 from ludus.runs.columns import dump
@@ -23,7 +23,8 @@ from ludus.runs.store import read_json
 FORMATS = ("csv", "json", "markdown", "latex")
 PAPER = ("spec", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved")
 """Columns of markdown and LaTeX unless others are asked for."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
+_FORMULA = ("=", "+", "-", "@")
+_LONGEST = 10_000
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -211,11 +212,11 @@ def _csv_cell(value: Any) -> str:
 
 def _no_formula(cell: str) -> str:
     """Text is quoted where a spreadsheet would run it; numbers, also negative ones, stay numbers."""
-    flat = " ".join(cell.splitlines()) if any(char in cell for char in "\r\n\x0b\x0c\x1c\x1d\x1e\x85") else cell
+    flat = cell if cell.isprintable() else clean(cell, _LONGEST)
     try:
         float(flat)
     except ValueError:
-        return "'" + flat if flat.startswith(_FORMULA) else flat
+        return "'" + flat if flat.lstrip().startswith(_FORMULA) else flat
     return flat
 
 

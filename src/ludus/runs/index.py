@@ -7,9 +7,10 @@ indexed in memory. Several processes may use it at the same time.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -143,6 +144,9 @@ class Index:
     def _open(self, path: Path | None) -> Iterator[sqlite3.Connection]:
         if path is not None and path.is_symlink():
             path.unlink()
+        if path is not None:
+            with suppress(OSError):  # sqlite would make it readable for others
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")

@@ -98,7 +98,7 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
                                     squeeze=False, layout="constrained")  # fmt: skip
         for axis, (metric, key) in zip(axes[0], drawn, strict=True):
             _draw(axis, comparison, metric, key, statistic)
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr, call-arg]
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)  # type: ignore[union-attr, call-arg]
         _legend(figure, axes[0])
         _save(figure, path)
         plt.close(figure)
@@ -126,33 +126,37 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 
 def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: str) -> None:
-    groups = comparison.groups
-    for i, group in enumerate(groups):
+    bands = []
+    for i, group in enumerate(comparison.groups):
         curves = [curve for record in group.runs if (curve := history.curve(record.folder, key))[0]]
         if curves:
-            label = f"{clean(group.label, 70)} (n={len(curves)})"
-            _draw_group(axis, band(curves, statistic), PALETTE[i % len(PALETTE)], label)
-    _threshold(axis, groups, metric)
+            bands.append(band(curves, statistic))
+            _draw_group(axis, bands[-1], i, f"{clean(group.label, 70)} (n={len(curves)})")
+    _threshold(axis, comparison.groups, metric)
     axis.set_xlabel("environment steps")
     axis.xaxis.set_major_formatter(_steps)
     axis.margins(x=0.03)
     axis.set_xlim(left=0)
-    many = any(len(group.runs) > 1 for group in groups)
+    many = any(len(drawn.curves) > 1 for drawn in bands)
     kind = "IQM" if statistic == "iqm" else "mean"
-    below = [comparison.common, f"{kind} over seeds with 95 % bootstrap interval" if many else ""]
-    axis.set_title(_title(metric, key), pad=20 if any(below) else 8)
-    axis.text(0, 1.025, ", ".join(clean(text, 60) for text in below if text), transform=axis.transAxes, ha="left",
-              va="bottom", fontsize=8.5, color="#777777")  # fmt: skip
+    below = [
+        clean(comparison.common, 60),
+        f"{kind} over seeds with 95 % bootstrap interval" if many else "",
+        "dashed: some runs have ended" if any(drawn.until < drawn.steps[-1] for drawn in bands) else "",
+    ]
+    said = ", ".join(text for text in below if text)
+    axis.set_title(_title(metric, key), pad=20 if said else 8)
+    axis.text(0, 1.025, said, transform=axis.transAxes, ha="left", va="bottom", fontsize=8, color="#777777")
 
 
-def _draw_group(axis: Axes, drawn: Band, colour: str, label: str) -> None:
+def _draw_group(axis: Axes, drawn: Band, index: int, label: str) -> None:
+    colour, style = PALETTE[index % len(PALETTE)], "-" if index < len(PALETTE) else "-."
     whole = drawn.steps <= drawn.until
+    rest = drawn.steps >= drawn.steps[whole][-1] if whole.any() else ~whole
     for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
         axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.28, zorder=2)
     axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.16, linewidth=0, zorder=1)
-    axis.plot(drawn.steps[whole], drawn.middle[whole], color=colour, linewidth=2, label=label, zorder=3,
-              solid_capstyle="round")  # fmt: skip
-    rest = drawn.steps >= drawn.steps[whole][-1] if whole.any() else ~whole
+    axis.plot(drawn.steps[whole], drawn.middle[whole], style, color=colour, linewidth=2, label=label, zorder=3)
     axis.plot(drawn.steps[rest], drawn.middle[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
     axis.plot(drawn.steps[-1:], drawn.middle[-1:], color=colour, marker="o", markersize=5, zorder=4)
 
@@ -163,8 +167,16 @@ def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
         return
     value = float(next(iter(known)) or 0)
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    axis.annotate(f"solved at {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(-4, 3),
-                  textcoords="offset points", ha="right", va="bottom", fontsize=8, color="#444444")  # fmt: skip
+    axis.annotate(
+        f"solved\nat {value:g}",
+        (1, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color="#444444",
+    )
 
 
 def _title(metric: str, key: str) -> str:

@@ -24,6 +24,7 @@ from ludus.runs.provenance import provenance
 ROOT = Path("runs")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CHECKPOINT = re.compile(r"best|last|step=\d{1,18}")
+_JSON_LIMIT = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -66,7 +67,12 @@ class Run:
         check_name(name, "experiment.name")
         try:
             run = cls(_new_folder(root, name))
-            meta = {"name": name, "spec": spec, "overrides": list(overrides), "config_hash": config_hash}
+            meta: dict[str, Any] = {
+                "name": name,
+                "spec": spec,
+                "overrides": list(overrides),
+                "config_hash": config_hash,
+            }
             meta |= {"start": dict(start)} if start else {}
             atomic.write_text(run.config_path, config_yaml)
             atomic.write_json(run.folder / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
@@ -154,7 +160,7 @@ def runs_in(root: Path) -> list[str]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object of a run folder."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(atomic.read(path, _JSON_LIMIT))
     except FileNotFoundError:
         raise DataError(str(path), "does not exist", "the run is incomplete") from None
     except (OSError, ValueError, RecursionError) as error:

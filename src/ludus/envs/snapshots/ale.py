@@ -15,9 +15,9 @@ import numpy as np
 
 from ludus.envs.snapshots import Refused
 
-FRAMES = 16
-"""All of them sticky (0.25 ^ 16), and the action would matter longer than we look."""
-PUSHES = 32
+FRAMES = 12
+"""All of them sticky (0.25 ^ 12), and the action would matter longer than we look."""
+PUSHES = 20
 """As often an action is given for the emulator to hold on to it."""
 
 

@@ -21,6 +21,8 @@ class Adapter(Keeper):
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
         super().__init__(recipe, fresh)
+        if hasattr(fresh.unwrapped, "ale") and getattr(fresh.unwrapped, "continuous", False):
+            raise Refused("nothing tells the strength of the action that ALE would repeat")
         self._reference = Reference(fresh)
 
     def capture(self, env: gym.Env) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def label(i: int, layer: Any) -> str:
 
 def is_kind(value: Any, package: str, name: str) -> bool:
     """An instance of a class of an optional package, without importing it."""
-    return type(value).__name__ == name and type(value).__module__.partition(".")[0] == package
+    return type(value).__name__ == name and getattr(type(value), "__module__", "").partition(".")[0] == package
 
 
 def is_drawing(value: Any, env: gym.Env) -> bool:

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.snapshots.reference import is_kind
 from ludus.envs.snapshots.stack import randomness, read
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Recorder(gym.Wrapper):
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
         self.start: dict[str, Any] | None = None
+        self.carries = False
+        """A Box2D world outlived a reset: its new bodies lie in old places, and contacts are solved in that order."""
         space = env.action_space
         self._actions = np.empty((64, *(space.shape or ())), space.dtype)
         self._count = 0
@@ -38,7 +41,10 @@ class Recorder(gym.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.start = {"random": randomness(self.env)} if seed is None else {"seed": seed}
         self._count = 0
-        return self.env.reset(seed=seed, options=options)
+        worlds = _worlds(self.env)
+        answer = self.env.reset(seed=seed, options=options)
+        self.carries |= any(old is new for old in worlds for new in _worlds(self.env))
+        return answer
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._count == len(self._actions):
@@ -82,6 +88,8 @@ class Replay(Keeper):
 
     def capture(self, env: gym.Env) -> dict[str, Any]:
         assert isinstance(env, Recorder)
+        if env.carries:
+            raise Refused("its Box2D world outlives a reset")
         if env.start is None:
             raise Refused("the beginning of the episode was not watched: ask for `rung` before the reset")
         return {"start": env.start, "actions": env.actions}
@@ -90,3 +98,7 @@ class Replay(Keeper):
         env = self.attach(self.make())
         env.replay(state["start"], state["actions"])
         return env
+
+
+def _worlds(env: gym.Env) -> list[Any]:
+    return [value for value in vars(env.unwrapped).values() if is_kind(value, "Box2D", "b2World")]

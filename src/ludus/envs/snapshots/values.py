@@ -85,7 +85,7 @@ class Encoder:
             return {"is": kind.__name__, "data": np.frombuffer(bytes(value), np.uint8)}
         if kind in generators.KINDS:
             return {"is": generators.KINDS[kind], **generators.pack(value)}
-        raise Refused(f"{path} is a {kind.__module__}.{kind.__qualname__}")
+        raise Refused(f"{path} is a {getattr(kind, '__module__', '?')}.{kind.__qualname__}")  # SWIG's types have none
 
     def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
         if value.dtype.hasobject or value.dtype.names:

@@ -1,4 +1,4 @@
-"""`ludus list`: the runs there are."""
+"""`ludus list`: the runs there are. (A module named `list` would hide the builtin from the package.)"""
 
 from __future__ import annotations
 

@@ -1,0 +1,147 @@
+"""Faults 54-60: numbers that are not finite, memory that does not suffice, images that grow, memory that leaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from faults.conftest import Ludus
+from faults.support import SMALL, only_run, refused, status, steps
+from ludus.metrics.sinks.jsonl import read_rows
+from ludus.runs import checkpoint
+from ludus.runs.tree import flatten
+from support import build, close, config, moment
+
+PLUGIN = Path(__file__).with_name("plugin.py")
+SOURCES = Path(__file__).parents[2] / "src" / "ludus"
+RUN = [
+    *(word for word in SMALL if not word.startswith("CartPole")),
+    "CartPole-v1:ppo",
+    "--plugin",
+    str(PLUGIN),
+    "environment.id=Faulty/Extreme-v0",
+    "training.total_timesteps=1280",
+    "training.checkpoints.every_steps=64",
+    "training.checkpoints.keep=100",
+]
+
+
+def finite(run: Path) -> bool:
+    """No number in any weight, moment or statistic of any checkpoint is NaN or infinite."""
+    for path in checkpoint.checkpoints(run).values():
+        _, tensors = flatten(checkpoint.load(path))
+        if not all(torch.isfinite(tensor).all() for tensor in tensors.values() if tensor.is_floating_point()):
+            return False
+    return True
+
+
+def test_54_diverged_raise(ludus: Ludus, tmp_path: Path) -> None:
+    """Stopped at that step, the culprit named; the newest checkpoint is the last good one and can be resumed."""
+    line = refused(ludus("train", *RUN, "environment.kwargs={at: [100]}"), 2, "training has diverged")
+    assert "update_controller at environment step" in line and "lower algorithm.lr" in line
+    run = only_run(tmp_path)
+    assert status(run)["state"] == "failed" and "diverged" in status(run)["reason"]
+    assert 0 < steps(run)[-1] < 1_280 and finite(run)
+    last = list(read_rows(run / "metrics.jsonl"))[-1]
+    assert float(last["env_steps"]) <= steps(run)[-1] + 64
+
+
+@pytest.mark.parametrize("choice", ["skip", "rollback"])
+def test_54_diverged_go_on(ludus: Ludus, tmp_path: Path, choice: str) -> None:
+    """The bad update is undone and counted; training goes on with numbers."""
+    done = ludus("train", *RUN, "environment.kwargs={at: [100, 200]}", f"training.on_nan={choice}")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path)
+    rows = list(read_rows(run / "metrics.jsonl"))
+    alerts = [row["train/alerts/nan"] for row in rows if "train/alerts/nan" in row]
+    assert len(alerts) >= 2 and max(map(float, alerts)) >= 2
+    assert steps(run)[-1] == 1_280 and finite(run)
+    assert np.isfinite(float(rows[-1]["train/loss/total"]))
+
+
+@pytest.mark.parametrize("choice", ["skip", "rollback"])
+def test_54_diverged_again_and_again(ludus: Ludus, tmp_path: Path, choice: str) -> None:
+    """Skipping for ever would be training nothing."""
+    process = ludus("train", *RUN, "environment.kwargs={every: 7}", f"training.on_nan={choice}")
+    refused(process, 2, "training has diverged")
+    assert finite(only_run(tmp_path))
+
+
+@pytest.mark.parametrize("where", ["reward", "observation"])
+@pytest.mark.parametrize("choice", ["raise", "skip", "rollback"])
+def test_54_normalisers_stay_finite(ludus: Ludus, tmp_path: Path, where: str, choice: str) -> None:
+    """Running statistics outlive an update: what they save must be numbers too, or the run must say what broke."""
+    words = ["environment.normalize_obs=rolling", "environment.normalize_reward=true", f"training.on_nan={choice}"]
+    process = ludus("train", *RUN, *words, f"environment.kwargs={{at: [100], where: {where}}}")
+    if process.code != 0:
+        assert process.code in (2, 4)
+        refused(process, process.code)
+    assert finite(only_run(tmp_path))
+
+
+def test_55_there_is_no_mixed_precision_yet() -> None:
+    """Whoever adds it: the scaler's state is part of a checkpoint, skipped steps are counted (fault 55)."""
+    words = ("GradScaler", "autocast")
+    assert not [path for path in SOURCES.rglob("*.py") if any(word in path.read_text() for word in words)]
+
+
+def test_56_rollouts_larger_than_memory(ludus: Ludus, tmp_path: Path) -> None:
+    """Refused before the first step, with the number and what to lower."""
+    never = "inject.on_call('ludus.data.collector:Collector.collect', inject.die)"
+    process = ludus("train", *SMALL, "algorithm.rollout_steps=10_000_000_000", prelude=never)
+    line = refused(process, 5, "GB", "algorithm.rollout_steps")
+    assert "needs about" in line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("normalize", [False, "static"])
+def test_57_images_stay_bytes(normalize: Any) -> None:
+    """What the collector stores is what the space says, one byte a pixel."""
+    import faults.plugin  # noqa: F401
+
+    environment = {"num_envs": 2, "vectorization": "sync", "normalize_obs": normalize}
+    run = build(config({"name": "ppo", "rollout_steps": 8}, "Faulty/Pixels-v0", environment=environment))
+    collector: Any = run.stateful["collector"]
+    rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 8)  # type: ignore[attr-defined, union-attr]
+    raw = collector._storage.raw
+    assert raw.dtype == np.uint8 == collector.env.observation_space.dtype
+    assert raw.nbytes == 9 * 2 * 36 * 36 * 3
+    assert normalize or rollout.obs.dtype == np.uint8
+    close(run)
+
+
+def resident(pid: int) -> float:
+    """Megabytes in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+
+@pytest.mark.parametrize("spec", ["random", "ppo"])
+def test_58_memory_does_not_grow(start: Ludus, tmp_path: Path, spec: str) -> None:
+    """Less than 1 MB per 100,000 steps, after the first quarter."""
+    total = 800_000 if spec == "random" else 400_000
+    words = [word for word in SMALL if not word.startswith(("CartPole", "algorithm", "environment"))]
+    words += [f"CartPole-v1:{spec}", "environment.num_envs=16", f"training.total_timesteps={total}"]
+    words += ["algorithm.rollout_steps=128"]
+    words += ["algorithm.epochs=1", "algorithm.batch_size=1.0"] if spec == "ppo" else []
+    training = start("train", *words, "training.checkpoints.every_steps=50_000")
+    samples: list[tuple[float, float]] = []
+
+    def look() -> bool:
+        rows = list(tmp_path.glob("runs/*_*/metrics.jsonl"))
+        if rows and rows[0].stat().st_size:
+            tail = rows[0].read_bytes()[-4_000:].splitlines()[-2:-1]
+            done = [float(part.split(b",")[0]) for line in tail for part in line.split(b'"env_steps": ')[1:]]
+            samples.extend((step, resident(training.pid)) for step in done)
+        return bool(samples) and samples[-1][0] > 0.9 * total
+
+    training.until(look)
+    training.kill()
+    late = [(step, memory) for step, memory in samples if step > total / 4]
+    assert len(late) >= 5
+    slope = np.polyfit(*np.array(late).T, 1)[0] * 100_000
+    assert slope < 1.0, f"{slope:.2f} MB per 100,000 steps"

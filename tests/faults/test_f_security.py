@@ -1,0 +1,324 @@
+"""Faults 63-67, 70 and 76: files of an enemy run nothing, allocate nothing and lead nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import pickle
+import shutil
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from faults.conftest import Ludus
+from faults.support import SMALL, contents, forge, only_run, refused
+from ludus.runs import checkpoint
+from ludus.runs.tree import flatten
+
+SOURCES = Path(__file__).parents[2] / "src" / "ludus"
+PLUGIN = Path(__file__).with_name("plugin.py")
+
+
+class Payload:
+    """Unpickling it leaves a trace."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.canary),)
+
+
+def poisons(canary: Path) -> dict[str, bytes]:
+    """The same payload in every wrapping a careless reader would open."""
+    payload, found = Payload(canary), {f"pickle {n}": pickle.dumps(Payload(canary), protocol=n) for n in (0, 2, 5)}
+    torch_file, array, arrays = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    torch.save({"model": payload}, torch_file)
+    np.save(array, np.array([payload], dtype=object), allow_pickle=True)
+    np.savez(arrays, x=np.array([payload], dtype=object))
+    yaml = f"!!python/object/apply:os.mkdir ['{canary}']\n".encode()
+    return {
+        **found,
+        "torch": torch_file.getvalue(),
+        "npy": array.getvalue(),
+        "npz": arrays.getvalue(),
+        "yaml": b"experiment: " + yaml,
+    }
+
+
+READERS = {
+    "config.yaml": ["resume", "play", "list", "show"],
+    "meta.json": ["resume", "list", "show", "report"],
+    "status.json": ["resume", "list", "show"],
+    "metrics.json": ["verify", "list", "show", "report"],
+    "metrics.jsonl": ["verify", "resume", "show", "report", "compare", "export"],
+    "metrics.csv": ["resume"],
+    "run.log": ["show", "report"],
+    "tags.json": ["list"],
+    ".lock": ["resume"],
+    "../index.sqlite": ["list"],
+    "checkpoints/step=640/tensors.safetensors": ["play", "resume"],
+    "checkpoints/step=640/state.json": ["evaluate", "resume"],
+    "checkpoints/step=640/manifest.json": ["show", "resume"],
+}
+NEVER_STEP = "inject.on_call('ludus.data.collector:Collector.collect', lambda: os._exit(0))"
+
+
+@pytest.mark.parametrize("file", READERS)
+def test_63_malicious_pickle(ludus: Ludus, stopped: Path, tmp_path: Path, file: str) -> None:
+    """Whatever stands in whatever file: nothing runs, and every reader refuses it or does without it."""
+    canary, backup = tmp_path / "canary", Path(shutil.copytree(tmp_path / "runs", tmp_path / "backup", symlinks=True))
+    kinds = ("pickle 0", "torch", "yaml") if "checkpoints" not in file else ("pickle 5", "torch", "npy")
+    for kind in kinds:
+        shutil.rmtree(tmp_path / "runs")
+        shutil.copytree(backup, tmp_path / "runs", symlinks=True)
+        (stopped / file).write_bytes(poisons(canary)[kind])
+        for command in READERS[file]:
+            words = ["--episodes", "1"] if command == "evaluate" else []
+            process = ludus(command, *([] if command in ("list", "export") else ["@last"]), *words, prelude=NEVER_STEP)
+            assert process.code in (0, 2, 3), f"{kind} in {file}, {command}: {process.err[-2000:]}"
+            assert "Traceback" not in process.err, f"{kind} in {file}, {command}: {process.err[-2000:]}"
+            assert not canary.exists(), f"{kind} in {file} ran by {command}"
+
+
+@pytest.mark.parametrize("name", [checkpoint.TENSORS, checkpoint.STATE])
+def test_63_malicious_pickle_with_sums_that_are_right(ludus: Ludus, stopped: Path, tmp_path: Path, name: str) -> None:
+    canary = tmp_path / "canary"
+    for data in poisons(canary).values():
+        for path in checkpoint.checkpoints(stopped).values():
+            forge(path, lambda files, _, data=data: files.update({name: data}))  # type: ignore[misc]
+        for command in ("resume", "play"):
+            refused(ludus(command, "@last"), 3, "step=640")
+        assert not canary.exists()
+
+
+# ---- what the sources may not do -----------------------------------------------------------------
+
+UNPICKLING = {
+    "envs/snapshots/pickled.py": {"pickle.loads"},  # after its seal was checked (fault 70)
+    "envs/vector/wire.py": {"pickle.loads"},  # between a process and its own workers
+}
+FORBIDDEN = ("torch.load", "pickle.load", "pickle.Unpickler", "cloudpickle.load", "marshal.load", "shelve.open",
+             "joblib.load", "dill.load", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "numpy.load", "np.load",
+             "torch.jit.load", "torch.package", "torch.hub", "eval", "exec", "zipfile", "tarfile", "gzip", "bz2",
+             "lzma", "shutil.unpack_archive", "os.system", "os.popen", "subprocess.getoutput", "runpy")  # fmt: skip
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Dotted names of everything a file calls, and of what it imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, ast.Call(ast.Name("import"), [], [])) for alias in node.names)
+
+
+def test_64_no_way_to_unpickle_a_file() -> None:
+    """No second try with weights_only=False, because there is no first one: these calls do not exist."""
+    for path in SOURCES.rglob("*.py"):
+        name = str(path.relative_to(SOURCES))
+        found = {call for call, _ in calls(path) if call.startswith(FORBIDDEN) and call not in ("evaluate",)}
+        found = {call for call in found if any(call == word or call.startswith((word + ".", word + "s")) for word in FORBIDDEN)}
+        assert found <= UNPICKLING.get(name, set()), f"{name}: {found}"
+        for call, node in calls(path):
+            keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            assert keywords.get("weights_only") != "False" and keywords.get("allow_pickle") != "True", f"{name}: {call}"
+            assert keywords.get("shell") != "True", f"{name}: {call}"
+
+
+def test_65_no_third_party_checkpoint_is_loaded(ludus: Ludus, stopped: Path, tmp_path: Path) -> None:
+    """A .pt or .pth file is no checkpoint, whatever the version of torch."""
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "model.pt")
+    for reference in (str(tmp_path / "model.pt"), "model.pt"):
+        refused(ludus("train", *SMALL, "--init-from", reference), 2, "model.pt")
+
+
+def archives() -> dict[str, bytes]:
+    """Members that lead out, links, a bomb, very many members."""
+    out, links, bomb, many = (io.BytesIO() for _ in range(4))
+    with zipfile.ZipFile(out, "w") as file:
+        file.writestr("../../canary", b"x")
+    with tarfile.open(fileobj=links, mode="w") as tar:
+        member = tarfile.TarInfo("link")
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc"
+        tar.addfile(member)
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("tensors.safetensors", bytes(50_000_000))
+    with zipfile.ZipFile(many, "w") as file:
+        for number in range(10_000):
+            file.writestr(str(number), b"")
+    return {"out": out.getvalue(), "links": links.getvalue(), "bomb": bomb.getvalue(), "many": many.getvalue()}
+
+
+@pytest.mark.parametrize("kind", ["out", "links", "bomb", "many"])
+def test_66_archives_are_never_unpacked(ludus: Ludus, stopped: Path, tmp_path: Path, kind: str) -> None:
+    data = archives()[kind]
+    newest = checkpoint.find(stopped, "last")
+    forge(newest, lambda files, _: files.update({checkpoint.TENSORS: data}))
+    refused(ludus("resume", f"{stopped.name}/{newest.name}"), 3, checkpoint.TENSORS)
+    archive = tmp_path / "runs" / "x.zip"
+    archive.write_bytes(data)
+    for reference in ("x.zip", str(archive)):
+        assert ludus("resume", reference).code in (2, 3)
+    assert not list(tmp_path.rglob("canary*")) and not Path("/canary").exists()
+
+
+def header(text: dict[str, Any] | bytes, claim: int | None = None) -> bytes:
+    """A safetensors file with this header and no data."""
+    body = text if isinstance(text, bytes) else json.dumps(text).encode()
+    return struct.pack("<Q", len(body) if claim is None else claim) + body
+
+
+def tensor(count: int, *offsets: int) -> dict[str, Any]:
+    return {"dtype": "F32", "shape": [count], "data_offsets": offsets}
+
+
+ABSURD = {
+    "header of 100 GB": header(b"{}", 100 * 2**30),
+    "header of 2^64": header(b"{}", 2**64 - 1),
+    "tensor of 100 GB": header({"a": tensor(25 * 2**30, 0, 100 * 2**30)}),
+    "overlap": header({"a": tensor(2, 0, 8), "b": tensor(2, 4, 12)}) + bytes(12),
+    "shape overflow": header({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 4]}}) + bytes(4),
+    "deep header": header(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
+    "npy": b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776, 1024), }".ljust(128),
+}
+
+
+@pytest.mark.parametrize("case", ABSURD)
+def test_67_absurd_tensors_allocate_nothing(ludus: Ludus, stopped: Path, case: str) -> None:
+    for path in checkpoint.checkpoints(stopped).values():
+        forge(path, lambda files, _: files.update({checkpoint.TENSORS: ABSURD[case]}))
+    process = ludus("resume", "@last", prelude="inject.limit_memory(500)")
+    refused(process, 3, "step=640")
+    assert process.cpu < 5
+
+
+@pytest.mark.parametrize("name", [checkpoint.TENSORS, checkpoint.STATE])
+def test_67_files_larger_than_memory_are_not_read(ludus: Ludus, stopped: Path, name: str) -> None:
+    """A hole of a terabyte, and a manifest that vouches for it."""
+    newest = checkpoint.find(stopped, "last")
+    manifest = json.loads((newest / checkpoint.MANIFEST).read_text())
+    manifest.pop("sha256")
+    manifest["files"][name]["size"] = 2**40
+    manifest["sha256"] = checkpoint._digest(checkpoint._dump(manifest))
+    (newest / checkpoint.MANIFEST).write_bytes(checkpoint._dump(manifest))
+    os.truncate(newest / name, 2**40)
+    reference = f"{stopped.name}/{newest.name}"
+    refused(ludus("resume", reference, prelude="inject.limit_memory(500)"), 3, name)
+    os.truncate(newest / checkpoint.MANIFEST, 2**40)
+    refused(ludus("resume", reference, prelude="inject.limit_memory(500)"), 3, checkpoint.MANIFEST)
+
+
+@pytest.mark.parametrize("name", [*READERS, "checkpoints"])
+def test_67_a_fifo_in_the_place_of_a_file_blocks_nobody(ludus: Ludus, stopped: Path, name: str) -> None:
+    path = stopped / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    for command in ("list", "show", "resume"):
+        process = ludus(command, *([] if command == "list" else ["@last"]), prelude=NEVER_STEP)
+        assert process.code in (0, 2, 3, 5) and "Traceback" not in process.err, f"{command}: {process.err[-2000:]}"
+
+
+# ---- pickled environments ------------------------------------------------------------------------
+
+OBJECTS = [
+    *(word for word in SMALL if word != "CartPole-v1:ppo"),
+    "CartPole-v1:ppo",
+    "--plugin",
+    str(PLUGIN),
+    "environment.id=Faulty/Objects-v0",
+    "training.total_timesteps=256",
+]
+
+
+def test_70_pickled_environments_are_sealed(ludus: Ludus, tmp_path: Path) -> None:
+    """Only what this user's key has sealed is unpickled: not the enemy's bytes, not another user's run."""
+    key = {"LUDUS_KEY_FILE": str(tmp_path / "state" / "key")}
+    done = ludus("train", *OBJECTS, env=key)
+    assert done.code == 0, done.err
+    run = only_run(tmp_path)
+    assert json.loads((run / "metrics.json").read_text())["resume"] == "pickle"
+    assert (tmp_path / "state" / "key").stat().st_mode & 0o777 == 0o600
+    secret = (tmp_path / "state" / "key").read_bytes()
+    assert not [name for name, data in contents(run).items() if isinstance(data, bytes) and secret in data]
+    more = ["resume", "@last", "training.total_timesteps=512", "--plugin", str(PLUGIN)]
+    refused(ludus(*more, env={"LUDUS_KEY_FILE": str(tmp_path / "other")}), 3, "sealed by another user or machine")
+    (tmp_path / "state" / "key").chmod(0o644)
+    refused(ludus(*more, env=key), 3, "Faulty/Objects-v0")
+    (tmp_path / "state" / "key").chmod(0o600)
+    assert ludus(*more, env=key).code == 0
+
+
+def test_70_a_malicious_snapshot_does_not_match_its_seal(ludus: Ludus, tmp_path: Path) -> None:
+    assert ludus("train", *OBJECTS).code == 0
+    canary, run = tmp_path / "canary", only_run(tmp_path)
+    poison = np.frombuffer(pickle.dumps(Payload(canary)), np.uint8).copy()
+
+    def plant(node: Any) -> int:
+        """Replace every pickle of a state; how many."""
+        found = 0
+        for key, value in (node.items() if isinstance(node, dict) else enumerate(node)):
+            if key == "pickle":
+                node[key] = poison
+                found += 1
+            elif isinstance(value, dict | list):
+                found += plant(value)
+        return found
+
+    for path in list(checkpoint.checkpoints(run).values()):
+        state = checkpoint.load(path)
+        assert plant(state["collector"]) == 4
+        tree, tensors = flatten(state)
+        encoded = checkpoint._encode(state)
+        forge(path, lambda files, _, encoded=encoded: files.update(encoded))  # type: ignore[misc]
+    process = ludus("resume", "@last", "training.total_timesteps=512", "--plugin", str(PLUGIN))
+    refused(process, 3, "does not match its seal")
+    assert not canary.exists()
+
+
+# ---- permissions and links -----------------------------------------------------------------------
+
+
+def test_76_everything_is_for_the_owner_alone(ludus: Ludus, tmp_path: Path) -> None:
+    """Even with a umask that would let everybody in."""
+    words = ["training.total_timesteps=256", "training.checkpoints.every_steps=64", "logging.tensorboard=true"]
+    done = ludus("train", *SMALL, *words, prelude="os.umask(0)")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path)
+    assert ludus("list", prelude="os.umask(0)").code == ludus("report", prelude="os.umask(0)").code == 0
+    assert run.stat().st_mode & 0o777 == 0o700
+    for path in run.rglob("*"):
+        if not path.is_symlink() and "tensorboard" not in path.parts:  # others' files, inside of 0700
+            expected = 0o700 if path.is_dir() else 0o600
+            assert path.stat().st_mode & 0o777 == expected, path
+    assert (tmp_path / "runs" / "index.sqlite").stat().st_mode & 0o077 == 0
+
+
+LINKS = ["run.log", "metrics.jsonl", "metrics.csv", "metrics.json", "status.json", "config.yaml", ".lock",
+         "metrics.superseded.jsonl", "report.html", "report.md", "tags.json", "../index.sqlite"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_76_planted_links_are_not_followed(ludus: Ludus, stopped: Path, tmp_path: Path, name: str) -> None:
+    """A link to somebody's file in the place of each of ours: the file stays as it is."""
+    victim = tmp_path / "victim"
+    original = stopped / name
+    victim.write_bytes(original.read_bytes() if original.exists() else b"precious")
+    before = victim.read_bytes()
+    original.unlink(missing_ok=True)
+    original.symlink_to(victim)
+    for command in (["resume", "@last", "training.total_timesteps=704"], ["report", "@last"], ["tag", "@last", "x"], ["list"]):
+        process = ludus(*command)
+        assert process.code in (0, 2, 3, 5) and "Traceback" not in process.err, f"{command}: {process.err[-2000:]}"
+    assert victim.read_bytes() == before
