@@ -68,6 +68,7 @@ def fields(id: str) -> dict[str, Any]:
 def tested_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The self-test of an emulator takes a second; two vectors of one test share it. The user's key is left alone."""
     monkeypatch.setenv(key.VARIABLE, str(tmp_path / "key"))
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it is
     known: dict[str, Choice] = {}
     choose = snapshot.choose
 
@@ -261,3 +262,14 @@ def test_a_worker_that_was_replaced_is_saved_like_the_others(make: Make) -> None
     expected = go(env, 100, 1)
     env.restore(state)
     assert_same(expected, go(env, 100, 1))
+
+
+def test_shown_environments_are_saved_too(make: Make) -> None:
+    pytest.importorskip("pygame")
+    one, other = (make("CartPole-v1", num_envs=2, render_mode="rgb_array") for _ in range(2))
+    run(one, 5, 0), one.render(0), run(other, 2, 5), other.render(1)
+    state = stored(one.snapshot())
+    frame, expected = one.render(1), go(one, 50, 1)
+    other.restore(state)
+    np.testing.assert_array_equal(other.render(1), frame)
+    assert_same(expected, go(other, 50, 1))

@@ -185,7 +185,7 @@ def interrupt_and_go_on(times: int) -> Callable[[], None]:
     def press() -> None:
         for _ in range(times):
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.2)
+            time.sleep(0.7)
 
     return press
 

@@ -40,6 +40,11 @@ class Process:
         """What it printed to stderr so far."""
         return self._err.read_text(errors="replace")
 
+    @property
+    def told(self) -> str:
+        """Both."""
+        return self.out + self.err
+
     def poll(self) -> int | None:
         """Exit code if it has ended; negative for a signal."""
         self.server.listen(0.0)

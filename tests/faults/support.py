@@ -23,7 +23,6 @@ SMALL = [
     "training.evaluation.every_steps=null",
     "training.stop.eval_reward=null",
     "runtime.compile=never",
-    "logging.console=false",
     "-q",
 ]
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")

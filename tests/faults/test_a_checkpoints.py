@@ -167,8 +167,8 @@ def test_06_resume_goes_on_from_the_one_before_and_says_so(ludus: Ludus, stopped
     (newest / checkpoint.TENSORS).write_bytes(data)
     done = ludus("resume", "@last", "training.total_timesteps=1024")
     assert done.code == 0, done.err
-    assert f"skipped {newest.relative_to(tmp_path)}/{checkpoint.TENSORS}: expected sha256" in done.err
-    assert f"resumed at {before.name.removeprefix('step=')} steps" in done.err
+    assert f"skipped {newest.relative_to(tmp_path)}/{checkpoint.TENSORS}: expected sha256" in done.told
+    assert f"resumed at {before.name.removeprefix('step=')} steps" in done.told
 
 
 def test_07_there_are_no_replay_buffers_yet() -> None:
@@ -211,7 +211,7 @@ def test_09_disk_full_for_a_while(start: Ludus, tmp_path: Path) -> None:
     training = start("train", *ENDLESS)
     training.until(lambda: saved(tmp_path))
     resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-    training.until(lambda: "training goes on, the next checkpoint is tried again" in training.err)
+    training.until(lambda: "training goes on, the next checkpoint is tried again" in training.told)
     resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     newest = max(steps(only_run(tmp_path)))
     training.until(lambda: saved(tmp_path, newest + 20 * STEPS))
@@ -228,7 +228,7 @@ def test_09_disk_full_for_good(start: Ludus, tmp_path: Path) -> None:
     training.wait()
     refused(training, 5, "cannot save: File too large; free some space")
     run = only_run(tmp_path)
-    assert training.err.count("tried again") == 2
+    assert training.told.count("tried again") == 2
     assert litter(run) == [] and whole(run) == steps(run) != []
     assert status(run)["state"] == "failed"
 
@@ -268,7 +268,7 @@ def test_09_small_file_system(start: Ludus, mount: Mount, tmp_path: Path, freed:
     filler = disk / "filler"
     fill(filler)
     run = only_run(disk)
-    training.until(lambda: "the next checkpoint is tried again" in training.err)
+    training.until(lambda: "the next checkpoint is tried again" in training.told)
     if freed:
         before = max(steps(run))
         filler.unlink()
@@ -337,7 +337,7 @@ def test_11_a_damaged_checkpoint_is_not_one_of_those_kept(ludus: Ludus, stopped:
     prelude = "inject.signal_on_call('ludus.data.collector:Collector.collect', signal.SIGTERM)"
     done = ludus("resume", "@last", "training.checkpoints.keep=1", prelude=prelude)
     assert done.code == 75, done.err
-    assert "set aside: step=576, step=640" in done.err
+    assert "set aside: step=576, step=640" in done.told
     assert whole(stopped) == [512, 576]
 
 

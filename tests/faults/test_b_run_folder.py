@@ -138,7 +138,7 @@ def test_23_run_folder_gone_while_training(start: Ludus, mount: Mount, tmp_path:
         os.system(f"umount -l {disk}")
     training.wait()
     refused(training, 5, "cannot save: No such file or directory", "see that the run folder is there")
-    assert training.err.count("the next checkpoint is tried again") == 2
+    assert training.told.count("the next checkpoint is tried again") == 2
     assert not (disk / "runs").exists() or list((disk / "runs").rglob("*.json*")) == []
 
 
@@ -156,7 +156,7 @@ def test_24_order_is_by_step_not_by_time(ludus: Ludus, stopped: Path) -> None:
             os.utime(file, (stamp, stamp))
     assert checkpoint.find(stopped, "last") == checkpoint.load_newest_good(stopped).path == found[-1]
     done = ludus("resume", "@last", "training.total_timesteps=768")
-    assert done.code == 0 and "resumed at 640 steps" in done.err, done.err
+    assert done.code == 0 and "resumed at 640 steps" in done.told, done.told
 
 
 @pytest.mark.parametrize("seconds", [-7_200, YEARS])
@@ -168,7 +168,8 @@ def test_24_the_clock_jumps_while_training(ludus: Ludus, tmp_path: Path, seconds
     rows = list(read_rows(run / "metrics.jsonl"))
     times = [float(row["seconds"]) for row in rows]
     assert times == sorted(times) and 0 < times[-1] < 60
-    assert all(float(row["train/time/fps"]) > 0 for row in rows)
+    negative = [f"{key} {value}" for row in rows for key, value in row.items() if "/time/" in key and float(value) < 0]
+    assert negative == []
     assert steps(run)[-1] == 1_024
 
 
@@ -238,7 +239,7 @@ def test_27_rows_beyond_the_checkpoint_are_set_aside(start: Ludus, ludus: Ludus,
     assert lost
     target = saved + 4 * STEPS
     done = ludus("resume", "@last", f"training.total_timesteps={target}")
-    assert done.code == 0 and f"{len(lost)} later rows set aside" in done.err, done.err
+    assert done.code == 0 and f"{len(lost)} later rows set aside" in done.told, done.told
     assert list(read_rows(run / SUPERSEDED)) == lost
     after = [float(row["env_steps"]) for row in read_rows(run / "metrics.jsonl")]
     assert after == list(range(STEPS, target + 1, STEPS))

@@ -98,19 +98,18 @@ def test_56_rollouts_larger_than_memory(ludus: Ludus, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("normalize", [False, "static"])
-def test_57_images_stay_bytes(normalize: Any) -> None:
+def test_57_images_stay_bytes() -> None:
     """What the collector stores is what the space says, one byte a pixel."""
     import faults.plugin  # noqa: F401
 
-    environment = {"num_envs": 2, "vectorization": "sync", "normalize_obs": normalize}
+    environment = {"num_envs": 2, "vectorization": "sync"}
     run = build(config({"name": "ppo", "rollout_steps": 8}, "Faulty/Pixels-v0", environment=environment))
     collector: Any = run.stateful["collector"]
     rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 8)  # type: ignore[attr-defined, union-attr]
     raw = collector._storage.raw
     assert raw.dtype == np.uint8 == collector.env.observation_space.dtype
     assert raw.nbytes == 9 * 2 * 36 * 36 * 3
-    assert normalize or rollout.obs.dtype == np.uint8
+    assert rollout.obs.dtype == np.uint8
     close(run)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,13 +32,14 @@ def _build(memory: str = "none", **training: Any) -> Orchestrator:
 
 
 def _run(folder: Path, memory: str = "none", prepare: Callable[[Orchestrator], None] = lambda _: None) -> Orchestrator:
-    run = _build(memory)
-    run.callbacks.append(Debug(folder))
+    run, debug = _build(memory), Debug(folder)
+    run.callbacks.append(debug)
     prepare(run)
     try:
         run.run()
     finally:
         close(run)
+        debug.close()
     return run
 
 
@@ -176,6 +180,30 @@ def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -
     step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
     assert step["tensor"].startswith("weight encoder")
     assert step["problem"] == "loss is nan"
+
+
+_FAILING = """
+import sys
+from pathlib import Path
+from ludus.orchestration.callbacks.debug import Debug, NotFinite
+from support import build, config
+
+run = build(config({"name": "ppo", "rollout_steps": 32}))
+run.callbacks.append(Debug(Path(sys.argv[1])))
+run.algorithm.policy.critic[0].bias.register_hook(lambda grad: grad * float("nan"))
+try:
+    run.run()
+except NotFinite:
+    sys.exit(2)
+"""
+
+
+def test_a_failed_run_leaves_its_trace_and_the_exit_code_it_should(tmp_path: Path) -> None:
+    """A profiler that still runs when the interpreter ends makes torch crash (139 instead of 2)."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", _FAILING, str(tmp_path)], env=environment, capture_output=True)
+    assert done.returncode == 2, done.stderr.decode()
+    assert (tmp_path / "debug" / "trace.json").exists()
 
 
 def test_weight_statistics_are_right() -> None:

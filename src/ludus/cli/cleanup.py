@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ludus.cli.listing import Filter, RunsDir
+
+if TYPE_CHECKING:
+    from ludus.runs.cleanup import Item
 
 
 def cleanup(
@@ -22,37 +25,44 @@ def cleanup(
 
     Configs, metrics, logs and reports always stay. Running runs and those tagged `keep` are never touched.
     """
-    from ludus.cli.table import Column, print_table, say
+    from ludus.cli.table import say
     from ludus.metrics.text import clean
     from ludus.runs import query
     from ludus.runs.cleanup import apply, plan
-    from ludus.runs.columns import cell, size
+    from ludus.runs.columns import size
     from ludus.runs.index import Index
 
     records = Index(runs_dir).records()
     among = query.select(records, [query.parse(text) for text in filter or []])
     items = plan(records, among, keep_best=keep_best, keep_recent=keep_recent)
-    going = [item for item in items if item.folders]
-    rows = [
-        [item.record.id, cell(item.record, "reward"), cell(item.record, "started"), size(item.size),
-         ", ".join(folder.name for folder in item.folders)]
-        for item in going
-    ]  # fmt: skip
-    if rows:
-        heads = ("id", "reward", "started", "size", "removes" if yes else "would remove")
-        print_table([Column(head, right=head in ("reward", "size")) for head in heads], rows)
-    total = sum(item.size for item in going)
-    print(f"{len(going)} of {len(items)} runs, {size(total)}; {_kept([item.keep for item in items if item.keep])}")
+    _print(items, "removes" if yes else "would remove")
     if not yes:
+        going = any(item.folders for item in items)
         print("nothing was removed; add --yes to do it" if going else "there is nothing to remove")
         return 0
-    freed, problems = apply(going)
+    freed, problems = apply(items)
     for problem in problems:
         say(f"left alone: {clean(problem, 300)}")
     print(f"freed {size(freed)}")
     if problems:
         print("error: not everything could be removed; see above", file=sys.stderr)
     return 5 if problems else 0
+
+
+def _print(items: list[Item], verb: str) -> None:
+    from ludus.cli.table import Column, print_table
+    from ludus.runs.columns import cell, size
+
+    going = [item for item in items if item.folders]
+    rows = []
+    for item in going:
+        known = [item.record.id, cell(item.record, "reward"), cell(item.record, "started"), size(item.size)]
+        rows.append([*known, ", ".join(folder.name for folder in item.folders)])
+    if rows:
+        heads = ("id", "reward", "started", "size", verb)
+        print_table([Column(head, right=head in ("reward", "size")) for head in heads], rows)
+    total = size(sum(item.size for item in going))
+    print(f"{len(going)} of {len(items)} runs, {total}; {_kept([item.keep for item in items if item.keep])}")
 
 
 def _kept(reasons: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -18,9 +19,7 @@ def is_secret(key: str, value: Any) -> bool:
     """Whether a key with this value looks like a credential; `token_dim: 8`, `key: image` and empty values do not."""
     if not isinstance(value, str) or not value:
         return False
-    words = _words(key)
-    named = words & _SECRET or ("key" in words and (words & _KEY_OF or _RANDOM.fullmatch(value)))
-    return bool(named or _SHAPE.fullmatch(value))
+    return _names_secret(key, value) or bool(_SHAPE.fullmatch(value)) or _in_environment(value)
 
 
 def refuse(path: tuple[str, ...], value: Any, origin: str) -> None:
@@ -48,6 +47,16 @@ def _check(path: tuple[str, ...], value: Any, origin: str) -> None:
         raise ConfigError(where, f"{dotted}: looks like a secret", remedy)
     if key in ("_target_", "_partial_", "_args_", "_recursive_", "_convert_"):
         raise ConfigError(origin, f"{dotted}: import paths are off", "choose a registered 'type' or 'name'")
+
+
+def _names_secret(key: str, value: str) -> bool:
+    words = _words(key)
+    return bool(words & _SECRET or ("key" in words and (words & _KEY_OF or _RANDOM.fullmatch(value))))
+
+
+def _in_environment(text: str) -> bool:
+    """Whether a text holds what a secret variable of the environment holds, pasted or expanded by a shell."""
+    return any(len(value) >= 8 and value in text and _names_secret(name, value) for name, value in os.environ.items())
 
 
 def _words(key: str) -> set[str]:

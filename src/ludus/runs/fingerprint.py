@@ -11,10 +11,13 @@ from ludus.runs.tree import flatten
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:
-    """sha256 over weights, optimizer, normalisers, environments, random streams and counters."""
+    """sha256 over weights, optimizer, normalisers, environments, random streams, settings and counters.
+
+    What merely watches a run (callbacks) is left out: a repetition may be watched by others.
+    """
     import torch
 
-    tree, tensors = flatten(_without_times(state))
+    tree, tensors = flatten(_without_times({k: v for k, v in state.items() if k != "callbacks"}))
     digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()

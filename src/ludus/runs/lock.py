@@ -39,10 +39,11 @@ class RunLock:
                 raise ConfigError(str(self.path.parent), f"is in use by {owner}", "wait for it or stop it") from None
             problem = f"cannot be locked: {error.strerror}"
             raise ConfigError(str(self.path.parent), problem, "keep runs on a file system with flock") from None
-        os.ftruncate(descriptor, 0)
-        facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
-        os.pwrite(descriptor, json.dumps(facts).encode(), 0)
         self._descriptor = descriptor
+        facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
+        with contextlib.suppress(OSError):  # on a full disk the owner has no name, but the lock holds
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(facts).encode(), 0)
 
     def release(self) -> None:
         """Give the lock back."""

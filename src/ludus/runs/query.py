@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ludus.config.files import scalar
 from ludus.errors import ConfigError
 from ludus.registry import nearest
 from ludus.runs.record import ALIASES, FIELDS, MISSING, Record, paths
@@ -47,6 +46,8 @@ class Filter:
     @property
     def value(self) -> Any:
         """What the text means, by the rules of config files."""
+        from ludus.config.files import scalar
+
         text = self.text.strip()
         return [] if text == "[]" else scalar(text)
 

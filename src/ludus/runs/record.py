@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.errors import LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.runs import history
@@ -111,6 +110,8 @@ def paths(config: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def read(folder: Path) -> Record | None:
     """Everything the folder says, as far as it can be read; None if it is not the folder of a run."""
+    from ludus.config import files  # imports yaml, which an index that is up to date does not need
+
     try:
         config = files.plain(files.read(folder / "config.yaml"))
     except LudusError:

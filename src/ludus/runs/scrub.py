@@ -15,7 +15,6 @@ _SECRET_TEXT = re.compile(
 
 def scrub(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
     """Arguments with the values of secret-looking names, known key formats and secret environment variables hidden."""
-    values = [value for name, value in environ.items() if _SECRET_NAME.search(name) and len(value) >= 8]
     scrubbed, hide_next = [], False
     for argument in argv:
         name, equals, _ = argument.partition("=")
@@ -25,7 +24,13 @@ def scrub(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[
             argument = f"{name}={HIDDEN}"
         elif argument.startswith("-") and _SECRET_NAME.search(argument):
             hide_next = True
-        for value in values:
-            argument = argument.replace(value, HIDDEN)
-        scrubbed.append(_SECRET_TEXT.sub(HIDDEN, argument))
+        scrubbed.append(hide(argument, environ))
     return scrubbed
+
+
+def hide(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Text without the values of secret environment variables and without anything of a known key format."""
+    for name, value in environ.items():
+        if len(value) >= 8 and _SECRET_NAME.search(name):
+            text = text.replace(value, HIDDEN)
+    return _SECRET_TEXT.sub(HIDDEN, text)

@@ -20,6 +20,7 @@ from ludus.errors import ConfigError, DataError, ResourceError
 from ludus.registry import nearest
 from ludus.runs import atomic
 from ludus.runs.provenance import provenance
+from ludus.runs.scrub import hide
 
 ROOT = Path("runs")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -100,7 +101,8 @@ class Run:
 
     def set_status(self, state: str, **facts: Any) -> None:
         """Replace status.json: running, finished, stopped or failed, with counters and reason."""
-        status = {"state": state, "pid": os.getpid(), "updated": _now(), **facts}
+        told = {key: hide(value) if isinstance(value, str) else value for key, value in facts.items()}
+        status = {"state": state, "pid": os.getpid(), "updated": _now(), **told}
         try:
             atomic.write_json(self.folder / "status.json", status)
         except OSError as error:
@@ -128,7 +130,7 @@ class Run:
 
     def log(self, text: str) -> None:
         """Append one line to run.log, without control characters; a full disk loses it."""
-        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in hide(text))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
             descriptor = os.open(self.folder / "run.log", flags, 0o600)

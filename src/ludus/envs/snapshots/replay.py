@@ -13,6 +13,7 @@ import numpy as np
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.snapshots.reference import is_kind
 from ludus.envs.snapshots.stack import randomness, read
+from ludus.envs.wrappers._raw_reward import RawReward
 
 if TYPE_CHECKING:
     from ludus.envs.make import Recipe
@@ -97,6 +98,9 @@ class Replay(Keeper):
     def restore(self, state: dict[str, Any]) -> gym.Env:
         env = self.attach(self.make())
         env.replay(state["start"], state["actions"])
+        meter = RawReward.inside(env)
+        if meter is not None:
+            meter.take()  # all that was paid before
         return env
 
 

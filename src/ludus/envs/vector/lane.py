@@ -103,8 +103,6 @@ class Lane:
         for i, state in enumerate(states):
             self.envs[i] = self._restored(i, self._keeper, state)
         self._take(self.envs)
-        for meter in self._raw:
-            meter.take()  # what a replay paid
         self._used = True
 
     def close(self) -> None:

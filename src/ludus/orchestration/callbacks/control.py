@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NAME = "control.json"
 LIMIT = 64 * 1024
+SHOWN = 200
+"""Characters of a complaint: part of it may be text from the file."""
 
 
 class Command(Model):
@@ -58,7 +60,7 @@ class Control(Callback):
         try:
             self._obey(run, read_command(self.path))
         except ConfigError as error:
-            run.say(f"⚠ {error.line()}; training goes on unchanged")
+            run.say(f"⚠ {error.line()[:SHOWN]}; training goes on unchanged")
 
     def _obey(self, run: Orchestrator, command: Command) -> None:
         if command.set:

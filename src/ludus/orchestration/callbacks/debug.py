@@ -7,6 +7,7 @@ them), weights. `debug/` gets a trace of the first cycles and numbers about ever
 
 from __future__ import annotations
 
+import atexit
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -64,9 +65,14 @@ class Debug(Callback):
     def on_end(self, run: Orchestrator) -> None:
         """The last statistics; the hooks go."""
         self._write_statistics(run)
+        self.close()
+
+    def close(self) -> None:
+        """End the trace and take the hooks out, whatever the run ended with."""
         self._end_trace()
         for watched in self.watched:
             watched.remove()
+        self.watched = []
 
     def _fail(self, run: Orchestrator) -> Callable[[Watched, str, str], None]:
         def fail(watched: Watched, what: str, problem: str) -> None:
@@ -83,11 +89,13 @@ class Debug(Callback):
 
         self._profiler = profile(activities=[ProfilerActivity.CPU])
         self._profiler.start()
+        atexit.register(self._end_trace)  # torch crashes at exit under a profiler that still runs
 
     def _end_trace(self) -> None:
         if self._profiler is None:
             return
         profiler, self._profiler = self._profiler, None
+        atexit.unregister(self._end_trace)
         profiler.stop()
         profiler.export_chrome_trace(str(self.folder / "debug" / "trace.json"))
         table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=30)
