@@ -248,6 +248,15 @@ def test_09_disk_full_at_the_last_save(ludus: Ludus, tmp_path: Path, number: int
     assert status(run)["state"] == "finished" and whole(run)[-1] == 512
 
 
+def test_09_a_full_disk_is_told_even_without_a_console(start: Ludus, tmp_path: Path) -> None:
+    """Whoever turned the table off still wants to know."""
+    training = start("train", *ENDLESS, "logging.console=false")
+    training.until(lambda: saved(tmp_path))
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+    training.wait()
+    assert training.code == 5 and training.err.count("the next checkpoint is tried again") == 2, training.err
+
+
 def fill(path: Path) -> None:
     """A file that takes whatever room there is."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
@@ -262,7 +271,7 @@ def fill(path: Path) -> None:
 
 @pytest.mark.parametrize("freed", [True, False])
 def test_09_small_file_system(start: Ludus, mount: Mount, tmp_path: Path, freed: bool) -> None:
-    disk = mount("disk", "size=2m")
+    disk = mount("disk", "size=8m")
     training = start("train", *ENDLESS, "logging.csv=false", cwd=disk)
     training.until(lambda: saved(disk, 8 * STEPS))
     filler = disk / "filler"

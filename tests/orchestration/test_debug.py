@@ -71,6 +71,16 @@ def test_what_debug_leaves(tmp_path: Path) -> None:
     assert activations[-1]["layers"]
 
 
+def test_updates_are_never_compiled_under_it(tmp_path: Path) -> None:
+    class Refuses:
+        def get(self, *_: Any, **__: Any) -> None:
+            raise AssertionError("hooks cannot look into compiled code")
+
+    compiler = Refuses()
+    run = _run(tmp_path, prepare=lambda run: setattr(run.algorithm.learner, "compiler", compiler))
+    assert run.algorithm.learner.compiler is compiler
+
+
 def test_dead_units_are_counted(tmp_path: Path) -> None:
     def kill(run: Orchestrator) -> None:
         first = next(module for module in run.algorithm.policy.encoder.modules() if isinstance(module, torch.nn.Linear))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Sequence
@@ -60,7 +61,8 @@ def run(args: list[str]) -> int:
     """Build the application around the one command that was asked for, and run it."""
     selected = _selected(args)
     command = _load(COMMANDS[selected][0]) if selected in COMMANDS else None
-    args = [arg for arg in args if arg != "--debug"]
+    if not (inspect.isfunction(command) and "debug" in inspect.signature(command).parameters):
+        args = [arg for arg in args if arg != "--debug"]
     if isinstance(command, typer.Typer) and args[-1] == selected:
         args = [*args, "--help"]
     result = build(selected, command)(args, prog_name="ludus", standalone_mode=False)

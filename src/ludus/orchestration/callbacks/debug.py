@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -85,6 +86,7 @@ class Debug(Callback):
         return fail
 
     def _start_trace(self) -> None:
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it announces itself on stderr
         from torch.profiler import ProfilerActivity, profile
 
         self._profiler = profile(activities=[ProfilerActivity.CPU])
@@ -121,7 +123,7 @@ class Watched:
         self.numbers: dict[str, float] = {}
         self.updates = 0
         self._fail = fail
-        self._step, self._loss = learner.step, learner.loss
+        self._step, self._loss, self._compiler = learner.step, learner.loss, learner.compiler
         learner.compiler = None  # hooks cannot look into compiled code
         learner.step = self.step  # type: ignore[method-assign]
         learner.loss = self.loss
@@ -151,7 +153,7 @@ class Watched:
         for hook in self._gradients:
             hook.remove()
         del self.learner.step
-        self.learner.loss = self._loss
+        self.learner.loss, self.learner.compiler = self._loss, self._compiler
 
     def _activation(self, name: str, module: nn.Module, output: Tensor) -> None:
         problem = finite.trouble(output.detach())
