@@ -27,6 +27,10 @@ class ConfigError(LudusError):
     exit_code = 2
 
 
+class Diverged(ConfigError):
+    """A loss, gradient or metric that is not finite: the remedy is in the config."""
+
+
 class DataError(LudusError):
     """A file that cannot be read, is corrupt or does not fit."""
 

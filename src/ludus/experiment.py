@@ -15,6 +15,7 @@ from ludus.data.collector import Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.streams import GeneratorState, Streams, TorchState
 from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
@@ -82,7 +83,7 @@ def build(
     evaluator = Evaluator(
         config.training.evaluation,
         algorithm,
-        lambda count: make_vector(config.environment, num_envs=count),
+        lambda count: evaluation_env(config.environment, count, collector),
         streams,
         rng=evaluation_rng,
         normalizer=normalizer,
@@ -166,6 +167,14 @@ def set_threads(config: ExperimentConfig, *, large: bool) -> None:
 def number_of_envs(cfg: Environment) -> int:
     """`auto` is eight per core."""
     return ENVS_PER_CORE * (os.cpu_count() or 1) if cfg.num_envs == "auto" else cfg.num_envs
+
+
+def evaluation_env(cfg: Environment, count: int, collector: Collector) -> VectorEnv:
+    """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
+    env = make_vector(cfg, num_envs=count)
+    if collector.savable and collector.at_a_barrier:
+        assert env.rung  # from now on its resets make new environments
+    return env
 
 
 def make_normalizer(cfg: Environment, spaces: Spaces) -> ObservationNormalizer | None:

@@ -18,19 +18,20 @@ from ludus.data.collector import Collector
 from ludus.data.streams import Streams
 from ludus.envs.make import make_vector, probe
 from ludus.envs.vector import VectorEnv
-from ludus.errors import LudusError
+from ludus.errors import Diverged, LudusError
 from ludus.experiment import Player, build, build_player
 from ludus.metrics import switches
 from ludus.metrics.alert_command import AlertCommand
 from ludus.metrics.monitor import Monitor
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Sink
+from ludus.metrics.sinks.jsonl import read_rows
 from ludus.metrics.stalled import Stalled
 from ludus.metrics.vitals import Vitals, one_decision
 from ludus.orchestration import preflight
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
-from ludus.orchestration.callbacks.debug import Debug
+from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.orchestration.callbacks.status import Status
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.orchestrator import Orchestrator
@@ -62,6 +63,7 @@ def train(
     state = checkpoint.load(Path(config.training.resume_path)) if config.training.resume_path else None
     session = Session(resolved, debug=debug)
     session.run = build(config, announce=session.say, savable=True)
+    preflight.check(config, session.run, runs_dir)
     moved = begin_from(session.run, start, runs_dir) if start else None
     folder = Run.create(
         runs_dir,
@@ -89,7 +91,7 @@ def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> T
     return transfer(run, load_state(other)[0], optimizer=bool(start["optimizer"]))
 
 
-def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path) -> Orchestrator | None:
+def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False) -> Orchestrator | None:
     """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
     folder = Run.load(runs_dir, reference)
     saved = parse(files.read(folder.config_path), str(folder.config_path))
@@ -99,7 +101,8 @@ def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path) -> Orche
     finished = folder.status().get("state") == "finished"
     if finished and changed.config.training.total_timesteps <= saved.training.total_timesteps:
         return None
-    session = Session(Resolved(changed.config, str(folder.meta().get("spec") or folder.id), tuple(overrides)))
+    spec = str(folder.meta().get("spec") or folder.id)
+    session = Session(Resolved(changed.config, spec, tuple(overrides)), debug=debug)
     with session.locked(folder):
         state, notes = load_state(folder)
         session.run = build(changed.config, announce=session.say, savable=True)
@@ -137,12 +140,12 @@ class Session:
         streams, collector = Streams(config.experiment.seed), collector_of(run)
         checkpoints = Checkpoints(path, config.training.checkpoints, collector, streams, warn=self.say)
         run.callbacks += [Status(folder.set_status), Control(path, checkpoints.request)]
-        if config.training.evaluation.video.every_evaluations:
-            video = config.training.evaluation.video
-            run.callbacks.append(Videos(path, video, partial(render_env, config), streams, warn=self.say))
         if self.debug:
             run.callbacks.append(Debug(path))
         run.callbacks.append(checkpoints)
+        video = config.training.evaluation.video
+        if video.every_evaluations:  # after the checkpoints: a recording is linked beside the one it belongs to
+            run.callbacks.append(Videos(path, video, partial(render_env, config), streams, warn=self.say))
 
     def go(self, folder: Run, notes: Sequence[str] = ()) -> Orchestrator:
         """Train to the end and say how it went."""
@@ -156,8 +159,9 @@ class Session:
             ending.callback(run.recorder.close)
             self._open(folder, ending)
             for note in notes:
-                folder.log(note)
                 self.say(note)
+                if not switches.session_logs():
+                    folder.log(note)
             folder.set_status("running", **counters(run))
             run.run()
         finish(run, folder, self.console)
@@ -168,6 +172,9 @@ class Session:
         run, config, env = self.run, self.config, collector_of(self.run).env
         memory, *warnings = preflight.check(config, run, folder.folder)
         monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
+        rows = folder.folder / "metrics.jsonl"
+        earlier = list(read_rows(rows)) if rows.exists() else []
+        monitor.replay(earlier)
         if config.logging.alert_command:
             command = AlertCommand(config.logging.alert_command, folder.id)
             monitor.listeners.append(command)
@@ -183,7 +190,7 @@ class Session:
         run.recorder.sinks += [*make_sinks(config, folder), monitor]
         if config.logging.stalled_seconds:
             run.recorder.sinks.append(Stalled(monitor, config.logging.stalled_seconds))
-        self.console = open_console(run, self.resolved, folder, monitor, memory)
+        self.console = open_console(run, self.resolved, folder, monitor, memory, earlier)
         run.recorder.sinks.append(self.console)
         for warning in [*warnings, *probe(config.environment)]:
             self.console.note(warning, "yellow")
@@ -218,6 +225,8 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
     reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
     folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
     folder.log(reason)
+    if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
+        dump_divergence(folder.folder, run, error.line())
     for line in (getattr(error, "detail", None) or "").splitlines():
         folder.log(line)
 
@@ -292,7 +301,9 @@ def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
     return sinks
 
 
-def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Monitor, memory: str) -> Console:
+def open_console(
+    run: Orchestrator, resolved: Resolved, folder: Run, monitor: Monitor, memory: str, earlier: list[dict[str, Any]]
+) -> Console:
     """The console with its header; silent ones still leave their lines in run.log."""
     from ludus.metrics.sinks.console import Console
 
@@ -312,6 +323,7 @@ def open_console(run: Orchestrator, resolved: Resolved, folder: Run, monitor: Mo
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }
+    console.replay(earlier)
     console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
     return console
 
@@ -322,7 +334,10 @@ def render_env(config: ExperimentConfig) -> VectorEnv:
 
 
 def close(run: Orchestrator) -> None:
-    """Shut all environments down."""
+    """Shut all environments down, and what a callback holds open."""
+    for callback in run.callbacks:
+        if hasattr(callback, "close"):
+            callback.close()
     run.evaluator.close()
     collector_of(run).close()
 

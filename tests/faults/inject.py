@@ -1,4 +1,4 @@
-"""Faults that a process does to itself, run as the prelude of a forked command: signals, kills, limits, failing calls."""
+"""Faults that a process does to itself, as the prelude of a forked command: signals, kills, limits, failing calls."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from typing import Any
 
 CHANGES = {"os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
 """Audited calls that change what is in a folder; `open` does too when it creates."""
+NOBODY: Any = (None, None)
+"""A collector and streams for a writer that never asks them."""
 _SYSCALLS = {"x86_64": {"flock": 73, "fsync": 74}, "aarch64": {"flock": 32, "fsync": 82}}
 
 
@@ -99,11 +101,11 @@ def jump_clock(seconds: float, every: int = 1) -> None:
         looks += 1
         return real() + (seconds if looks % (2 * every) < every else 0.0)
 
-    time.time = jumping  # type: ignore[assignment]
+    time.time = jumping
 
 
 def fail_syscall(name: str, error: str) -> None:
-    """The kernel answers every call of a system function with an error, as a filter for this process and its children."""
+    """The kernel answers every call of a system function with an error: a filter for this process and its children."""
     number = _SYSCALLS[platform.machine()][name]
     code = getattr(errno, error)
     program = b"".join(
@@ -153,7 +155,7 @@ def keep_writing(folder: str, first: int, last: int, keep: int) -> None:
     from ludus.config.schema import CheckpointPlan
     from ludus.orchestration.callbacks.checkpoints import Checkpoints
 
-    callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), None, None, warn=print)  # type: ignore[arg-type]
+    callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), *NOBODY, warn=print)
     for number in range(first, last):
         callback._write(state(number), number, False)
 

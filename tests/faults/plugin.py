@@ -81,6 +81,7 @@ class Link:
         self.action, self.before = action, before
 
 
-for name, cls in {"Extreme": Extreme, "Pixels": Pixels, "Objects": Objects}.items():
+classes: dict[str, Any] = {"Extreme": Extreme, "Pixels": Pixels, "Objects": Objects}
+for name, cls in classes.items():
     if f"Faulty/{name}-v0" not in gym.registry:
         gym.register(f"Faulty/{name}-v0", cls, max_episode_steps=100)

@@ -30,11 +30,11 @@ def serve(link: socket.socket) -> Request | None:
     signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
     lines = link.makefile("rb")
     while True:
-        ready, _, _ = select.select([link, wake], [], [])
+        ready, _, _ = select.select([link.fileno(), wake], [], [])
         if wake in ready:
             os.read(wake, 4096)
             report_the_dead(link)
-        if link not in ready:
+        if link.fileno() not in ready:
             continue
         line = lines.readline()  # the client waits for an answer to each, so that nothing is left in the buffer
         if not line:
@@ -89,9 +89,9 @@ def warm_up() -> None:
     """Everything a command could import, and the caches of the parsers."""
     import gymnasium  # noqa: F401
     import torch
-    import torch.utils.tensorboard  # noqa: F401
+    import torch.utils.tensorboard
 
-    import ludus.session  # noqa: F401
+    import ludus.session
     import ludus.verify  # noqa: F401
     from ludus.cli import play, resume, train, verify  # noqa: F401
     from ludus.config.compose import load

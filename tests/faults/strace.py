@@ -91,7 +91,9 @@ class Disk:
     def _rename(self, old: str, new: str) -> None:
         """From here on the new name is what readers see: all of it must be on the disk already."""
         lost = [path for path in self.dirty if path == old or path.startswith(old + "/")]
-        lost += [entry for folder, found in self.entries.items() for entry in found if (folder + "/").startswith(old + "/")]
+        lost += [
+            entry for folder, found in self.entries.items() for entry in found if (folder + "/").startswith(old + "/")
+        ]
         self.faults += [f"{path} is not on the disk when {new} appears" for path in lost]
         self.renamed.append(new)
         self._note(new)

@@ -65,6 +65,11 @@ def whole(run: Path) -> list[int]:
     return good
 
 
+def litter(run: Path) -> list[str]:
+    """What a killed writer left among the checkpoints."""
+    return [name for name in names(run / "checkpoints") if name.startswith(".")]
+
+
 def outcome(run: Path) -> tuple[str, list[dict[str, Any]]]:
     """Hash of the last state and the rows without timings."""
     rows = [{k: v for k, v in row.items() if not k.startswith(TIMING)} for row in read_rows(run / "metrics.jsonl")]

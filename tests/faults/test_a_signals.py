@@ -100,7 +100,9 @@ def test_13_signal_while_recording(ludus: Ludus, tmp_path: Path) -> None:
     run = only_run(tmp_path)
     settled(stopped, run)
     assert whole(run) == steps(run)
-    assert names(run / "videos") and all(path.suffix == ".mp4" and path.stat().st_size for path in (run / "videos").iterdir())
+    assert names(run / "videos") and all(
+        path.suffix == ".mp4" and path.stat().st_size for path in (run / "videos").iterdir()
+    )
 
 
 def test_13_signal_after_the_last_step(ludus: Ludus, uninterrupted: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,11 +89,13 @@ def test_20_stale_lock_after_kill_9(start: Ludus, ludus: Ludus, tmp_path: Path, 
 def test_20_what_a_killed_process_left_is_swept(ludus: Ludus, stopped: Path) -> None:
     """Killed between writing a temporary file and renaming it: the next resume cleans up."""
     for _ in range(3):
-        killed = ludus("resume", "@last", prelude="inject.on_call('ludus.runs.atomic:write_new', inject.die, after=True)")
+        killed = ludus(
+            "resume", "@last", prelude="inject.on_call('ludus.runs.atomic:write_new', inject.die, after=True)"
+        )
         assert killed.code == -9
     assert [name for name in names(stopped) if name.endswith(".tmp")]
     assert ludus("resume", "@last", "training.total_timesteps=704").code == 0
-    assert [path for path in stopped.rglob("*.tmp")] == []
+    assert list(stopped.rglob("*.tmp")) == []
 
 
 @pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP"])
@@ -135,7 +138,7 @@ def test_23_run_folder_gone_while_training(start: Ludus, mount: Mount, tmp_path:
     elif how == "renamed":
         (disk / "runs").rename(disk / "elsewhere")
     else:
-        os.system(f"umount -l {disk}")
+        subprocess.run(["umount", "-l", str(disk)], check=True)
     training.wait()
     refused(training, 5, "cannot save: No such file or directory", "see that the run folder is there")
     assert training.told.count("the next checkpoint is tried again") == 2
@@ -178,7 +181,7 @@ ODD = {
     "unicode": "ünïcødé ⚙ 訓練",
     "newline": "two\nlines",
     "escape": "red\x1b[31m",
-    "quote": "it's \"quoted\" $(id) `id`; rm -rf",
+    "quote": 'it\'s "quoted" $(id) `id`; rm -rf',
     "dash": "-rf",
     "long": "x" * 255,
     "brackets": "[0-9]*?{a,b}",
@@ -204,7 +207,9 @@ def test_25_paths_that_cannot_be(ludus: Ludus, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "dangling").symlink_to("nowhere/at/all")
     for place in ("loop", "x" * 256, "dangling"):
-        refused(ludus("train", *SMALL, f"--runs-dir={place}", prelude=NEVER_STEP), 2, f"{place}: cannot make a run folder")
+        refused(
+            ludus("train", *SMALL, f"--runs-dir={place}", prelude=NEVER_STEP), 2, f"{place}: cannot make a run folder"
+        )
 
 
 # ---- resume --------------------------------------------------------------------------------------
@@ -253,7 +258,9 @@ def test_27_killed_while_rows_are_set_aside(ludus: Ludus, tmp_path: Path) -> Non
     origin.mkdir()
     rows = [{"epoch": n, "env_steps": 64 * n, "phase": "train"} for n in range(1, 9)]
     (origin / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (origin / "metrics.csv").write_text("epoch,env_steps,phase\n" + "".join(f"{n},{64 * n},train\n" for n in range(1, 9)))
+    (origin / "metrics.csv").write_text(
+        "epoch,env_steps,phase\n" + "".join(f"{n},{64 * n},train\n" for n in range(1, 9))
+    )
     script = "from pathlib import Path; from ludus.orchestration.rewind import rewind_metrics; "
     script += "inject.{}; rewind_metrics(Path({!r}), 5)"
     counted = str(shutil.copytree(origin, tmp_path / "counted"))

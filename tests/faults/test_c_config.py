@@ -1,28 +1,32 @@
-"""Faults 28-39: every way a config file, an override or a name can be bad is one line, and nothing runs."""
+"""Faults 28-35: every way a config file or an override can be bad is one line, and nothing runs."""
 
 from __future__ import annotations
 
 import os
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from faults.conftest import Ludus
 from faults.processes import Process
-from faults.support import SMALL, contents, only_run, refused
+from faults.support import SMALL, contents, refused
 from ludus.config import files
 from ludus.errors import ConfigError
-from ludus.metrics.sinks.jsonl import read_rows
 
 MEGABYTES = 2**20
 HEAD = "environment: {id: CartPole-v1}\n"
 
 
+Show = Callable[..., Process]
+
+
 @pytest.fixture
-def show(ludus: Ludus, tmp_path: Path) -> object:
+def show(ludus: Ludus, tmp_path: Path) -> Show:
     """`ludus config show` of a file with this content; it must neither hang nor eat memory nor leave anything."""
 
     def command(content: str | bytes, *overrides: str, name: str = "x.yaml", prelude: str = "") -> Process:
@@ -36,7 +40,7 @@ def show(ludus: Ludus, tmp_path: Path) -> object:
     return command
 
 
-def resolved(process: Process) -> dict:
+def resolved(process: Process) -> dict[str, Any]:
     assert process.code == 0, process.err
     return yaml.safe_load(process.out)
 
@@ -55,23 +59,26 @@ def test_28_typo(ludus: Ludus, override: str, nearest: str) -> None:
     refused(ludus("train", *SMALL, override), 2, override, "unknown key", f"did you mean '{nearest}'")
 
 
-def test_28_typo_in_a_file(show, tmp_path: Path) -> None:
+def test_28_typo_in_a_file(show: Show, tmp_path: Path) -> None:
     process = show(HEAD + "algorithm:\n  name: ppo\n  learing_rate: 0.1\n")
     refused(process, 2, "x.yaml:4: algorithm.learing_rate: unknown key", "did you mean 'learning_rate'")
 
 
-def test_29_scalars_mean_what_they_look_like(show) -> None:
+def test_29_scalars_mean_what_they_look_like(show: Show) -> None:
     text = HEAD + "algorithm: {name: ppo, lr: 1e-3}\nexperiment: {seed: 010, description: no, tags: [1:30, on]}\n"
     config = resolved(show(text))
     assert config["algorithm"]["lr"] == 0.001
     assert config["experiment"] | {"seed": 10, "description": "no", "tags": ["1:30", "on"]} == config["experiment"]
-    assert resolved(show(HEAD + "algorithm: {name: ppo, clip_value: ~, normalize_advantage: no}\n"))["algorithm"][
-        "normalize_advantage"
-    ] is False
+    assert (
+        resolved(show(HEAD + "algorithm: {name: ppo, clip_value: ~, normalize_advantage: no}\n"))["algorithm"][
+            "normalize_advantage"
+        ]
+        is False
+    )
     refused(show(HEAD + "algorithm: {name: ppo, lr: 1:30}\n"), 2, "algorithm.lr", "1:30")
 
 
-def test_30_duplicate_key(show) -> None:
+def test_30_duplicate_key(show: Show) -> None:
     process = show(HEAD + "algorithm:\n  name: ppo\n  gamma: 0.5\n  lr: 0.1\n  gamma: 0.9\n")
     refused(process, 2, "key 'gamma' stands twice, on lines 4 and 6")
     refused(show('{"algorithm": {"name": "ppo", "name": "reinforce"}}', name="x.json"), 2, "key 'name' stands twice")
@@ -91,21 +98,21 @@ def bomb(levels: int = 9, width: int = 9, merge: bool = False) -> str:
 
 
 @pytest.mark.parametrize("merge", [False, True], ids=["lists", "mappings"])
-def test_31_alias_bomb(tmp_path: Path, show, merge: bool) -> None:
+def test_31_alias_bomb(tmp_path: Path, show: Show, merge: bool) -> None:
     """Refused by a budget before it is expanded: under 100 ms and 50 MB."""
     path = tmp_path / "bomb.yaml"
     path.write_text(bomb(merge=merge))
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ConfigError, match="values once aliases are expanded"):
         files.read(path)
-    taken, peak = time.perf_counter() - began, tracemalloc.get_traced_memory()[1]
+    taken, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert taken < 0.1 and peak < 50 * MEGABYTES
     refused(show(bomb(merge=merge)), 2, "more than 100000 values once aliases are expanded; use fewer aliases")
 
 
-def test_31_bombs_of_references_and_overrides(show, ludus: Ludus) -> None:
+def test_31_bombs_of_references_and_overrides(show: Show, ludus: Ludus) -> None:
     lines = ["l0: [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     for n in range(1, 9):
         inner = ", ".join([f"'${{environment.kwargs.l{n - 1}}}'"] * 9)
@@ -155,13 +162,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_32_bad_files(show, case: str) -> None:
+def test_32_bad_files(show: Show, case: str) -> None:
     content, problem = BAD[case]
     process = show(content, name="x.json" if "json" in case else "x.yaml")
     refused(process, 2, "x.json" if "json" in case else "x.yaml", problem)
 
 
-def test_32_a_file_of_200_mb(show, ludus: Ludus, tmp_path: Path) -> None:
+def test_32_a_file_of_200_mb(show: Show, ludus: Ludus, tmp_path: Path) -> None:
     """Neither read nor copied: no more memory than for a small one."""
     small = show("a: 1\n")
     path = tmp_path / "large.yaml"
@@ -201,7 +208,7 @@ def test_32_things_that_are_no_files(ludus: Ludus, tmp_path: Path) -> None:
         "!<tag:yaml.org,2002:python/object/apply:os.system> ['touch canary']",
     ],
 )
-def test_33_tags(show, tmp_path: Path, tag: str) -> None:
+def test_33_tags(show: Show, tmp_path: Path, tag: str) -> None:
     refused(show(f"{HEAD}algorithm: ppo\nexperiment:\n  description: {tag}\n"), 2, "x.yaml:4", "is not allowed")
     assert not (tmp_path / "canary").exists()
 
@@ -220,7 +227,7 @@ def test_33_tags(show, tmp_path: Path, tag: str) -> None:
         "algorithm: ppo\nbuffers: {main: {type: subprocess.run}}",
     ],
 )
-def test_34_import_paths(show, tmp_path: Path, text: str) -> None:
+def test_34_import_paths(show: Show, tmp_path: Path, text: str) -> None:
     process = show((HEAD if "wrappers" not in text else "env_id: CartPole-v1\n") + text + "\n")
     assert process.code == 2 and process.err.count("\n") == 1, process.err
     assert "Traceback" not in process.err and not (tmp_path / "canary").exists()
@@ -254,117 +261,3 @@ def test_35_interpolation(ludus: Ludus, tmp_path: Path, value: str, problem: str
     process = ludus("train", str(path), "-q", env={"AWS_SECRET_ACCESS_KEY": "canary-value-1234"})
     refused(process, 2, "experiment.description", problem)
     assert "canary-value" not in process.err and not (tmp_path / "runs").exists()
-
-
-# ---- numbers, names, order -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("override", "allowed"),
-    [
-        ("algorithm.gamma=1.5", "between 0 and 1"),
-        ("algorithm.gamma=-0.1", "between 0 and 1"),
-        ("algorithm.gae_lambda=2", "between 0 and 1"),
-        ("algorithm.lr=-1", "above 0"),
-        ("algorithm.lr=nan", "must be finite"),
-        ("algorithm.lr=inf", "must be finite"),
-        ("algorithm.lr=1e400", "must be finite"),
-        ("algorithm.clip=0", "above 0"),
-        ("algorithm.epochs=0", "above 0"),
-        ("algorithm.rollout_steps=0", "above 0"),
-        ("algorithm.batch_size=0", "above 0"),
-        ("algorithm.batch_size=48", "does not divide the rollout of 4 x 16 = 64 steps"),
-        ("algorithm.batch_size=63", "does not divide the rollout"),
-        ("algorithm.batch_size=65", "does not divide the rollout"),
-        ("algorithm.batch_size=0.015625", "one step per minibatch cannot be normalised"),
-        ("algorithm.max_grad_norm=-1", "above 0"),
-        ("environment.num_envs=0", "above 0"),
-        ("environment.num_envs=2.5", "an integer"),
-        ("environment.step_deadline=0", "above 0"),
-        ("training.total_timesteps=1e18", "at most 1e+15"),
-        ("training.total_timesteps=0", "above 0"),
-        ("training.total_timesteps=true", "must be a number, not true"),
-        ("algorithm.gamma=true", "not true"),
-        ("training.evaluation.episodes=0", "above 0"),
-        ("training.checkpoints.keep=0", "above 0"),
-        ("training.checkpoints.every_steps=-1", "at least 0"),
-        ("experiment.seed=-1", "at least 0"),
-        ("experiment.seed=4294967296", "below 4.29497e+09"),
-    ],
-)
-def test_36_numbers_out_of_range(ludus: Ludus, tmp_path: Path, override: str, allowed: str) -> None:
-    refused(ludus("train", *SMALL, override), 2, override.partition("=")[0], allowed)
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("total", [1, 63, 65, 1_000])
-def test_37_a_budget_that_is_no_multiple_of_the_rollout(ludus: Ludus, tmp_path: Path, total: int) -> None:
-    """Used up to one vector step; the last update still learns."""
-    done = ludus("train", *SMALL, f"training.total_timesteps={total}", "algorithm.lr=lin_0.001")
-    assert done.code == 0, done.err
-    rows = list(read_rows(only_run(tmp_path) / "metrics.jsonl"))
-    assert abs(float(rows[-1]["env_steps"]) - total) < 4
-    assert all(float(row["train/hp/lr"]) > 0 for row in rows)
-
-
-NAMES = {
-    "parent": "../../etc/x",
-    "absolute": "/abs",
-    "home": "~",
-    "slash": "a/b",
-    "dot": ".",
-    "hidden": ".hidden",
-    "dots": "..",
-    "device": "CON",
-    "device with suffix": "nul.txt",
-    "option": "-rf",
-    "long": "x" * 300,
-    "shell": "$(id)",
-    "space": "a b",
-    "newline": "a\nb",
-    "trailing newline": "a\n",
-    "NUL": "a\0b",
-    "escape": "\x1b[31mred",
-    "unicode": "näme",
-    "fullwidth": "．．／x",
-    "html": "<img src=x onerror=alert(1)>",
-    "formula": "=cmd|' /C calc'!A0",
-    "empty": "",
-    "last": "@last",
-}
-
-
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_38_names_of_runs(ludus: Ludus, tmp_path: Path, name: str) -> None:
-    path = tmp_path / "x.json"
-    data = {"environment": {"id": "CartPole-v1"}, "algorithm": "ppo", "experiment": {"name": name}}
-    path.write_text(files.json.dumps(data))
-    refused(ludus("train", str(path), "-q"), 2, "experiment.name")
-    assert sorted(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES.values() if name not in ("@last", "a\0b")])
-def test_38_references_to_runs(ludus: Ludus, stopped: Path, tmp_path: Path, name: str) -> None:
-    """Nothing outside of `runs` can be named, by whatever way."""
-    (tmp_path / "runs" / "linked").symlink_to("/etc")
-    for command in ("resume", "play", "show"):
-        process = ludus(command, "--", name)
-        assert process.code in (2, 3) and "Traceback" not in process.err, f"{command}: {process.err}"
-        assert process.err.count("\n") == 1 and process.err[:-1].isprintable()
-    refused(ludus("resume", "linked"), 2, "linked")
-
-
-def test_39_override_order_and_origins(ludus: Ludus, tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(HEAD + "algorithm:\n  name: ppo\n  gamma: 0.5\n  lr: 0.1\n")
-    words = [str(path), "algorithm.gamma=0.7"]
-    config = resolved(ludus("config", "show", *words))
-    assert config["algorithm"]["gamma"] == 0.7 and config["algorithm"]["lr"] == 0.1
-    shown = ludus("config", "show", *words, "--origin")
-    origins = dict(line.split(maxsplit=1) for line in shown.out.splitlines() if line.startswith("algorithm."))
-    assert origins["algorithm.gamma"] == "algorithm.gamma=0.7"
-    assert origins["algorithm.lr"].endswith("x.yaml:5")
-    assert ludus("train", *words, "training.total_timesteps=64", "environment.num_envs=4", "-q").code == 0
-    saved = yaml.safe_load((only_run(tmp_path) / "config.yaml").read_text())
-    assert saved["algorithm"]["gamma"] == 0.7
-    refused(ludus("resume", "@last", "algorithm.gamma=0.9", "training.total_timesteps=999"), 2, "algorithm.gamma")

@@ -14,7 +14,7 @@ from faults.support import SMALL, only_run, refused, status, steps
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.runs import checkpoint
 from ludus.runs.tree import flatten
-from support import build, close, config, moment
+from support import build, close, config
 
 PLUGIN = Path(__file__).with_name("plugin.py")
 SOURCES = Path(__file__).parents[2] / "src" / "ludus"
@@ -107,7 +107,7 @@ def test_57_images_stay_bytes() -> None:
     environment = {"num_envs": 2, "vectorization": "sync"}
     run = build(config({"name": "ppo", "rollout_steps": 8}, "Faulty/Pixels-v0", environment=environment))
     collector: Any = run.stateful["collector"]
-    rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 8)  # type: ignore[attr-defined, union-attr]
+    rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 8)
     raw = collector._storage.raw
     assert raw.dtype == np.uint8 == collector.env.observation_space.dtype
     assert raw.nbytes == 9 * 2 * 36 * 36 * 3
@@ -144,5 +144,6 @@ def test_58_memory_does_not_grow(start: Ludus, tmp_path: Path, spec: str) -> Non
     training.kill()
     late = [(step, memory) for step, memory in samples if step > total / 4]
     assert len(late) >= 5
-    slope = np.polyfit(*np.array(late).T, 1)[0] * 100_000
+    at, memory = np.array(late).T
+    slope = np.polyfit(at, memory, 1)[0] * 100_000
     assert slope < 1.0, f"{slope:.2f} MB per 100,000 steps"

@@ -92,7 +92,9 @@ def test_71_secrets_on_the_command_line(ludus: Ludus, tmp_path: Path, word: str,
 @pytest.mark.parametrize("key", ["api_key", "token", "password", "aws_secret_access_key", "hf_token", "wandb_key"])
 def test_71_secrets_in_a_file(ludus: Ludus, tmp_path: Path, key: str) -> None:
     path = tmp_path / "x.yaml"
-    path.write_text(f"environment: {{id: CartPole-v1, kwargs: {{{key}: canary5-not-in-the-environment}}}}\nalgorithm: ppo\n")
+    path.write_text(
+        f"environment: {{id: CartPole-v1, kwargs: {{{key}: canary5-not-in-the-environment}}}}\nalgorithm: ppo\n"
+    )
     process = ludus("train", str(path), "-q")
     refused(process, 2, "x.yaml:1", key, "never from a config")
     assert "canary5" not in process.err

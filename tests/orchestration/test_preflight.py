@@ -101,7 +101,10 @@ def test_too_large_a_rollout_is_refused_with_number_and_knob(
     line = caught.value.line()
     assert caught.value.exit_code == 5
     assert "1.0 GB are free" in line
-    assert "lower environment.num_envs or algorithm.rollout_steps" in line or "lower algorithm.batch_size" in line
+    assert "lower algorithm.batch_size" in line  # a quarter of such a rollout at once
+    run.phase_configs[0] = run.phase_configs[0].model_copy(update={"batch_size": 64})
+    with pytest.raises(ResourceError, match=r"lower environment\.num_envs or algorithm\.rollout_steps"):
+        check(run.config, run)
 
 
 def test_a_replay_larger_than_memory_is_refused_by_name(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +118,13 @@ def test_a_replay_larger_than_memory_is_refused_by_name(run: Orchestrator, monke
         else:
             with pytest.raises(ResourceError, match=r"buffer main 219 MB; lower buffers\.main\.capacity"):
                 check(cfg, run)
+
+
+def test_an_update_is_estimated_from_its_layers(run: Orchestrator) -> None:
+    """Outputs of two networks of 64-64 with their tanh, kept with their gradients for 64 of 256 steps."""
+    each = 2 * 4 * 64 + 2 + 1
+    (part,) = [part for part in memory_parts(run.config, run) if part.name == "updates"]
+    assert part.bytes == pytest.approx(2 * 64 * 4 * each, rel=0.05)  # what passes observations on counts too
 
 
 def test_tight_memory_is_a_warning(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from ludus.types import ActResult, Array, Report, Stateful, Tree
 class PPOConfig(AlgorithmConfig):
     """Proximal policy optimisation."""
 
-    fixed = frozenset({"optimizer"})
+    fixed = frozenset({"optimizer", "max_grad_norm"})
 
     rollout_steps: PositiveInt = 128
     """Steps per environment between updates."""
@@ -246,10 +246,12 @@ class PPO(Algorithm):
         with torch.no_grad():
             kl = (ratio - 1 - log_ratio).mean()  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
             clipped = ((ratio - 1).abs() > c["clip"]).float().mean()
+            held = ((value - batch["value"]).abs() > c["clip_value"]).float().mean() if clip_value else None
         return loss, {
             "loss/policy": policy_loss,
             "loss/value": value_loss,
             "policy/entropy": entropy,
             "policy/kl": kl,
             "policy/clip_fraction": clipped,
+            **({"policy/value_clip_fraction": held} if held is not None else {}),
         }

@@ -27,7 +27,7 @@ from ludus.types import ActResult, Array, Report, Stateful, Tree
 class ReinforceConfig(AlgorithmConfig):
     """Monte Carlo policy gradient."""
 
-    fixed = frozenset({"optimizer"})
+    fixed = frozenset({"optimizer", "max_grad_norm"})
 
     rollout_steps: PositiveInt = 512
     """Steps per environment between updates; should hold several episodes, since one that is still open at the end

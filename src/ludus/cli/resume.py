@@ -25,6 +25,7 @@ def resume(
     mode: Annotated[Mode, typer.Option(help="exact goes on to the bit; the others start a new run.")] = Mode.exact,
     plugin: Plugin = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
+    debug: Annotated[bool, typer.Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
     """Go on with a run where its newest good checkpoint was taken."""
     from ludus import session
@@ -34,7 +35,7 @@ def resume(
 
     load_plugins(plugin)
     if mode is Mode.exact:
-        done = session.resume(run, overrides or [], runs_dir=runs_dir)
+        done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug)
         if done is None:
             print(f"{run}: has already finished; give it a larger training.total_timesteps to go on")
             return 0
@@ -43,5 +44,7 @@ def resume(
         changed = load(str(folder.config_path), overrides or [])
         spec = str(folder.meta().get("spec") or folder.id)
         resolved = Resolved(changed.config, spec, tuple(overrides or []))
-        done = session.train(resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer)
+        done = session.train(
+            resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer, debug=debug
+        )
     return EARLY if done.interrupted else 0

@@ -40,6 +40,8 @@ class Learner:
         self.optimizer = Optimizer(optimizer, self.theta)
         self.compiler = compiler
         self.version = 0  # counts steps, so that copies of the weights know when they are stale
+        self.batch: Batch | None = None
+        """The newest batch, for whoever wants to know what went wrong."""
         self._names: list[str] = []
         self._sums: Tensor | None = None
         self._last: Tensor | None = None
@@ -48,6 +50,7 @@ class Learner:
 
     def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
         """One update; `numbers` must contain `lr`. Metrics are summed on the device and read by `metrics()`."""
+        self.batch = batch
         compiled = self._compiled_for(batch, numbers, flags)
         row = self._eager(batch, numbers, flags) if compiled is None else self._run(compiled, batch, numbers)
         if self._sums is None:

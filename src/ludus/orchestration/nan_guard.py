@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ludus.algorithms import Algorithm
-from ludus.errors import ConfigError
+from ludus.errors import Diverged
 from ludus.types import Report
 
 MOST_IN_A_ROW = 10
@@ -47,7 +47,7 @@ class NanGuard:
         if self.choice == "raise" or self._in_a_row > MOST_IN_A_ROW:
             where = f"{hook} at environment step {env_steps}"
             remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
-            raise ConfigError(where, f"{bad[0]} is {report.metrics[bad[0]]}: training has diverged", remedy)
+            raise Diverged(where, f"{bad[0]} is {report.metrics[bad[0]]}: training has diverged", remedy)
         assert self._good is not None
         for name, part in self.algorithm.state().items():
             part.load_state_dict(copied(self._good[name]))

@@ -58,7 +58,7 @@ class Orchestrator:
         self.interrupted: str | None = None
         self.best: EvalResult | None = None
         self.last: EvalResult | None = None
-        self._started = time.monotonic()
+        self._started: float | None = None
         self._seconds_before = 0.0
         self._entered = -1
         self._epoch_start = 0  # where this epoch's schedules were read
@@ -75,7 +75,7 @@ class Orchestrator:
     @property
     def seconds(self) -> float:
         """Seconds of training, those before a resume included."""
-        return self._seconds_before + time.monotonic() - self._started
+        return self._seconds_before + (0.0 if self._started is None else time.monotonic() - self._started)
 
     @property
     def settings(self) -> Any:
@@ -194,7 +194,9 @@ class Orchestrator:
         }
 
     def _stateful_callbacks(self) -> dict[str, Any]:
-        return {type(c).__name__: c for c in self.callbacks if hasattr(c, "state_dict")}
+        found = [c for c in self.callbacks if hasattr(c, "state_dict")]
+        names = [type(c).__name__ for c in found]
+        return {f"{name} {names[:i].count(name)}": c for i, (name, c) in enumerate(zip(names, found, strict=True))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the state was taken; phases with environments of their own are entered first."""

@@ -68,9 +68,7 @@ def memory_parts(config: ExperimentConfig, run: Orchestrator) -> Iterator[Part]:
     for learner in _learners(run):
         parameters = learner.theta.numel() * learner.theta.element_size()
         yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
-        yield Part(
-            "updates", _update_bytes(run, learner, steps), "algorithm.batch_size or the hidden dims under network"
-        )
+        yield _updates(run, learner, steps)
 
 
 def size(count: float) -> str:
@@ -98,32 +96,33 @@ def _numbers(space: gym.Space) -> int:
     return int(np.prod(space.shape or (), dtype=np.int64))
 
 
-def _update_bytes(run: Orchestrator, learner: Learner, steps: int) -> int:
-    """Outputs of all layers for one minibatch, kept for the backward pass, and their gradients."""
+def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
+    """A new rollout goes through the network as a whole; then one minibatch at a time, kept for its gradients."""
     collector: Any = run.stateful["collector"]
     rollout = steps * collector.num_envs
-    per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda whole: whole)
-    each = _outputs_per_step(learner, collector.env.observation_space)
-    kept = 2 * per_batch(rollout) * each
-    return max(kept, rollout * each)  # a new rollout goes through the network as a whole, without gradients
+    outputs = _outputs_per_step(learner, collector.env.observation_space)
+    whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
+    per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
+    kept = 2 * per_batch(rollout) * sum(outputs)  # and the gradients of all
+    if whole > kept:
+        return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
+    return Part("updates", kept, "algorithm.batch_size or the hidden dims under network")
 
 
-def _outputs_per_step(learner: Learner, space: gym.Space) -> int:
-    """Bytes that all layers put out for one observation, measured with one; 0 for models of another shape."""
+def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
+    """Bytes that each layer puts out for one observation, measured with one; none for models of another shape."""
     import torch
 
     model: Any = learner.model
-    if not hasattr(model, "initial_state"):
-        return 0
-    found = 0
+    found: list[int] = []
 
     def count(_: Any, __: Any, output: Any) -> None:
-        nonlocal found
-        for tensor in output if isinstance(output, tuple) else (output,):
-            found += tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else 0
+        tensors = [part for part in (output if isinstance(output, tuple) else (output,)) if hasattr(part, "numel")]
+        found.append(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
-    modules = [module for module in model.modules() if not any(module.children())]
-    hooks = [module.register_forward_hook(count) for module in modules]
+    if not hasattr(model, "initial_state"):
+        return []
+    hooks = [module.register_forward_hook(count) for module in model.modules() if not any(module.children())]
     try:
         with torch.no_grad():
             obs = torch.as_tensor(np.zeros((1, 1, *(space.shape or ())), space.dtype), device=learner.theta.device)

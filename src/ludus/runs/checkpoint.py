@@ -157,7 +157,7 @@ def sweep(folder: Path) -> None:
 
 
 def supersede(folder: Path, step: int) -> list[str]:
-    """Set aside, as `superseded=N`, the checkpoints later than where a run goes on: damaged, or of a given-up future."""
+    """Set aside, as `superseded=N`, checkpoints later than where a run goes on: damaged, or of a future given up."""
     later = [path for name, path in checkpoints(folder).items() if int(name.removeprefix("step=")) > step]
     for path in later:
         aside = path.with_name(f"superseded={path.name.partition('=')[2].partition('-')[0]}")

@@ -34,7 +34,7 @@ SHORT = {
     "train_reward": RETURN,
     "entropy": "train/policy/entropy",
     "kl": "train/policy/kl",
-    "fps": "train/time/fps",
+    "fps": "train/time/fps_total",
 }
 
 

@@ -33,4 +33,4 @@ def _without_times(state: Any) -> Any:
 
 
 def _is_time(key: str) -> bool:
-    return key == "seconds" or "time/" in key
+    return key == "seconds" or "time/" in key or "system/" in key

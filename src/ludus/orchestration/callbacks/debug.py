@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from ludus.errors import ConfigError
+from ludus.errors import Diverged
 from ludus.metrics import finite
 from ludus.metrics.layers import Activations, weight_statistics
 from ludus.networks.learner import Learner
@@ -33,7 +33,7 @@ STATISTICS_EVERY = 1.0
 """Least seconds between two lines of statistics."""
 
 
-class NotFinite(ConfigError):
+class NotFinite(Diverged):
     """A tensor of an update is not finite."""
 
 

@@ -1,0 +1,146 @@
+"""Faults 9 and 10: no room for checkpoints, metrics, TensorBoard or videos, for a while or for good."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from faults.conftest import Ludus, Mount
+from faults.support import SMALL, STEPS, litter, names, only_run, refused, status, steps, whole
+
+ENDLESS = [*SMALL, "training.total_timesteps=1_000_000_000", f"training.checkpoints.every_steps={4 * STEPS}"]
+
+
+def saved(folder: Path, beyond: int = 0) -> list[Path]:
+    """Checkpoints beyond a step."""
+    found = (folder / "runs").glob("*_*/checkpoints/step=*")
+    return [path for path in found if int(path.name.removeprefix("step=")) > beyond]
+
+
+def test_09_disk_full_for_a_while(start: Ludus, tmp_path: Path) -> None:
+    """Training goes on with a warning, the old checkpoint stays, the next interval tries again."""
+    training = start("train", *ENDLESS)
+    training.until(lambda: saved(tmp_path))
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+    training.until(lambda: "training goes on, the next checkpoint is tried again" in training.told)
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    newest = max(steps(only_run(tmp_path)))
+    training.until(lambda: saved(tmp_path, newest + 20 * STEPS))
+    training.signal(15)
+    assert training.wait() == 75, training.err
+    run = only_run(tmp_path)
+    assert litter(run) == [] and whole(run) == steps(run)
+
+
+def test_09_disk_full_for_good(start: Ludus, tmp_path: Path) -> None:
+    training = start("train", *ENDLESS)
+    training.until(lambda: saved(tmp_path, 8 * STEPS))
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    training.wait()
+    refused(training, 5, "cannot save: File too large; free some space")
+    run = only_run(tmp_path)
+    assert training.told.count("tried again") == 2
+    assert litter(run) == [] and whole(run) == steps(run) != []
+    assert status(run)["state"] == "failed"
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM], ids=["at the end", "when stopped"])
+def test_09_disk_full_at_the_last_save(ludus: Ludus, tmp_path: Path, number: int | None) -> None:
+    """A run whose last state is lost has neither finished nor been saved: exit 5, and resume goes on."""
+    words = [*SMALL, f"training.total_timesteps={8 * STEPS}", "training.checkpoints.every_steps=128"]
+    prelude = "inject.on_call('ludus.data.collector:Collector.collect', inject.fill_disk_after(384), at=7)"
+    if number is not None:
+        prelude += f"; inject.signal_on_call('ludus.data.collector:Collector.collect', {int(number)}, at=8)"
+    refused(ludus("train", *words, prelude=prelude), 5, "cannot save: File too large")
+    run = only_run(tmp_path)
+    assert status(run)["state"] == "failed" and whole(run) == [128, 256, 384]
+    done = ludus("resume", "@last")
+    assert done.code == 0, done.err
+    assert status(run)["state"] == "finished" and whole(run)[-1] == 512
+
+
+def test_09_a_full_disk_is_told_even_without_a_console(start: Ludus, tmp_path: Path) -> None:
+    """Whoever turned the table off still wants to know."""
+    training = start("train", *ENDLESS, "logging.console=false")
+    training.until(lambda: saved(tmp_path))
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+    training.wait()
+    assert training.code == 5 and training.err.count("the next checkpoint is tried again") == 2, training.err
+
+
+def fill(path: Path) -> None:
+    """A file that takes whatever room there is."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(descriptor, bytes(4096))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("freed", [True, False])
+def test_09_small_file_system(start: Ludus, mount: Mount, tmp_path: Path, freed: bool) -> None:
+    disk = mount("disk", "size=8m")
+    training = start("train", *ENDLESS, "logging.csv=false", cwd=disk)
+    training.until(lambda: saved(disk, 8 * STEPS))
+    filler = disk / "filler"
+    fill(filler)
+    run = only_run(disk)
+    training.until(lambda: "the next checkpoint is tried again" in training.told)
+    if freed:
+        before = max(steps(run))
+        filler.unlink()
+        training.until(lambda: saved(disk, before + 8 * STEPS))
+        training.signal(15)
+        assert training.wait() == 75, training.err
+    else:
+        training.wait()
+        refused(training, 5, "cannot save: No space left on device; free some space")
+    assert litter(run) == [] and whole(run) == steps(run) != []
+
+
+def test_10_disk_full_while_logging(start: Ludus, tmp_path: Path) -> None:
+    """Metrics and TensorBoard hit the wall; training does not, and the gap is counted."""
+    plan = ["training.checkpoints.every_steps=null", "training.checkpoints.at_evaluation=never"]
+    training = start("train", *ENDLESS[:-1], *plan, "logging.tensorboard=true")
+    training.until(lambda: list(tmp_path.glob("runs/*_*/checkpoints/step=0")))
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+    run = only_run(tmp_path)
+    training.until(lambda: "Csv cannot write" in training.err)  # the smallest file
+    time.sleep(0.5)
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    training.until(lambda: "lost_rows" in (run / "metrics.jsonl").read_text())
+    training.signal(15)
+    assert training.wait() == 75, training.err
+    for sink in ("Jsonl", "Csv", "TensorBoard"):
+        assert training.err.count(f"{sink} cannot write") == 1
+    assert training.err.count("Traceback") <= 1  # of TensorBoard's own thread
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if line.endswith("}")]
+    (gap,) = [row["lost_rows"] for row in rows if "lost_rows" in row]
+    assert gap > 1 and rows[-1]["epoch"] == len(rows) + gap
+
+
+def test_10_disk_full_while_recording(start: Ludus, tmp_path: Path) -> None:
+    """One warning, no half of a video; later ones are recorded again."""
+    plan = ["training.checkpoints.every_steps=null", "training.checkpoints.at_evaluation=never"]
+    video = ["training.evaluation.every_steps=640", "training.evaluation.video.every_evaluations=1"]
+    training = start("train", *ENDLESS[:-1], *plan, *video, "training.evaluation.episodes=1")
+    training.until(lambda: list(tmp_path.glob("runs/*_*/videos/*.mp4")))
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
+    training.until(lambda: "not recorded" in training.told)
+    before = names(only_run(tmp_path) / "videos")
+    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    training.until(lambda: len(names(only_run(tmp_path) / "videos")) > len(before) + 1)
+    training.signal(15)
+    assert training.wait() == 75, training.err
+    assert training.told.count("not recorded") == 1 and "Traceback" not in training.err
+    assert all(path.stat().st_size for path in (only_run(tmp_path) / "videos").iterdir())
