@@ -29,11 +29,14 @@ def numbers(run: Path) -> tuple[int, tuple[str, ...]]:
 
 
 def test_01_kill_9_while_writing(start: Ludus, tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, inject.state(0), step=0)
-    began = time.monotonic()
-    inject.save(str(tmp_path), 1, 0)
-    longest = 3 * (time.monotonic() - began)
+    checkpoint.save(tmp_path, inject.state(1), step=0)
     newest, interrupted = 1, 0
+    writer = start(prelude=f"inject.save_forever({str(tmp_path)!r}, 2)")
+    writer.until(lambda: writer.out)
+    began = time.monotonic()
+    writer.until(lambda: (tmp_path / "checkpoints" / "step=2").exists())  # three saves, the first one slow
+    longest = time.monotonic() - began
+    writer.kill()
     for kill in range(KILLS):
         writer = start(prelude=f"inject.save_forever({str(tmp_path)!r}, {newest + 1})")
         writer.until(lambda writer=writer: writer.out)  # type: ignore[misc]

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from faults.conftest import Ludus, Mount
-from faults.support import SMALL, STEPS, litter, names, only_run, refused, status, steps, whole
+from faults.support import SMALL, STEPS, contents, litter, names, only_run, refused, status, steps, whole
 
 ENDLESS = [*SMALL, "training.total_timesteps=1_000_000_000", f"training.checkpoints.every_steps={4 * STEPS}"]
 
@@ -106,6 +107,25 @@ def test_09_small_file_system(start: Ludus, mount: Mount, tmp_path: Path, freed:
         training.wait()
         refused(training, 5, "cannot save: No space left on device; free some space")
     assert litter(run) == [] and whole(run) == steps(run) != []
+
+
+@pytest.mark.parametrize("lost", [0, 5])
+def test_09_resume_on_a_full_disk(ludus: Ludus, mount: Mount, stopped: Path, tmp_path: Path, lost: int) -> None:
+    """Exit 5, and all that was there is still there, rows from beyond the checkpoint included."""
+    disk = mount("disk", "size=8m")
+    with (stopped / "metrics.jsonl").open("a") as file:
+        for number in range(lost):
+            file.write(json.dumps({"epoch": 11 + number, "env_steps": 704 + 64 * number}) + "\n")
+    shutil.copytree(tmp_path / "runs", disk / "runs", symlinks=True)
+    fill(disk / "filler")
+    before = contents(disk / "runs", without=(".lock", "status.json", "run.log", "metrics.csv"))
+    process = ludus("resume", "@last", "training.total_timesteps=1024", cwd=disk)
+    refused(process, 5)
+    after = contents(disk / "runs", without=(".lock", "status.json", "run.log", "metrics.csv"))
+    assert {name: after.get(name) for name in before} == before
+    (disk / "filler").unlink()
+    done = ludus("resume", "@last", "training.total_timesteps=1024", cwd=disk)
+    assert done.code == 0, done.err
 
 
 def test_10_disk_full_while_logging(start: Ludus, tmp_path: Path) -> None:

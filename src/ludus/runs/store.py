@@ -119,7 +119,10 @@ class Run:
 
     def write_config(self, config_yaml: str) -> None:
         """Replace config.yaml when a resumed run changes what it may."""
-        atomic.write_text(self.config_path, config_yaml)
+        try:
+            atomic.write_text(self.config_path, config_yaml)
+        except OSError as error:
+            raise _unwritten(self.config_path, error) from None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace metrics.json, the final numbers."""
