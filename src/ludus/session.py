@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from ludus.data.collector import Collector
 from ludus.data.streams import Streams
 from ludus.envs.make import make_vector, probe
 from ludus.envs.vector import VectorEnv
-from ludus.errors import Diverged, LudusError
+from ludus.errors import DataError, Diverged, LudusError
 from ludus.experiment import Player, build, build_player
 from ludus.metrics import switches
 from ludus.metrics.alert_command import AlertCommand
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
 
 
+MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
+"""What loading a state of another shape raises, from torch and from us."""
+
+
 def train(
     resolved: Resolved,
     *,
@@ -63,7 +67,7 @@ def train(
     state = checkpoint.load(Path(config.training.resume_path)) if config.training.resume_path else None
     session = Session(resolved, debug=debug)
     session.run = build(config, announce=session.say, savable=True)
-    preflight.check(config, session.run, runs_dir)
+    preflight.check(config, session.run)
     moved = begin_from(session.run, start, runs_dir) if start else None
     folder = Run.create(
         runs_dir,
@@ -76,7 +80,7 @@ def train(
     )
     session.attach(folder)
     if state is not None:
-        session.run.load_state_dict(state)
+        restore(session.run, state, str(config.training.resume_path))
     return session.go(folder, moved.lines() if moved else ())
 
 
@@ -104,10 +108,10 @@ def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: b
     spec = str(folder.meta().get("spec") or folder.id)
     session = Session(Resolved(changed.config, spec, tuple(overrides)), debug=debug)
     with session.locked(folder):
-        state, notes = load_state(folder)
+        state, notes, path = load_state(folder)
         session.run = build(changed.config, announce=session.say, savable=True)
         session.attach(folder)
-        session.run.load_state_dict(state)
+        restore(session.run, state, str(path))
         moved = rewind_metrics(folder.folder, session.run.clock.cycles)
         if changes:
             folder.write_config(to_yaml(changed.config))
@@ -138,7 +142,7 @@ class Session:
         run, config, path = self.run, self.config, folder.folder
         run.say = self.say
         streams, collector = Streams(config.experiment.seed), collector_of(run)
-        checkpoints = Checkpoints(path, config.training.checkpoints, collector, streams, warn=self.say)
+        checkpoints = Checkpoints(path, config.training.checkpoints, collector, streams, warn=self.warn)
         run.callbacks += [Status(folder.set_status), Control(path, checkpoints.request)]
         if self.debug:
             run.callbacks.append(Debug(path))
@@ -187,13 +191,24 @@ class Session:
             seconds=run.seconds,
             act=one_decision(run.algorithm, env.observation_space),
         )
-        run.recorder.sinks += [*make_sinks(config, folder), monitor]
+        try:
+            run.recorder.sinks += [*make_sinks(config, folder), monitor]
+        except OSError as error:
+            raise DataError(
+                str(error.filename), f"cannot be written: {error.strerror}", "remove what is there"
+            ) from None
         if config.logging.stalled_seconds:
             run.recorder.sinks.append(Stalled(monitor, config.logging.stalled_seconds))
         self.console = open_console(run, self.resolved, folder, monitor, memory, earlier)
         run.recorder.sinks.append(self.console)
         for warning in [*warnings, *probe(config.environment)]:
             self.console.note(warning, "yellow")
+
+    def warn(self, message: str) -> None:
+        """Something a person must hear of, even if the console is silent."""
+        self.say(message)
+        if self.console is not None and (switches.quiet() or not self.config.logging.console):
+            print(f"ludus: {message}", file=sys.stderr, flush=True)
 
     def say(self, message: str) -> None:
         """A note above the table, or on stderr before there is one."""
@@ -203,12 +218,26 @@ class Session:
             print(f"ludus: {message}", file=sys.stderr, flush=True)
 
 
-def load_state(run: Run) -> tuple[dict[str, Any], list[str]]:
+def restore(run: Orchestrator, state: Mapping[str, Any], where: str) -> None:
+    """Put a whole state back; one that does not fit the config is refused as a whole."""
+    try:
+        run.load_state_dict(state)
+    except MISFITS as error:
+        raise _misfit(where, error) from error
+
+
+def _misfit(where: str, error: Exception) -> DataError:
+    problem = f"the checkpoint does not fit this config: {' '.join(str(error).split())[:200]}"
+    return DataError(where, problem, "restore config.yaml, or use --mode warm_start")
+
+
+def load_state(run: Run) -> tuple[dict[str, Any], list[str], Path]:
     """The state of the checkpoint a reference names, or of the newest good one with what was wrong with newer ones."""
     if run.checkpoint is not None:
-        return checkpoint.load(checkpoint.find(run.folder, run.checkpoint)), []
+        path = checkpoint.find(run.folder, run.checkpoint)
+        return checkpoint.load(path), [], path
     loaded = checkpoint.load_newest_good(run.folder)
-    return loaded.state, [f"skipped {fault}" for fault in loaded.skipped]
+    return loaded.state, [f"skipped {fault}" for fault in loaded.skipped], loaded.path
 
 
 def run_name(resolved: Resolved) -> str:
@@ -223,12 +252,13 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
         return
     stopped = isinstance(error, KeyboardInterrupt)
     reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
-    folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
-    folder.log(reason)
-    if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
-        dump_divergence(folder.folder, run, error.line())
-    for line in (getattr(error, "detail", None) or "").splitlines():
-        folder.log(line)
+    with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
+        folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
+        folder.log(reason)
+        for line in (getattr(error, "detail", None) or "").splitlines():
+            folder.log(line)
+        if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
+            dump_divergence(folder.folder, run, error.line())
 
 
 def finish(run: Orchestrator, folder: Run, console: Console | None) -> None:
@@ -352,5 +382,9 @@ def collector_of(run: Orchestrator) -> Collector:
 def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
     config = parse(files.read(run.config_path), str(run.config_path))
-    state = checkpoint.load(checkpoint.find(run.folder, which or run.checkpoint))
-    return build_player(config, spaces, state)
+    path = checkpoint.find(run.folder, which or run.checkpoint)
+    state = checkpoint.load(path)
+    try:
+        return build_player(config, spaces, state)
+    except MISFITS as error:
+        raise _misfit(str(path), error) from error

@@ -52,6 +52,16 @@ def test_54_diverged_raise(ludus: Ludus, tmp_path: Path) -> None:
     assert 0 < steps(run)[-1] < 1_280 and finite(run)
     last = list(read_rows(run / "metrics.jsonl"))[-1]
     assert float(last["env_steps"]) <= steps(run)[-1] + 64
+    dumped = [path for path in (run / "nan_dump").rglob("*") if path.is_file()]
+    assert dumped and all(path.stat().st_mode & 0o077 == 0 for path in dumped)
+
+
+def test_54_diverged_on_a_full_disk(ludus: Ludus, tmp_path: Path) -> None:
+    """That the dump cannot be written must not hide why the run ended."""
+    full = "lambda: __import__('resource').setrlimit(1, (1_000, -1))"
+    prelude = f"{QUIET}; inject.on_call('ludus.orchestration.callbacks.debug:dump', {full})"
+    refused(ludus("train", *RUN, "environment.kwargs={at: [100]}", prelude=prelude), 2, "training has diverged")
+    assert status(only_run(tmp_path))["state"] == "failed"
 
 
 @pytest.mark.parametrize("choice", ["skip", "rollback"])

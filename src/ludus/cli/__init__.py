@@ -112,5 +112,7 @@ def _load(target: str) -> Any:
 
 
 def _fail(line: str, code: int) -> int:
-    print(f"error: {line}", file=sys.stderr)
+    from ludus.runs.scrub import hide
+
+    print(f"error: {hide(line)}", file=sys.stderr)
     return code

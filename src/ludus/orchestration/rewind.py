@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ludus.errors import ResourceError
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import encode, read_rows
 from ludus.runs import atomic
@@ -14,6 +15,13 @@ SUPERSEDED = "metrics.superseded.jsonl"
 
 def rewind_metrics(folder: Path, epoch: int) -> int:
     """Keep the rows up to `epoch`; the others move to metrics.superseded.jsonl. Returns how many moved."""
+    try:
+        return _rewind(folder, epoch)
+    except OSError as error:
+        raise ResourceError(str(folder), f"cannot set rows aside: {error.strerror}", "free some space") from None
+
+
+def _rewind(folder: Path, epoch: int) -> int:
     path = folder / "metrics.jsonl"
     rows = list(read_rows(path)) if path.exists() else []
     kept = [row for row in rows if float(row.get("epoch", 0)) <= epoch]
@@ -27,9 +35,10 @@ def rewind_metrics(folder: Path, epoch: int) -> int:
         atomic.write_bytes(path, b"".join(encode(row) for row in kept))
     table = folder / "metrics.csv"
     if table.exists():
-        table.unlink()
-        csv = Csv(table)
+        beside = atomic.beside(table)
+        csv = Csv(beside)
         for row in kept:
             csv.write(row)
         csv.close()
+        beside.replace(table) if kept else table.unlink()
     return len(moved)
