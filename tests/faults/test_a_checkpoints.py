@@ -17,7 +17,7 @@ from ludus.errors import DataError
 from ludus.registry import BUFFERS
 from ludus.runs import checkpoint
 
-KILLS = 200
+KILLS, SWEEP = 200, 20
 
 
 def numbers(run: Path) -> tuple[int, tuple[str, ...]]:
@@ -40,16 +40,17 @@ def test_01_kill_9_while_writing(start: Ludus, tmp_path: Path) -> None:
     for kill in range(KILLS):
         writer = start(prelude=f"inject.save_forever({str(tmp_path)!r}, {newest + 1})")
         writer.until(lambda writer=writer: writer.out)  # type: ignore[misc]
-        time.sleep(longest * kill / KILLS)
+        time.sleep(longest * (kill % SWEEP) / SWEEP)
         writer.kill()
         interrupted += bool(litter(tmp_path))
         found, skipped = numbers(tmp_path)
-        assert found >= newest and skipped == ()
+        assert found >= newest and skipped == (), f"kill {kill}: {found} after {newest}, skipped {skipped}"
         newest = found
+        if kill % SWEEP == SWEEP - 1 and newest < kill // 2:
+            longest *= 2  # the machine has become slower: let some saves finish
         for old in list(checkpoint.checkpoints(tmp_path).values())[:-3]:
             shutil.rmtree(old)
-    assert interrupted >= KILLS // 10, "the kills do not hit the writer"
-    assert newest > KILLS // 4
+    assert interrupted >= KILLS // 10 and newest > KILLS // 5, f"{interrupted} kills hit the writer, {newest} saves"
     inject.save(str(tmp_path), newest + 1, newest)
     assert litter(tmp_path) == []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,8 @@ class Checkpoints(Callback):
         if self._writing is None:
             return
         writing, self._writing = self._writing, None
+        while not writing.done():
+            wait([writing], timeout=0.1)  # a signal that another thread caught is noticed here too
         try:
             writing.result()
         except (ResourceError, DataError) as error:  # not written, or not what was written when read back
