@@ -114,12 +114,19 @@ class Diary(Callback):
         self.moments.append("end")
 
 
-def toy_run(total: int = 40, phases: list[dict] | None = None, callbacks: list[Callback] | None = None, **training):
+def toy_run(
+    total: int = 40,
+    phases: list[dict] | None = None,
+    callbacks: list[Callback] | None = None,
+    logging: dict | None = None,
+    **training: Any,
+) -> Orchestrator:
     config = ExperimentConfig.model_validate(
         {
             "environment": {"id": "none"},
             "algorithm": {"name": "toy", "lr": {"start": 1.0, "end": 0.0}},
             "training": {"total_timesteps": total, "phases": phases, **training},
+            "logging": logging or {},
         }
     )
     algorithm, evaluator = Toy(), FakeEvaluator()
@@ -244,9 +251,7 @@ def test_rows_carry_the_phase_and_settings_they_were_made_with() -> None:
 
 def test_the_last_epochs_are_written_whatever_the_grid() -> None:
     diary = Diary()
-    run = toy_run(50, callbacks=[diary])
-    object.__setattr__(run.config.logging, "every_epochs", 3)
-    run.run()
+    toy_run(50, callbacks=[diary], logging={"every_epochs": 3}).run()
     assert [row["epoch"] for row in diary.rows] == [3, 5]
 
 
