@@ -14,6 +14,7 @@ import pytest
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
+from ludus.runs.store import read_json
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 PPO = ["algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2"]
@@ -126,10 +127,30 @@ def test_a_signal_saves_and_exits_75(number: signal.Signals, tmp_path: Path) -> 
 
 
 @pytest.mark.integration
+def test_auto_goes_on_with_the_unfinished_run_of_just_this_config(tmp_path: Path) -> None:
+    words = ["train", "CartPole-v1:ppo", *PPO, *COMMON, "--resume", "auto"]
+    process = ludus(*words, folder=tmp_path)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(p.stat().st_size for p in tmp_path.glob("runs/*_*/metrics.jsonl")):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    finished(ludus(*words, folder=tmp_path))
+    run = only_run(tmp_path)
+    assert "resumed at" in (run / "run.log").read_text()
+    finished(ludus(*words, "seed=7", "training.total_timesteps=512", folder=tmp_path))
+    assert (tmp_path / "runs" / "@last").resolve() != run
+    process = ludus("train", "CartPole-v1:ppo", "--resume", "@last", folder=tmp_path)
+    assert "leave the spec out" in process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+
+
+@pytest.mark.integration
 def test_a_finished_run_is_left_alone_and_can_be_extended(tmp_path: Path) -> None:
     words = ["train", "CartPole-v1:ppo", *PPO, "runtime.compile=never", *EVALUATION, "-q"]
     finished(ludus(*words, "training.total_timesteps=1024", folder=tmp_path))
     run = only_run(tmp_path)
+    assert read_json(run / "metrics.json")["alerts"] == []
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
     finished(ludus("resume", "@last", folder=tmp_path))
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}

@@ -84,6 +84,17 @@ def train(
     return session.go(folder, moved.lines() if moved else ())
 
 
+def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
+    """The newest run of just this config that nobody works on and that has not come to its end."""
+    from ludus.runs.index import Index
+
+    wanted = config_hash(config)
+    found = [record for record in Index(runs_dir).records() if record.config_hash == wanted]
+    open_ones = [record for record in found if record.state != "finished" and not RunLock.is_held(record.folder)]
+    saved = [record for record in open_ones if checkpoint.checkpoints(record.folder)]
+    return max(saved, key=lambda record: record.started or "").id if saved else None
+
+
 def start_of(other: Run, *, optimizer: bool) -> dict[str, Any]:
     """Which weights a run begins with, for its meta.json: `verify` needs the same ones."""
     return {"run": other.id, "step": checkpoint.find(other.folder, other.checkpoint).name, "optimizer": optimizer}
@@ -126,6 +137,7 @@ class Session:
     def __init__(self, resolved: Resolved, *, debug: bool = False) -> None:
         self.resolved, self.config, self.debug = resolved, resolved.config, debug
         self.console: Console | None = None
+        self.monitor: Monitor | None = None
         self.run: Orchestrator
         self._lock: RunLock | None = None
 
@@ -168,14 +180,14 @@ class Session:
                     folder.log(note)
             folder.set_status("running", **counters(run))
             run.run()
-        finish(run, folder, self.console)
+        finish(run, folder, self.console, self.monitor)
         return run
 
     def _open(self, folder: Run, ending: ExitStack) -> None:
         """Sinks, alerts and the console."""
         run, config, env = self.run, self.config, collector_of(self.run).env
         memory, *warnings = preflight.check(config, run, folder.folder)
-        monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
+        monitor = self.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
         rows = folder.folder / "metrics.jsonl"
         earlier = list(read_rows(rows)) if rows.exists() else []
         monitor.replay(earlier)
@@ -261,10 +273,11 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
             dump_divergence(folder.folder, run, error.line())
 
 
-def finish(run: Orchestrator, folder: Run, console: Console | None) -> None:
+def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Monitor | None) -> None:
     """Final numbers into the folder and onto the screen."""
     result = summary(run, folder)
-    folder.write_summary({key: value for key, value in result.items() if key != "next"})
+    alerts = monitor.recap() if monitor is not None else []
+    folder.write_summary({**{key: value for key, value in result.items() if key != "next"}, "alerts": alerts})
     state = "stopped" if run.interrupted else "finished"
     folder.set_status(state, reason=run.stop_reason, **counters(run))
     folder.log(f"{state}: {run.stop_reason}")

@@ -14,6 +14,7 @@ import pytest
 
 from ludus.errors import ConfigError, DataError, LudusError
 from ludus.runs.store import Run, runs_in, safe_name
+from synthetic import make_run
 
 
 def _create(root: Path, name: str = "cart", **more: object) -> Run:
@@ -94,6 +95,15 @@ def test_references(tmp_path: Path) -> None:
     assert Run.load(tmp_path, f"{run.id}/@best").checkpoint == "best"
     assert Run.load(tmp_path, "@last/@last").checkpoint == "last"
     assert Run.load(tmp_path, "oth/step=128").checkpoint == "step=128"
+
+
+def test_the_best_run_is_the_one_with_the_highest_evaluation(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no run in .* was evaluated"):
+        Run.load(tmp_path, "@best")
+    make_run(tmp_path, "cart_1", [10.0, 480.0])
+    make_run(tmp_path, "cart_2", [10.0, 100.0], seed=2)
+    assert Run.load(tmp_path, "@best").id == "cart_1"
+    assert Run.load(tmp_path, "@best/step=5") == Run(tmp_path / "cart_1", "step=5")
 
 
 def test_an_id_wins_over_longer_names_that_begin_with_it(tmp_path: Path) -> None:

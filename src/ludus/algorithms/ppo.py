@@ -245,6 +245,7 @@ class PPO(Algorithm):
             loss = loss - c["entropy_coef"] * entropy
         with torch.no_grad():
             kl = (ratio - 1 - log_ratio).mean()  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
+            gap = (ratio.mean() - 1).abs()  # what k1 and k3 disagree by; 0 when the samples are the policy's own
             clipped = ((ratio - 1).abs() > c["clip"]).float().mean()
             held = ((value - batch["value"]).abs() > c["clip_value"]).float().mean() if clip_value else None
         return loss, {
@@ -252,6 +253,7 @@ class PPO(Algorithm):
             "loss/value": value_loss,
             "policy/entropy": entropy,
             "policy/kl": kl,
+            "policy/kl_gap": gap,
             "policy/clip_fraction": clipped,
             **({"policy/value_clip_fraction": held} if held is not None else {}),
         }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ludus.cli.listing import Json, RunsDir
+from ludus.cli.plugin import Plugin, load_plugins
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
@@ -16,19 +17,21 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: Annotated[
-        str, typer.Argument(help="Run id, unique prefix or @last; add /@best, /@last or /step=N.")
+        str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")
     ] = "@last",
     episodes: Annotated[int, typer.Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
     deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
     checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
     json: Json = False,
+    plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
     from ludus.cli.play import checkpoint_name
     from ludus.runs.store import Run
 
+    load_plugins(plugin)
     found = Run.load(runs_dir, run)
     step = checkpoint_name(found, checkpoint)
     result, seed = play(found, step, episodes, deterministic, seed)

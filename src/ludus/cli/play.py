@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def play(
     run: Annotated[
         str,
         typer.Argument(
-            help="Run id, unique prefix or @last; add /@best, /@last or /step=N. Without a policy also Env:variant."
+            help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N. Env:variant without a policy."
         ),
     ],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 5,
@@ -41,9 +42,11 @@ def play(
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after every step.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the environment; default: the run's.")] = None,
     checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
+    plugin: Plugin = None,
     runs_dir: Annotated[Path, typer.Option(help="Where runs are.")] = Path("runs"),
 ) -> None:
     """Play episodes with the policy of a run; prints each return and, with --video, the file."""
+    load_plugins(plugin)
     mode = render_mode(render, video, user)
     found, config, name = source(run, checkpoint, runs_dir, trained=not (random or user))
     from ludus.envs.make import make_vector

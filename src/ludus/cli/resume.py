@@ -20,7 +20,7 @@ class Mode(StrEnum):
 
 
 def resume(
-    run: Annotated[str, typer.Argument(help="Run id, unique prefix or @last; add /@best, /@last or /step=N.")],
+    run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
     mode: Annotated[Mode, typer.Option(help="exact goes on to the bit; the others start a new run.")] = Mode.exact,
     plugin: Plugin = None,

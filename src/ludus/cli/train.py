@@ -48,6 +48,10 @@ Package = Annotated[str | None, typer.Option(metavar="PATH", help="With --cfg: o
 InitFrom = Annotated[
     str | None, typer.Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")
 ]
+Resume = Annotated[
+    str | None,
+    typer.Option(metavar="RUN|auto", help="Go on with a run; auto: with the newest unfinished one of this config."),
+]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Full tracebacks; checks every tensor, profiles, writes debug/ into the run.")
 ]
@@ -70,6 +74,7 @@ def train(
     package: Package = None,
     plugin: Plugin = None,
     init_from: InitFrom = None,
+    resume: Resume = None,
     runs_dir: RunsDir = Path("runs"),
     debug: Debug = False,
 ) -> int:
@@ -82,20 +87,39 @@ def train(
     overrides += [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
     overrides += [f"max_timesteps={max_timesteps}"] if max_timesteps else []
     overrides += [f"total_timesteps={total_timesteps}"] if total_timesteps else []
+    if resume not in (None, "auto"):
+        return go_on(resume, spec or config_id or config, overrides, plugin, runs_dir, debug)
     spec = pick_spec(spec, config_id, config)
     jobs = [resolve(spec, [*overrides, *chosen], tag or []) for chosen in seeds(seed)]
     if cfg is not None:
         return print_config(jobs[0].config, cfg, package)
     if not quiet and not confirmed(jobs):
         return 0
+    from ludus import session
     from ludus.orchestration.signals import EARLY
-    from ludus.session import train as train_run
 
     for job in jobs:
-        run = train_run(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
-        if run.interrupted:
+        earlier = session.unfinished(job.config, runs_dir) if resume else None
+        if earlier is None:
+            run = session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
+        else:
+            run = session.resume(earlier, [], runs_dir=runs_dir, debug=debug)
+        if run is not None and run.interrupted:
             return EARLY
     return 0
+
+
+def go_on(
+    run: str, spec: str | None, overrides: list[str], plugin: list[Path] | None, runs_dir: Path, debug: bool
+) -> int:
+    """`ludus resume` for those who look for it here."""
+    if spec is not None:
+        problem = f"a run has its own config, so '{spec}' says too much"
+        raise ConfigError(f"--resume {run}", problem, "leave the spec out, or write --resume auto")
+    from ludus.cli.resume import Mode
+    from ludus.cli.resume import resume as go_on_with
+
+    return go_on_with(run, overrides, Mode.exact, plugin, runs_dir, debug)
 
 
 def split(words: list[str]) -> tuple[str | None, list[str]]:

@@ -145,9 +145,9 @@ def read(folder: Path) -> Record | None:
 
 def _progress(folder: Path, config: Mapping[str, Any], status: Mapping[str, Any], summary: Any) -> dict[str, Any]:
     """How far and how well; metrics.json counts only once the run has ended, for a resumed run has an old one."""
-    rung, threshold = summary.get("resume"), _number(summary.get("threshold"))
-    if threshold is None:
-        threshold = _number(mapping(config.get("environment")).get("reward_threshold"))
+    rung = summary.get("resume")
+    known = (summary, status, {"threshold": mapping(config.get("environment")).get("reward_threshold")})
+    threshold = next((value for facts in known if (value := _number(facts.get("threshold"))) is not None), None)
     common = {"threshold": threshold, "exact": None if rung is None else rung != "none"}
     if status.get("state") in ("finished", "stopped") and summary:
         best, last, now = _number(summary.get("best")), _number(summary.get("mean")), summary

@@ -86,13 +86,13 @@ class Run:
 
     @classmethod
     def load(cls, root: Path, reference: str) -> Run:
-        """Find a run by id, unique prefix or `@last`, each with `/@best`, `/@last` or `/step=N` behind it."""
+        """Find a run by id, unique prefix, `@last` or `@best`, each with `/@best`, `/@last` or `/step=N` behind it."""
         text = reference.removeprefix(f"{root}/").rstrip("/")
         name, slash, checkpoint = text.partition("/")
         checkpoint = checkpoint.removeprefix("@")
         if slash and not _CHECKPOINT.fullmatch(checkpoint):
             raise ConfigError(reference, f"'{checkpoint}' is no checkpoint", "use run/@best, run/@last or run/step=N")
-        folder = root / (_last(root, reference) if name == "@last" else _find(root, name, reference))
+        folder = root / _find(root, name, reference)
         if not _inside(folder, root):
             raise ConfigError(reference, "leads out of the runs folder", f"use the id of a run in {root}/")
         if not (folder / "config.yaml").is_file():
@@ -203,8 +203,15 @@ def _newest(root: Path) -> str:
 
 
 def _find(root: Path, name: str, reference: str) -> str:
+    if name == "@last":
+        return _last(root, reference)
+    if name == "@best":
+        from ludus.runs.index import Index  # which reads run folders itself
+
+        return Index(root).get(name).id
     if name.startswith("@"):
-        raise ConfigError(reference, f"'{name[:60]}' is no reference to a run", "use an id, a unique prefix or @last")
+        remedy = "use an id, a unique prefix, @last or @best"
+        raise ConfigError(reference, f"'{name[:60]}' is no reference to a run", remedy)
     check_name(name, reference[:80])
     known = runs_in(root)
     if name in known:

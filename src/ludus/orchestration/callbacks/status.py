@@ -35,5 +35,6 @@ class Status(Callback):
             "seconds": round(run.seconds, 3),
             "train_return": row.get("train/roll/ep_rew/mean"),
             "best": run.best.mean if run.best else None,
+            "threshold": run.threshold,
         }
         self.write("running", **facts)
