@@ -1,15 +1,17 @@
-# Two commands do everything: `make train` and `make test`. ARGS goes to ludus or to pytest.
+# Three commands do everything: `make train`, `make test` and `make test-all`. ARGS goes to ludus or to pytest.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 INPUTS := pyproject.toml constraints.txt
 WORKERS ?= 2
+# A ROM nobody may ship, and an extra of 500 MB that is too slow without an accelerator.
+UNSHIPPED := --skip Retro-SuperMarioBros --skip brax
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train test test-slow lint format bench clean
+.PHONY: help install train test test-all test-slow lint format bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -21,6 +23,11 @@ train: install ## train PPO on CartPole-v1 until it is solved
 
 test: lint ## lint, layer rules, types, then the tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+test-all: $(VENV)/.all lint ## the same with every suite installed, then every config for a moment
+	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+	$(BIN)/ludus smoke env --jobs $(WORKERS) --strict $(UNSHIPPED)
+	$(BIN)/ludus smoke train --jobs $(WORKERS) --strict --timesteps 256 $(UNSHIPPED)
 
 test-slow: $(VENV)/.dev ## the tests that learn something
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(ARGS)
@@ -56,3 +63,10 @@ $(VENV)/.dev: $(INPUTS) | $(BIN)/python
 	@echo "installing ludus and its test tools into $(VENV) (about two minutes, once)"
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.core
+
+# memory-gym pins an old Gymnasium and works with ours: it comes without its dependencies. The dev install is part of this one.
+$(VENV)/.all: $(INPUTS) | $(BIN)/python
+	@echo "installing ludus, every suite and the test tools into $(VENV) (about four minutes, once)"
+	@$(PIP) --editable '.[all,dev]'
+	@$(PIP) --no-deps memory-gym
+	@touch $@ $(VENV)/.dev $(VENV)/.core

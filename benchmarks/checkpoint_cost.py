@@ -1,5 +1,9 @@
 """What checkpointing every 10 seconds costs: training with and without it, side by side; one JSON line each.
 
+`cost_percent` is the median over pairs of runs of what is lost in steps per second, which other programs on the machine
+disturb; `cpu_percent` the same in steps per second of processor time, the writing thread included; `waited_percent` the
+share of the time in which training stood still for a checkpoint.
+
 python benchmarks/checkpoint_cost.py [--seconds 40] [--repeats 3]
 """
 
@@ -7,10 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -67,26 +74,52 @@ class Timer(Callback):
     def on_cycle_end(self, run) -> None:
         """The first cycle only warms up."""
         if run.clock.cycles == 1:
-            self.began, self.steps = time.monotonic(), run.clock.env_steps
+            self.began, self.began_cpu, self.steps = time.monotonic(), time.process_time(), run.clock.env_steps
         elif time.monotonic() - self.began >= self.seconds:
-            self.speed = (run.clock.env_steps - self.steps) / (time.monotonic() - self.began)
+            steps = run.clock.env_steps - self.steps
+            self.speed = steps / (time.monotonic() - self.began)
+            self.per_cpu = steps / (time.process_time() - self.began_cpu)
             run.stop("time is up")
 
 
-def speed(case: str, seconds: float, save: bool) -> tuple[float, int]:
-    """Steps per second of one training, and the number of parameters."""
+class Saving(Checkpoints):
+    """Checkpoints that know how long they kept training waiting."""
+
+    waited = 0.0
+
+    def on_cycle_end(self, run) -> None:
+        """Where periodic checkpoints are taken."""
+        began = time.monotonic()
+        super().on_cycle_end(run)
+        if run.clock.cycles > 1:
+            self.waited += time.monotonic() - began
+
+
+class Measured(NamedTuple):
+    """One training."""
+
+    speed: float
+    per_cpu: float
+    waited: float
+    parameters: int
+
+
+def measure(case: str, seconds: float, save: bool) -> Measured:
+    """Train for so long, with or without checkpoints."""
     sections = {"training": {"total_timesteps": 10**9}, "runtime": {"compile": "never", "threads": 1}, **CASES[case]}
     config = ExperimentConfig.model_validate(sections)
-    run, timer = build(config, savable=save), Timer(seconds)
+    run, timer, saving = build(config, savable=save), Timer(seconds), None
     with tempfile.TemporaryDirectory(dir=".") as folder:
         if save:
             plan = CheckpointPlan(every_minutes=EVERY / 60)
             collector = run.stateful["collector"]
-            run.callbacks.append(Checkpoints(Path(folder), plan, collector, Streams(1), warn=print))
+            saving = Saving(Path(folder), plan, collector, Streams(1), warn=print)
+            run.callbacks.append(saving)
         run.callbacks.append(timer)
         run.run()
     run.stateful["collector"].close()
-    return timer.speed, sum(p.numel() for p in run.algorithm.policy.parameters())
+    parameters = sum(p.numel() for p in run.algorithm.policy.parameters())
+    return Measured(timer.speed, timer.per_cpu, saving.waited / seconds if saving else 0.0, parameters)
 
 
 def main() -> None:
@@ -97,15 +130,27 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     for case in CASES:
-        found: dict[bool, list[float]] = {True: [], False: []}
+        pairs = []
         for i in range(options.repeats):
-            for save in (True, False) if i % 2 else (False, True):
-                rate, size = speed(case, options.seconds, save)
-                found[save].append(rate)
-        plain, saving = statistics.median(found[False]), statistics.median(found[True])
-        cost = 100 * (1 - saving / plain)
-        line = {"case": case, "parameters": size, "every_seconds": EVERY, "cost_percent": round(cost, 2)}
-        print(json.dumps({**line, "steps_per_second": [round(plain), round(saving)]}), flush=True)
+            order = (True, False) if i % 2 else (False, True)
+            found = {save: measure(case, options.seconds, save) for save in order}
+            pairs.append((found[False], found[True]))
+        line = {
+            "case": case,
+            "parameters": pairs[0][0].parameters,
+            "every_seconds": EVERY,
+            "cost_percent": median(100 * (1 - saving.speed / plain.speed) for plain, saving in pairs),
+            "cpu_percent": median(100 * (1 - saving.per_cpu / plain.per_cpu) for plain, saving in pairs),
+            "waited_percent": median(100 * saving.waited for _, saving in pairs),
+            "steps_per_second": [[round(plain.speed), round(saving.speed)] for plain, saving in pairs],
+            "load": os.getloadavg()[0],
+        }
+        print(json.dumps(line), flush=True)
+
+
+def median(values: Iterable[float]) -> float:
+    """Rounded to what can be meant."""
+    return round(statistics.median(values), 2)
 
 
 if __name__ == "__main__":

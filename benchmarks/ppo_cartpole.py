@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
-PEERS = Path(__file__).parent / "peers"
-sys.path.insert(0, str(PEERS))
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
-from task import SOLVE, SPEED, Task  # noqa: E402
+from match import Contestant, interleave, machine, note, rates, ratio, run
+from task import SOLVE, SPEED
 
-Contestant = tuple[str, ...]
 SPEED_FIELD: dict[str, Contestant] = {
     "sb3": ("sb3.py",),
     "cleanrl_shaped": ("cleanrl_shaped.py",),
@@ -40,58 +33,19 @@ SOLVE_FIELD: dict[str, Contestant] = {
 """`ludus_first_run` starts with an empty cache of compiled updates, as on a new machine; `ludus` with a filled one."""
 
 
-def run(contestant: Contestant, task: Task, cache: Path) -> dict[str, float]:
-    """One process of one contestant, on one thread; its answer, and the seconds the whole process took."""
-    script, *extra = contestant
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LUDUS_CACHE": str(cache)}
-    start = time.perf_counter()
-    process = subprocess.run(
-        [sys.executable, str(PEERS / script), task.to_json(), *extra],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return {**json.loads(process.stdout.splitlines()[-1]), "seconds": time.perf_counter() - start}
-
-
-def interleave(field: dict[str, Contestant], repeats: int, measure: Callable[[str, int], None]) -> None:
-    """Every contestant once per repeat, each repeat starting with another one."""
-    names = list(field)
-    for repeat in range(repeats):
-        shift = repeat % len(names)
-        for name in names[shift:] + names[:shift]:
-            measure(name, repeat)
-
-
-def note(text: str) -> None:
-    """Progress for the person waiting; the result on stdout stays one line."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def speed(field: dict[str, Contestant], repeats: int, cache: Path) -> dict[str, object]:
     """Median training steps per second and the ratio to Stable-Baselines3, per setting."""
     result: dict[str, object] = {}
     for setting, task in SPEED.items():
         if "ludus_compiled" in field:  # building the package is not training speed
             run(field["ludus_compiled"], task, cache)
-        rates: dict[str, list[float]] = {name: [] for name in field}
-
-        def measure(
-            name: str, repeat: int, setting: str = setting, task: Task = task, rates: dict[str, list[float]] = rates
-        ) -> None:
-            rate = run(field[name], task.with_seed(repeat + 1), cache)["steps_per_second"]
-            rates[name].append(rate)
-            note(f"{setting} {repeat + 1}/{repeats} {name}: {rate:,.0f} steps/s")
-
-        interleave(field, repeats, measure)
-        # the ratio of one repeat is taken within it: a busy machine slows both alike
+        got = rates(field, task, repeats, cache, setting)
         result[setting] = {
             name: {
                 "steps_per_second": round(statistics.median(values)),
-                "times_sb3": round(statistics.median(v / b for v, b in zip(values, rates["sb3"], strict=True)), 2),
+                "times_sb3": ratio(got, name, "sb3"),
             }
-            for name, values in rates.items()
+            for name, values in got.items()
         }
     return result
 
@@ -134,11 +88,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         result = (time_to_solve if args.time_to_solve else speed)(field, args.repeats, Path(cache))
     mode = "time_to_solve" if args.time_to_solve else "speed"
-    versions = {name: version(name) for name in ("torch", "numpy", "gymnasium", "stable-baselines3")}
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), **versions}
-    print(
-        json.dumps({"benchmark": "ppo_cartpole", "mode": mode, "repeats": args.repeats, **result, "machine": machine})
-    )
+    head = {"benchmark": "ppo_cartpole", "mode": mode, "repeats": args.repeats}
+    print(json.dumps({**head, **result, "machine": machine()}))
 
 
 if __name__ == "__main__":

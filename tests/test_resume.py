@@ -18,12 +18,24 @@ from ludus.runs.store import read_json
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 PPO = ["algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2"]
+SAC = ["algorithm.update_ratio=0.1", "algorithm.batch_size=32", "algorithm.epoch_steps=256", "environment.num_envs=2"]
+DQN = ["algorithm.update_ratio=0.05", "algorithm.batch_size=16", "algorithm.epoch_steps=256"]
 CASES = {
     "CartPole-v1:ppo": [*PPO],
     "CartPole-v1:reinforce": ["algorithm.rollout_steps=64"],
     "CartPole-v1:ppo_gru_masked": ["algorithm.rollout_steps=32"],
+    "CartPole-v1:ppo_trxl_masked": ["algorithm.rollout_steps=32", "algorithm.epochs=2"],
     "Pendulum-v1:ppo": [*PPO],
     "FrozenLake-v1:ppo": [*PPO],
+    "FrozenLake-v1:q_learning": [],
+    "CartPole-v1:ppo_replay": ["algorithm.epochs=2"],
+    "CartPole-v1:sac": [*SAC],
+    "Pendulum-v1:sac": [*SAC],
+    "Pendulum-v1:sac_gru_masked": [*SAC, "algorithm.sequence_length=8", "algorithm.burn_in=2"],
+    "Pendulum-v1:td3": [*SAC, "buffers.replay.storage=disk"],
+    "CartPole-v1:dqn": [*DQN],
+    "CartPole-v1:rainbow": [*DQN, "buffers.replay.size=2000"],
+    "CartPole-v1:dqn_gru_masked": [*DQN, "buffers.replay.storage=disk", "buffers.replay.size=3000"],
     "LunarLander-v3:ppo": [*PPO],
 }
 COMMON = ["training.total_timesteps=12288", "training.checkpoints.every_steps=2000", "runtime.compile=never", "-q"]

@@ -1,4 +1,4 @@
-"""`ludus train CartPole-v1:ppo` as a user starts it; the numbers come from the run folder."""
+"""`ludus train` as a user starts it; the numbers come from the run folder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from task import Task, answer, throughput
+from task import Clock, Task, answer
+
+RETURN = "train/roll/ep_rew/mean"
 
 
 def overrides(task: Task) -> list[str]:
@@ -41,19 +44,62 @@ def overrides(task: Task) -> list[str]:
     ]
 
 
+def experiment(task: Task) -> dict[str, Any]:
+    """The task as a config file of its own, so that no shipped one can help."""
+    games = {
+        "kwargs": {"frameskip": 1, "repeat_action_probability": 0.0},
+        "wrappers": [
+            "fire_reset",
+            "noop_reset",
+            "grayscale",
+            "max_and_skip",
+            "resize",
+            "clip_reward",
+            {"id": "frame_stack", "frames": 4},
+        ],
+    }
+    normalized = {"normalize_obs": "rolling", "normalize_reward": True} if task.normalize else {}
+    hidden = {} if task.atari else {"actor": {"hidden_dims": [64, 64]}, "critic": {"hidden_dims": [64, 64]}}
+    return {
+        "environment": {"id": task.env, "num_envs": task.envs, **(games if task.atari else {}), **normalized},
+        "algorithm": {
+            "name": "ppo",
+            "rollout_steps": task.rollout_steps,
+            "epochs": task.epochs,
+            "batch_size": task.batch,
+            "lr": task.lr,
+            "clip": task.clip,
+            "gamma": task.gamma,
+            "gae_lambda": task.gae_lambda,
+            "entropy_coef": task.entropy,
+        },
+        "network": {"encoder": "nature" if task.atari else "mlp", **hidden},
+        "training": {"total_timesteps": task.total},
+        "runtime": {"threads": task.threads},
+    }
+
+
 def main() -> None:
     """Run the task and answer; argv: task, then overrides of this contestant."""
     task = Task.from_argv()
-    command = [sys.executable, "-m", "ludus", "train", "CartPole-v1:ppo", "-q", f"experiment.seed={task.seed}"]
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([*command, *overrides(task), *sys.argv[2:]], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        spec, settings = "CartPole-v1:ppo", overrides(task)
+        if task.env != "CartPole-v1":
+            spec, settings = "task.json", []
+            Path(folder, spec).write_text(json.dumps(experiment(task)))
+        command = [sys.executable, "-m", "ludus", "train", spec, "-q", f"experiment.seed={task.seed}"]
+        subprocess.run([*command, *settings, *sys.argv[2:]], cwd=folder, stdout=subprocess.DEVNULL, check=True)
         metrics = Path(folder, "runs", "@last", "metrics.jsonl").read_text()
         rows = [json.loads(line) for line in metrics.splitlines()]
     if task.eval_every:
         mean = [row["val/roll/ep_rew/mean"] for row in rows if "val/roll/ep_rew/mean" in row][-1]
         answer(solved=mean >= task.threshold, eval_mean=mean, env_steps=rows[-1]["env_steps"])
     else:
-        answer(steps_per_second=throughput([(row["env_steps"], row["seconds"]) for row in rows]))
+        clock = Clock()
+        clock.marks = [(row["env_steps"], row["seconds"]) for row in rows]
+        clock.curve = [(row["env_steps"], round(row[RETURN], 2)) for row in rows if RETURN in row]
+        clock.report(task)
 
 
-main()
+if __name__ == "__main__":
+    main()

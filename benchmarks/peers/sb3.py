@@ -1,12 +1,16 @@
-"""Stable-Baselines3's PPO, used as its documentation says."""
+"""Stable-Baselines3's PPO, used as its documentation says; argv: task, then `subproc` for a process per environment."""
 
 from __future__ import annotations
+
+import sys
+from typing import Any
 
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
 from task import Clock, Task, answer
 
 
@@ -22,7 +26,7 @@ class Watch(BaseCallback):
         )
 
     def _on_rollout_start(self) -> None:
-        self.clock.mark(self.num_timesteps)
+        self.clock.mark(self.num_timesteps, [episode["r"] for episode in self.model.ep_info_buffer or ()])
         if self.eval_env is not None and self.num_timesteps >= self.due:
             self.due += self.task.eval_every
             self.mean, _ = evaluate_policy(self.model, self.eval_env, n_eval_episodes=self.task.eval_episodes)
@@ -31,13 +35,26 @@ class Watch(BaseCallback):
         return self.mean < self.task.threshold
 
 
+def make_envs(task: Task) -> VecEnv:
+    """As the documentation makes them for each kind of task."""
+    kind: Any = SubprocVecEnv if "subproc" in sys.argv else DummyVecEnv
+    if task.atari:
+        import ale_py  # noqa: F401 - registers the games
+
+        bare = {"frameskip": 1, "repeat_action_probability": 0.0}  # its AtariWrapper skips frames itself
+        envs: VecEnv = make_atari_env(task.env, task.envs, seed=task.seed, env_kwargs=bare, vec_env_cls=kind)
+        return VecFrameStack(envs, 4)
+    envs = make_vec_env(task.env, task.envs, seed=task.seed, vec_env_cls=kind)
+    return VecNormalize(envs, gamma=task.gamma) if task.normalize else envs
+
+
 def main() -> None:
     """Run the task and answer."""
     task = Task.from_argv()
-    torch.set_num_threads(1)
+    torch.set_num_threads(task.threads)
     model = PPO(
-        "MlpPolicy",
-        make_vec_env("CartPole-v1", task.envs, seed=task.seed),
+        "CnnPolicy" if task.atari else "MlpPolicy",
+        make_envs(task),
         n_steps=task.rollout_steps,
         batch_size=task.batch,
         n_epochs=task.epochs,
@@ -45,7 +62,7 @@ def main() -> None:
         gae_lambda=task.gae_lambda,
         learning_rate=(lambda left: left * task.lr) if task.anneal else task.lr,
         clip_range=(lambda left: left * task.clip) if task.anneal else task.clip,
-        ent_coef=0.0,
+        ent_coef=task.entropy,
         seed=task.seed,
         device="cpu",
     )
@@ -56,7 +73,8 @@ def main() -> None:
             watch.mean, _ = evaluate_policy(model, watch.eval_env, n_eval_episodes=task.eval_episodes)
         answer(solved=bool(watch.mean >= task.threshold), eval_mean=float(watch.mean), env_steps=model.num_timesteps)
     else:
-        answer(steps_per_second=watch.clock.steps_per_second())
+        watch.clock.report(task)
 
 
-main()
+if __name__ == "__main__":
+    main()

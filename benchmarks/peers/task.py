@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 
 @dataclass(frozen=True)
 class Task:
-    """PPO on CartPole-v1 with separate 64x64 tanh networks for policy and value."""
+    """PPO: separate 64x64 tanh networks for policy and value, or the Nature network for Atari games."""
 
     envs: int
     rollout_steps: int
     epochs: int
     batch: int
     total: int
+    env: str = "CartPole-v1"
     lr: float = 3e-4
     clip: float = 0.2
     gamma: float = 0.99
     gae_lambda: float = 0.95
+    entropy: float = 0.0
+    normalize: bool = False
+    """Running normalisation of observations and rewards."""
+    threads: int = 1
     anneal: bool = False
     """Take lr and clip linearly to zero over `total` steps."""
     seed: int = 1
@@ -28,6 +34,13 @@ class Task:
     """Steps between evaluations; 0 measures speed only."""
     eval_episodes: int = 20
     threshold: float = 475.0
+    curve: bool = False
+    """Answer with the mean return of the newest 100 training episodes over time."""
+
+    @property
+    def atari(self) -> bool:
+        """DeepMind preprocessing: no-ops, fire, skip 4 with the brighter of two frames, gray, 84x84, 4 stacked."""
+        return self.env.startswith("ALE/")
 
     def with_seed(self, seed: int) -> Task:
         """The same task with another seed."""
@@ -48,6 +61,23 @@ SPEED = {
     "B": Task(envs=16, rollout_steps=128, epochs=4, batch=512, total=2048 * 50),
 }
 """The two settings of the speed comparison."""
+
+ATARI = Task(
+    env="ALE/Pong-v5",
+    envs=8,
+    rollout_steps=128,
+    epochs=4,
+    batch=256,
+    total=1024 * 12,
+    lr=2.5e-4,
+    clip=0.1,
+    entropy=0.01,
+    threads=2,
+)
+"""The hyperparameters of Schulman et al. 2017 for Atari as in CleanRL, held constant; no sticky actions."""
+
+MUJOCO = Task(env="HalfCheetah-v5", envs=8, rollout_steps=512, epochs=10, batch=256, total=4096 * 12, normalize=True)
+"""Schulman et al. 2017 and CleanRL (64x64 tanh, 10 epochs, lr 3e-4) with eight environments and minibatches of 256."""
 
 SOLVE = Task(
     envs=8,
@@ -72,14 +102,17 @@ class Clock:
 
     def __init__(self) -> None:
         self.marks: list[tuple[int, float]] = []
+        self.curve: list[tuple[int, float]] = []
 
-    def mark(self, env_steps: int) -> None:
-        """Call at the same point of every rollout."""
+    def mark(self, env_steps: int, returns: Sequence[float] = ()) -> None:
+        """Call at the same point of every rollout; `returns` are those of the newest 100 finished episodes."""
         self.marks.append((env_steps, time.perf_counter()))
+        if len(returns):
+            self.curve.append((env_steps, round(sum(returns) / len(returns), 2)))
 
-    def steps_per_second(self) -> float:
-        """Over all rollouts after the warm-up."""
-        return throughput(self.marks)
+    def report(self, task: Task) -> None:
+        """Answer with the speed over all rollouts after the warm-up, and the curve if the task asks for it."""
+        answer(steps_per_second=throughput(self.marks), **({"curve": self.curve} if task.curve else {}))
 
 
 def throughput(marks: list[tuple[int, float]]) -> float:

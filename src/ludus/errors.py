@@ -49,7 +49,11 @@ class ResourceError(LudusError):
     exit_code = 5
 
 
-class MissingExtra(ConfigError):
+class Missing(ConfigError):
+    """Something the user has to install or to bring along."""
+
+
+class MissingExtra(Missing):
     """A part that needs an optional dependency which is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:

@@ -11,22 +11,27 @@ import torch
 
 from ludus.algorithms import Algorithm, Context
 from ludus.config.schema import Environment, ExperimentConfig, Phase
+from ludus.data.buffers import Buffers, make_buffers
 from ludus.data.collector import Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.streams import GeneratorState, Streams, TorchState
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
+from ludus.metrics import memory
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
+from ludus.networks.allocation import keep_freed_memory
 from ludus.networks.compiled import Compiler
+from ludus.networks.encoders import is_large
+from ludus.networks.precision import Precision
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.evaluator import Evaluator
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import PhaseEnvironments, phase_configs
-from ludus.registry import ALGORITHMS, CALLBACKS
+from ludus.registry import ALGORITHMS, CALLBACKS, nearest
 from ludus.types import Spaces
 
 ENVS_PER_CORE = 8
@@ -46,7 +51,7 @@ def build(
     torch.manual_seed(streams.integers("weights", 1)[0])
 
     env = make_vector(config.environment, num_envs=number_of_envs(config.environment))
-    set_threads(config, large=env.is_image)
+    set_threads(config, large=is_large(env.observation_space))
     spaces = Spaces(env.observation_space, env.action_space)
     normalizer = make_normalizer(config.environment, spaces)
     reward_normalizer = make_reward_normalizer(config, env.num_envs)
@@ -58,8 +63,25 @@ def build(
         savable=savable,
     )
 
+    algorithm_class = ALGORITHMS[config.algorithm.name]
+    buffers = Buffers(
+        make_buffers(
+            config.buffers,
+            algorithm_class.buffers,
+            spaces=spaces,
+            num_envs=env.num_envs,
+            stream=streams.generator,
+            steps=config.training.total_timesteps,
+            free_bytes=memory.available(),
+            normalizer=normalizer,
+            reward_normalizer=reward_normalizer,
+        )
+    )
+    collector.keep_raw = len(buffers) > 0
+
     planned = config.algorithm.config.planned_updates(config.training.total_timesteps, env.num_envs)
     compiler = Compiler(config.runtime.compile, planned_updates=planned, announce=announce)
+    precision = Precision(config.runtime.precision)
     rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     context = Context(
         spaces=spaces,
@@ -69,11 +91,14 @@ def build(
         rng=rng,
         evaluation_rng=evaluation_rng,
         collector=collector,
+        buffers=buffers,
         compiler=compiler,
+        precision=precision,
     )
-    algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
+    algorithm: Algorithm = algorithm_class(config.algorithm.config, context)
 
     phases = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
+    check_buffer_names(phases, buffers)
     scheduler = PhaseScheduler(
         phases,
         config.training.total_timesteps,
@@ -103,7 +128,9 @@ def build(
         threshold=threshold,
         stateful={
             "compiler": compiler,
+            "precision": precision,
             "collector": collector,
+            "buffers": buffers,
             "torch": TorchState(),
             "exploration": GeneratorState(rng),
             **({"normalizer": normalizer} if normalizer else {}),
@@ -123,6 +150,9 @@ class Player:
 
 def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any] | None) -> Player:
     """The algorithm with the weights of a checkpoint (or untrained), and nothing that could train."""
+    precision = Precision(config.runtime.precision)
+    if state is not None and "precision" in state:
+        precision.load_state_dict(state["precision"])
     streams = Streams(config.experiment.seed)
     torch.manual_seed(streams.integers("weights", 1)[0])
     context = Context(
@@ -130,6 +160,7 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         network=config.network,
         num_envs=number_of_envs(config.environment),
         device=pick_device(config.experiment.device),
+        precision=precision,
         rng=streams.generator("play"),
         evaluation_rng=streams.generator("play"),
     )
@@ -161,12 +192,22 @@ def pick_device(name: str) -> torch.device:
 def set_threads(config: ExperimentConfig, *, large: bool) -> None:
     """One thread for small networks, where more only get in each other's way; never the library's default."""
     threads = config.runtime.threads
+    if large:
+        keep_freed_memory()
     torch.set_num_threads(threads if threads != "auto" else (os.cpu_count() or 1) if large else 1)
 
 
 def number_of_envs(cfg: Environment) -> int:
     """`auto` is eight per core."""
     return ENVS_PER_CORE * (os.cpu_count() or 1) if cfg.num_envs == "auto" else cfg.num_envs
+
+
+def check_buffer_names(phases: Sequence[Phase], buffers: Buffers) -> None:
+    """A phase fills and samples a buffer that is there."""
+    for phase in phases:
+        if phase.buffer is not None and phase.buffer not in buffers:
+            where = f"training.phases.{phase.name}.buffer"
+            raise ConfigError(where, f"there is no buffer '{phase.buffer}'", nearest(phase.buffer, buffers))
 
 
 def evaluation_env(cfg: Environment, count: int, collector: Collector) -> VectorEnv:

@@ -14,6 +14,7 @@ import torch
 from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.schema import ExperimentConfig
+from ludus.data.buffers import Buffers
 from ludus.data.collector import Collector
 from ludus.data.streams import Streams
 from ludus.envs.make import make_vector, probe
@@ -80,6 +81,7 @@ def train(
     )
     session.attach(folder)
     if state is not None:
+        buffers_of(session.run).source = Path(str(config.training.resume_path)).resolve().parents[1] / "buffers"
         restore(session.run, state, str(config.training.resume_path))
     return session.go(folder, moved.lines() if moved else ())
 
@@ -106,7 +108,9 @@ def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> T
     return transfer(run, load_state(other)[0], optimizer=bool(start["optimizer"]))
 
 
-def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False) -> Orchestrator | None:
+def resume(
+    reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False, rebuild_buffer: bool = False
+) -> Orchestrator | None:
     """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
     folder = Run.load(runs_dir, reference)
     saved = parse(files.read(folder.config_path), str(folder.config_path))
@@ -122,8 +126,11 @@ def resume(reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: b
         state, notes, path = load_state(folder)
         session.run = build(changed.config, announce=session.say, savable=True)
         session.attach(folder)
+        if rebuild_buffer:
+            state = without_buffers(session.run, state)
+            notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
         restore(session.run, state, str(path))
-        moved = rewind_metrics(folder.folder, session.run.clock.cycles)
+        moved = rewind_metrics(folder.folder, session.run.clock.epochs)
         if changes:
             folder.write_config(to_yaml(changed.config))
         steps = session.run.clock.env_steps
@@ -153,6 +160,7 @@ class Session:
         """Everything that watches the run; before a state is loaded, since some of it is part of the state."""
         run, config, path = self.run, self.config, folder.folder
         run.say = self.say
+        buffers_of(run).attach(path / "buffers")
         streams, collector = Streams(config.experiment.seed), collector_of(run)
         checkpoints = Checkpoints(path, config.training.checkpoints, collector, streams, warn=self.warn)
         run.callbacks += [Status(folder.set_status), Control(path, checkpoints.request)]
@@ -198,7 +206,7 @@ class Session:
         clock = run.clock
         run.vitals = Vitals(
             run.scheduler.total_steps,
-            epoch=clock.cycles,
+            epoch=clock.epochs,
             env_steps=clock.env_steps,
             seconds=run.seconds,
             act=one_decision(run.algorithm, env.observation_space),
@@ -303,6 +311,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "reason": run.stop_reason,
         "seconds": run.seconds,
         "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
+        "precision": run.stateful["precision"].state_dict()["name"],
         "resume": collector_of(run).env.rung,
         **counters(run),
         "folder": str(folder.folder),
@@ -312,7 +321,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
 
 def counters(run: Orchestrator) -> dict[str, int]:
     """The counters, by their own names."""
-    return {"env_steps": run.clock.env_steps, "updates": run.clock.updates, "epochs": run.clock.cycles}
+    return {"env_steps": run.clock.env_steps, "updates": run.clock.updates, "epochs": run.clock.epochs}
 
 
 def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
@@ -383,6 +392,21 @@ def close(run: Orchestrator) -> None:
             callback.close()
     run.evaluator.close()
     collector_of(run).close()
+
+
+def buffers_of(run: Orchestrator) -> Buffers:
+    """All buffers of a run."""
+    buffers = run.stateful["buffers"]
+    assert isinstance(buffers, Buffers)
+    return buffers
+
+
+def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
+    collector = collector_of(run)
+    seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
+    buffers_of(run).clear()
+    return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
 def collector_of(run: Orchestrator) -> Collector:

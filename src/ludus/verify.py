@@ -49,8 +49,10 @@ def verify(run: Run) -> Verdict:
     config = parse(files.read(run.config_path), str(run.config_path))
     again = build(config, savable=True)
     summary = run.folder / "metrics.json"
-    if summary.exists():  # the two ways to run an update differ in the last bits
-        again.stateful["compiler"].load_state_dict({"used": read_json(summary).get("compiled")})
+    if summary.exists():  # there are ways to run an update, and they round differently
+        said = read_json(summary)
+        again.stateful["compiler"].load_state_dict({"used": said.get("compiled")})
+        again.stateful["precision"].load_state_dict({"name": said.get("precision", "float32")})
     start = run.meta().get("start")
     if start:
         begin_from(again, start, run.folder.parent)
@@ -59,6 +61,8 @@ def verify(run: Run) -> Verdict:
     with tempfile.TemporaryDirectory() as scratch:
         collector: Any = again.stateful["collector"]
         streams = Streams(config.experiment.seed)
+        buffers: Any = again.stateful["buffers"]
+        buffers.attach(Path(scratch) / "buffers")
         again.callbacks.append(
             Checkpoints(Path(scratch), config.training.checkpoints, collector, streams, warn=lambda _: None)
         )

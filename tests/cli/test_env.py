@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ludus.cli.env import EnvironmentFacts, _config, _facts, collect, info, list_environments
-from ludus.config.compose import search_path
-from ludus.config.variants import FACTS, EnvironmentFile, environment_files
+from ludus.cli.env import check, info, list_environments
+from ludus.cli.env_facts import Entry, EnvironmentFacts, collect, environment_of, facts_of, shipped
+from ludus.envs import catalog, families
 from ludus.envs.make import describe
 from ludus.errors import ConfigError
 
+BACKENDS = ", ".join(["sync", "async", "native", *(["envpool"] if find_spec("envpool") else [])])
 _SPEC = """
 spec:
   description: Balance a pole.
@@ -58,6 +60,9 @@ def test_labels_ranges_threshold_and_limit(overlay: Path, capsys: pytest.Capture
         "episode      at most 500 steps",
         "solved at    475",
         "rendering    human, rgb_array at 50 frames per second",
+        "suite        classic control",
+        f"backend      native; it can run on {BACKENDS}",
+        "resume       exact: its state is read and written by an adapter",
         "configs      mine",
         "more         https://gymnasium.farama.org",
     ]
@@ -69,6 +74,8 @@ def test_json_says_the_same(overlay: Path, capsys: pytest.CaptureFixture[str]) -
     assert found["action"] == {"space": "Discrete", "shape": [], "dtype": "int64", "n": 2, "labels": labels}
     assert found["observation"]["low"] == [-4.8, None, -0.418879, None]
     assert (found["max_episode_steps"], found["reward_threshold"], found["configs"]) == (500, 475.0, ["mine"])
+    assert (found["suite"], found["backend"], found["resume"]) == ("classic control", "native", "adapter")
+    assert ", ".join(found["backends"]) == BACKENDS
 
 
 def test_an_environment_without_a_file_and_a_variant_with_wrappers(
@@ -100,13 +107,20 @@ def test_an_unknown_environment() -> None:
         info("CartPoole-v1")
 
 
-def test_the_blocks_of_all_shipped_files_fit_their_environments() -> None:
-    dirs = search_path()
-    for stem, path in environment_files(dirs).items():
-        file = EnvironmentFile(path, dirs)
-        if FACTS in file.block:
-            facts, source = _facts(file)
-            assert collect(describe(_config(stem)[0]), facts, source)["description"], stem
+@pytest.mark.parametrize("entry", shipped(), ids=lambda entry: entry.name)
+def test_the_block_of_a_shipped_file_fits_its_environment(entry: Entry) -> None:
+    if not entry.family.installed:
+        pytest.skip(f"{entry.family.name} is not installed")
+    environment, file = environment_of(entry.name)
+    facts, source = facts_of(file)
+    try:
+        described = describe(environment)
+    except ConfigError as error:
+        if "ROM" not in error.line():
+            raise
+        pytest.skip(error.line())
+    found = collect(described, facts, source)
+    assert found["description"] and found["id"] == entry.id
 
 
 def test_images_are_not_listed_pixel_by_pixel() -> None:
@@ -121,14 +135,79 @@ def test_images_are_not_listed_pixel_by_pixel() -> None:
     assert found["action"]["n"] == [3, 2]
 
 
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_by_suite(capsys: pytest.CaptureFixture[str]) -> None:
     list_environments()
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("CartPole-v1") and "ppo" in line for line in lines)
+    heads = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
+    assert heads[:3] == ["classic control", "toy text", "Box2D"] and "Ludus" in heads
+    at = next(i for i, line in enumerate(lines) if line.strip().startswith("CartPole-v1"))
+    assert "ppo" in lines[at] and heads.index("classic control") < at < lines.index("toy text")
     list_environments("cliff")
     assert capsys.readouterr().out == ""
+    list_environments("box2d")
+    assert "LunarLander-v3" in capsys.readouterr().out
+
+
+def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     list_environments("cliff", everything=True, as_json=True)
-    assert "CliffWalking-v1" in json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["CliffWalking-v1"]
+    told = {"suite": "toy text", "installed": True, "extra": None}
+    assert found == {"id": "CliffWalking-v1", "variants": [], **told}
+
+
+def test_a_suite_that_is_not_there_says_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(families, "_importable", lambda module: module != "Box2D")
+    list_environments("LunarLander")
+    assert capsys.readouterr().out.splitlines()[0] == "Box2D: not installed, pip install 'ludus[box2d]'"
+    list_environments("LunarLander", as_json=True)
+    found = json.loads(capsys.readouterr().out)["LunarLander-v3"]
+    assert (found["installed"], found["extra"]) == (False, "box2d")
+
+
+def test_every_gymnasium_environment_has_a_family() -> None:
+    import gymnasium
+
+    for spec in gymnasium.registry.values():
+        known = next(
+            (extra for package, extra in catalog.EXTRAS.items() if str(spec.entry_point).startswith(package)), None
+        )
+        if known in ("box2d", "mujoco", "video") and "mujoco_py" not in str(spec.entry_point):
+            found = families.family(spec.id)
+            assert found.name != families.OTHER, spec.id
+            assert known == "video" or found.extra == known, spec.id
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("ALE-Pong-v5", "ALE/Pong-v5"), ("Bandit-v0", "Bandit-v0"), ("CartPole-v1",) * 2]
+)
+def test_both_spellings_of_an_id(written: str, meant: str) -> None:
+    assert environment_of(written)[0].id == environment_of(meant)[0].id == families.spelled(written) == meant
+
+
+def test_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("CartPole-v1", backend=["native"], as_json=True) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["status"] for row in rows} <= {"PASS", "NOTE"} and rows[-1]["check"] == "closes"
+    assert check("CartPole-v1:ppo_masked", backend=["sync"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["sync", "closes", "PASS"]
+
+
+def test_check_fails_with_the_code_of_environments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ludus.bench import contract
+
+    def broken(_: Any) -> None:
+        raise contract.Broken("it is wrong")
+
+    monkeypatch.setitem(contract.CHECKS, "seeds", broken)
+    assert check("CartPole-v1", backend=["native"]) == 4
+    assert any(
+        line.split() == ["native", "seeds", "FAIL", "it", "is", "wrong"]
+        for line in capsys.readouterr().out.splitlines()
+    )
 
 
 def test_listing_is_light() -> None:

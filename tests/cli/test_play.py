@@ -190,6 +190,9 @@ class _Env:
         self.at, self.final = [0, 0], [0, 0]
         self.raw_reward = np.ones(1, np.float32)
 
+    def over(self, done: np.ndarray) -> np.ndarray:
+        return done
+
     def reset(self, seeds: list[int]) -> np.ndarray:
         return np.array([self.at], np.float32)
 

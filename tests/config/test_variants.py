@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.config.compose import config_hash, find_targets, load_config
+from ludus.errors import ConfigError
 
 
 def test_base_fields_at_the_top_or_under_base(write, get):
@@ -137,3 +138,23 @@ def test_both_names_are_needed():
     with pytest.raises(TypeError):
         load_config("CartPole-v1")  # type: ignore[call-arg]
     assert load_config("CartPole-v1", "ppo", "seed=3").experiment.seed == 3
+
+
+def test_versions_may_be_left_out_and_dashes_be_underscores(write, get):
+    write("environments/Grid-Empty-8x8-v0.yaml", "ppo: {algo_id: ppo}\n")
+    write("environments/dmc-cart_swingup.yaml", "ppo: {env_id: dmc/cart_swingup, algo_id: ppo}\n")
+    assert get("Grid-Empty-8x8:ppo").config == get("Grid-Empty-8x8-v0:ppo").config
+    for spec in ("dmc/cart-swingup:ppo", "dmc/cart_swingup:ppo", "dmc-cart_swingup:ppo"):
+        assert get(spec).config.environment.id == "dmc/cart_swingup"
+    write("environments/Grid-Empty-8x8-v1.yaml", "ppo: {algo_id: ppo}\n")
+    with pytest.raises(ConfigError, match="did you mean"):
+        get("Grid-Empty-8x8:ppo")
+
+
+def test_valid_actions_are_a_fact_of_the_environment(write, get):
+    facts = "spec: {action: {labels: [a, b, c, d], valid: [0, 2]}}\n"
+    text = facts + "ppo: {algo_id: ppo}\nall: {algo_id: ppo, valid_actions: null}\n"
+    write("environments/FrozenLake-v1.yaml", text)
+    assert get("FrozenLake-v1:ppo").config.environment.valid_actions == (0, 2)
+    assert get("FrozenLake-v1:all").config.environment.valid_actions is None
+    assert get("FrozenLake-v1:ppo", "spec.action_space.valid=[1]").config.environment.valid_actions == (1,)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from ludus.registry import MEMORY
-from ludus.types import tree_map
+from ludus.types import Tree, tree_map
 
 T, B, D = 40, 3, 5
+RECURRENT = [name for name in MEMORY.names() if MEMORY[name].recurrent]
 
 
 def make(name: str) -> torch.nn.Module:
@@ -35,14 +38,92 @@ def test_sequence_equals_single_steps(name: str) -> None:
     tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), end, state)
 
 
+@pytest.mark.parametrize("cuts", [(17,), (1, 2, 3), (39,), (5, 5 + 16, 38)])
 @pytest.mark.parametrize("name", MEMORY.names())
-def test_carried_state_equals_whole_sequence(name: str) -> None:
+def test_carried_state_equals_whole_sequence(name: str, cuts: tuple[int, ...]) -> None:
     core = make(name)
     x, first = steps_and_starts(1)
+    whole, end = core(x, core.initial_state(B), first)
+    state, parts = core.initial_state(B), []
+    for begin, stop in pairwise((0, *cuts, T)):
+        y, state = core(x[begin:stop], state, first[begin:stop])
+        parts.append(y)
+    torch.testing.assert_close(whole, torch.cat(parts), atol=1e-5, rtol=1e-5)
+    tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), end, state)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_it_remembers(name: str) -> None:
+    """A step in the past makes a difference as long as no episode starts, also through the carried state."""
+    core = make(name)
+    x, _ = steps_and_starts(8)
+    first = torch.zeros(T, B, dtype=torch.bool)
+    other = x.clone()
+    other[4] += 1.0
+    ours, theirs = (core(sequence, core.initial_state(B), first)[0] for sequence in (x, other))
+    assert torch.equal(ours[:4], theirs[:4])
+    assert (ours[5:10] != theirs[5:10]).any()
+    states = [core(sequence[:6], core.initial_state(B), first[:6])[1] for sequence in (x, other)]
+    ours, theirs = (core(x[6:], state, first[6:])[0] for state in states)
+    assert (ours != theirs).any()
+
+
+@pytest.mark.parametrize("name", MEMORY.names())
+def test_rows_are_independent(name: str) -> None:
+    core = make(name)
+    x, first = steps_and_starts(9)
     whole, _ = core(x, core.initial_state(B), first)
-    head, state = core(x[:17], core.initial_state(B), first[:17])
-    tail, _ = core(x[17:], state, first[17:])
-    torch.testing.assert_close(whole, torch.cat([head, tail]), atol=1e-5, rtol=1e-5)
+    other, starts = x.clone(), first.clone()
+    other[:, 0] += 100.0
+    starts[:, 0] = ~starts[:, 0]
+    assert torch.equal(core(other, core.initial_state(B), starts)[0][:, 1:], whole[:, 1:])
+    alone, _ = core(x[:, 1:2], core.initial_state(1), first[:, 1:2])
+    torch.testing.assert_close(alone, whole[:, 1:2], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_gradients_equal_those_of_single_steps(name: str) -> None:
+    """Of inputs, start state and every weight, in double precision: hand-written backward passes against autograd."""
+    core = make(name).double()
+    x, first = steps_and_starts(10)
+    x = x[:23].double().requires_grad_()
+    first = first[:23]
+    weight = torch.randn(23, B, core.out_dim, dtype=torch.float64)
+    _, start = core(torch.randn(3, B, D, dtype=torch.float64), to_double(core.initial_state(B)), first[:3])
+    start = tree_map(lambda leaf: leaf.detach().requires_grad_() if leaf.is_floating_point() else leaf, start)
+    leaves = [x, *core.parameters(), *floats(start)]
+
+    def grads(together: bool) -> tuple[torch.Tensor, ...]:
+        state, outputs, step = start, [], 23 if together else 1
+        for t in range(0, 23, step):
+            y, state = core(x[t : t + step], state, first[t : t + step])
+            outputs.append(y)
+        loss = (torch.cat(outputs) * weight).sum() + sum(leaf.square().sum() for leaf in floats(state))
+        return torch.autograd.grad(loss, leaves)
+
+    for ours, single in zip(grads(True), grads(False), strict=True):
+        torch.testing.assert_close(ours, single, atol=1e-9, rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_derivatives_are_those_of_finite_differences(name: str) -> None:
+    core = make(name).double()
+    x, first = steps_and_starts(11)
+    first = first[:7, :2].clone()
+    first[3, 0] = True
+    start = tree_map(lambda leaf: leaf + 1 if not leaf.is_floating_point() else leaf, to_double(core.initial_state(2)))
+    x = x[:7, :2].double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: core(x, start, first)[0][..., :3], (x,), atol=1e-6)
+
+
+def floats(tree: Tree) -> list[torch.Tensor]:
+    leaves: list[torch.Tensor] = []
+    tree_map(lambda leaf: leaves.append(leaf) if leaf.is_floating_point() else None, tree)
+    return leaves
+
+
+def to_double(tree: Tree) -> Tree:
+    return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, tree)
 
 
 @pytest.mark.parametrize("name", MEMORY.names())
@@ -133,3 +214,92 @@ def test_gru_scan_passes_gradcheck_to_its_inputs() -> None:
     loop = torch.autograd.grad((torch.stack(outputs) * weight).sum(), (x, h))
     for a, b in zip(ours, loop, strict=True):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_lstm_equals_torch() -> None:
+    core = make("lstm")
+    x, _ = steps_and_starts(4)
+    reference = torch.nn.LSTM(D, core.out_dim)
+    reference.load_state_dict({f"{k}_l0": v for k, v in core.cell.state_dict().items()})
+    h, c = torch.randn(2, B, core.out_dim)
+    y, (last_h, last_c) = core(x, (h, c), torch.zeros(T, B, dtype=torch.bool))
+    expected, (their_h, their_c) = reference(x, (h.unsqueeze(0), c.unsqueeze(0)))
+    torch.testing.assert_close(y, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close((last_h, last_c), (their_h[0], their_c[0]), atol=1e-6, rtol=1e-5)
+
+
+def test_lstm_fused_call_equals_the_scan() -> None:
+    """What an accelerator runs is what the CPU runs: resets by shut gates, cells held over padding."""
+    core = make("lstm")
+    x, first = steps_and_starts(6)
+    first[:, 0], first[-1, 1], first[0, 2] = False, True, True
+    h, c = torch.randn(2, B, core.out_dim)
+    grads = []
+    for run in (core.scanned, core.fused):
+        y, last = run(x, h, c, first)
+        core.zero_grad()
+        (y.square().sum() + last.square().sum()).backward()
+        grads.append([y.detach(), last.detach(), *(p.grad.clone() for p in core.cell.parameters())])
+    for ours, theirs in zip(*grads, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["trxl", "gtrxl"])
+class TestSlidingWindow:
+    """Attention sees the newest steps of the episode, whatever the lengths of memory, sequence and episode."""
+
+    @staticmethod
+    def make(name: str, memory: int, layers: int = 2) -> torch.nn.Module:
+        torch.manual_seed(0)
+        cls = MEMORY[name]
+        return cls(cls.Config(hidden_dim=16, num_heads=2, memory_length=memory, num_layers=layers), D)
+
+    @pytest.mark.parametrize("memory", [1, 5, 16, 100])
+    def test_sequence_equals_single_steps(self, name: str, memory: int) -> None:
+        core = self.make(name, memory)
+        x, _ = steps_and_starts(12)
+        first = torch.zeros(T, B, dtype=torch.bool)  # one episode much longer than the memory
+        first[T // 2, 0] = True
+        whole, end = core(x, core.initial_state(B), first)
+        state, single = core.initial_state(B), []
+        for t in range(T):
+            y, state = core(x[t : t + 1], state, first[t : t + 1])
+            single.append(y)
+        torch.testing.assert_close(whole, torch.cat(single), atol=1e-5, rtol=1e-5)
+        tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), end, state)
+
+    def test_reach_is_the_memory(self, name: str) -> None:
+        core = self.make(name, memory=6, layers=1)
+        x, _ = steps_and_starts(13)
+        first = torch.zeros(T, B, dtype=torch.bool)
+        other = x.clone()
+        other[10] += 3.0
+        ours, theirs = (core(sequence, core.initial_state(B), first)[0] for sequence in (x, other))
+        changed = (ours != theirs).any(-1).all(-1)
+        assert changed.nonzero().flatten().tolist() == list(range(10, 17))
+
+    def test_distance_matters(self, name: str) -> None:
+        """The same two inputs in the other order give another output."""
+        core = self.make(name, memory=8, layers=1)
+        x, _ = steps_and_starts(14)
+        first = torch.zeros(T, B, dtype=torch.bool)
+        swapped = x.clone()
+        swapped[[2, 4]] = x[[4, 2]]
+        ours, theirs = (core(sequence[:7], core.initial_state(B), first[:7])[0][-1] for sequence in (x, swapped))
+        assert (ours - theirs).abs().max() > 1e-4
+
+
+def test_gtrxl_starts_near_its_input_projection() -> None:
+    core = MEMORY["gtrxl"](MEMORY["gtrxl"].Config(gate_bias=50.0), D)
+    x, first = steps_and_starts(15)
+    y, _ = core(x, core.initial_state(B), first)
+    torch.testing.assert_close(y, core.norm(core.project(x)), atol=1e-6, rtol=1e-5)
+
+
+def test_mamba_starts_as_published() -> None:
+    for name in ("mamba", "mamba2"):
+        mixer = make(name).mixers[0]
+        bias = mixer.delta.bias if name == "mamba" else mixer.delta_bias
+        delta = torch.nn.functional.softplus(bias)
+        assert delta.min() >= 1e-3 * 0.99 and delta.max() <= 1e-1 * 1.01
+    torch.testing.assert_close(make("mamba").mixers[0].log_rate.exp()[:, 0], torch.arange(1.0, 17.0))

@@ -16,7 +16,7 @@ from ludus.errors import ConfigError
 
 EXPECTED: dict[str, tuple[type, tuple[int, ...], Any]] = {
     "box": (spaces.Box, (3,), np.float32),
-    "box64": (spaces.Box, (3,), np.float64),
+    "box64": (spaces.Box, (3,), np.float32),
     "box_2d": (spaces.Box, (2, 3), np.float32),
     "box_ints": (spaces.Box, (2,), np.int32),
     "scalar": (spaces.Box, (), np.float32),

@@ -14,7 +14,6 @@ from faults.conftest import Ludus, Mount
 from faults.strace import Disk, Tracer
 from faults.support import SMALL, STEPS, contents, forge, litter, names, only_run, outcome, refused, steps, whole
 from ludus.errors import DataError
-from ludus.registry import BUFFERS
 from ludus.runs import checkpoint
 
 KILLS, SWEEP = 200, 20
@@ -163,11 +162,6 @@ def test_06_resume_goes_on_from_the_one_before_and_says_so(ludus: Ludus, stopped
     assert done.code == 0, done.err
     assert f"skipped {newest.relative_to(tmp_path)}/{checkpoint.TENSORS}: expected sha256" in done.told
     assert f"resumed at {before.name.removeprefix('step=')} steps" in done.told
-
-
-def test_07_there_are_no_replay_buffers_yet() -> None:
-    """Whoever adds one: write 7 (corrupt shard), 56 (size check), 59 (owned by the run) and 60 (cut at the cursor)."""
-    assert BUFFERS.names() == []
 
 
 def test_07_a_checkpoint_that_lacks_a_part_is_refused(ludus: Ludus, stopped: Path) -> None:

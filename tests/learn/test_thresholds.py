@@ -15,12 +15,25 @@ QUICK = [
     "CartPole-v1:ppo",
     "CartPole-v1:reinforce",
     "CartPole-v1:ppo_gru_masked",
+    *(f"CartPole-v1:ppo_{core}_masked" for core in ("lstm", "min_gru", "trxl", "gtrxl", "mamba", "mamba2")),
+    "CartPole-v1:ppo_replay",
+    "CartPole-v1:dqn",
+    "FrozenLake-v1:q_learning",
+    "FrozenLake-v1:q_learning_dry",
+    "Taxi-v4:q_learning",
 ]
 LONGER = [
     "Acrobot-v1:ppo",
     "Acrobot-v1:reinforce",
     "MountainCar-v0:ppo",
     "Pendulum-v1:ppo",
+    "Pendulum-v1:sac",
+    "Pendulum-v1:td3",
+    "CartPole-v1:sac",
+    "CartPole-v1:rainbow",
+    "LunarLander-v3:dqn",
+    "Acrobot-v1:dqn",
+    "MountainCar-v0:dqn",
     "FrozenLake-v1:ppo",
     "FrozenLake-v1:ppo_dry",
     "FrozenLake-v1:reinforce",
@@ -39,8 +52,30 @@ def test_reaches_its_threshold(spec: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_drqn_balances_without_seeing_velocities(seed: int) -> None:
+    run = build(load("CartPole-v1:dqn_gru_masked", [f"experiment.seed={seed}"]).config)
+    run.run()
+    close(run)
+    assert run.last.mean >= 400, run.last
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_without_memory_masked_cartpole_fails(seed: int) -> None:
     run = build(load("CartPole-v1:ppo_masked", [f"experiment.seed={seed}"]).config)
     run.run()
     close(run)
     assert run.best.mean < 100
+
+
+def test_replay_takes_fewer_environment_steps() -> None:
+    """Equal, gentle settings with and without replayed rollouts: steps to the threshold, the budget if it is missed."""
+    gentle = ["algorithm.epochs=4", "algorithm.lr=3e-4", "training.total_timesteps=60_000"]
+
+    def steps(seed: int, ratio: int) -> int:
+        words = [f"experiment.seed={seed}", f"algorithm.replay_ratio={ratio}", "training.evaluation.every_steps=2048"]
+        run = build(load("CartPole-v1:ppo_replay", [*gentle, *words]).config)
+        run.run()
+        close(run)
+        return int(run.clock.env_steps)
+
+    assert sum(steps(seed, 4) for seed in SEEDS) < sum(steps(seed, 0) for seed in SEEDS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.envs.vector import StepResult
+from ludus.envs.vector import StepResult, VectorEnv
 from ludus.experiment import build
 from support import close, config, moment, run
 
@@ -75,6 +75,7 @@ class Uneven:
     """Three environments: the first ends every step, the others every tenth; each pays its own number once."""
 
     num_envs = 3
+    continues, over = None, VectorEnv.over
 
     def reset(self, seeds):
         self.t = 0

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 from ludus.config.model import Choice
+from ludus.data.buffers import Buffers, make_buffers
 from ludus.errors import ResourceError
 from ludus.metrics import memory
 from ludus.metrics.memory import MB
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.preflight import check, memory_parts, size
+from ludus.registry import BUFFERS
+from ludus.types import Spaces
 from support import build, close, config
 
 Usage = namedtuple("Usage", "total used free")
@@ -40,7 +43,7 @@ def run() -> Any:
 
 
 def _parts(run: Orchestrator) -> dict[str, int]:
-    return {part.name: part.bytes for part in memory_parts(run.config, run)}
+    return {part.name: part.bytes for part in memory_parts(run)}
 
 
 def test_the_rollout_is_what_the_collector_allocates(run: Orchestrator) -> None:
@@ -76,11 +79,11 @@ def test_pixels_count_as_the_bytes_they_are(run: Orchestrator) -> None:
     pixels = spaces.Box(0, 255, (4, 84, 84), np.uint8)
     env = SimpleNamespace(observation_space=pixels, action_space=collector.env.action_space, num_envs=8)
     stand_in = SimpleNamespace(
-        stateful={"collector": SimpleNamespace(env=env, num_envs=8, normalizer=None)},
+        stateful={"collector": SimpleNamespace(env=env, num_envs=8, normalizer=None), "buffers": {}},
         phase_configs=run.phase_configs,
         algorithm=SimpleNamespace(state=dict),
     )
-    (rollouts,) = memory_parts(run.config, stand_in)  # type: ignore[arg-type]
+    (rollouts,) = memory_parts(stand_in)  # type: ignore[arg-type]
     assert rollouts.bytes == pytest.approx(2 * 65 * 8 * 4 * 84 * 84, rel=0.01)
 
 
@@ -108,22 +111,25 @@ def test_too_large_a_rollout_is_refused_with_number_and_knob(
 
 
 def test_a_replay_larger_than_memory_is_refused_by_name(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the observation, unless frames are shared."""
+    """Every observation is stored once, with an action, a reward and 9 bytes of our own."""
     monkeypatch.setattr(memory, "available", lambda: 200 * MB)
-    for share, fits in ((False, False), (True, True)):
-        buffer = Choice("replay", SimpleNamespace(capacity=5_000_000, share_frames=share))
-        cfg = run.config.model_copy(update={"buffers": {"main": buffer}})
+    collector: Any = run.stateful["collector"]
+    spaces = Spaces(collector.env.observation_space, collector.env.action_space)
+    for steps, fits in ((8_000_000, False), (4_000_000, True)):
+        wanted = {"main": Choice("uniform", BUFFERS["uniform"].Config(size=steps))}
+        made = make_buffers(wanted, {}, spaces=spaces, num_envs=8, stream=lambda _: np.random.default_rng(0))
+        run.stateful["buffers"] = Buffers(made)
         if fits:
-            assert "buffer main 143 MB" in check(cfg, run)[0]
+            assert "buffer main of 4,000,000 steps 159 MB" in check(run.config, run)[0]
         else:
-            with pytest.raises(ResourceError, match=r"buffer main 219 MB; lower buffers\.main\.capacity"):
-                check(cfg, run)
+            with pytest.raises(ResourceError, match=r"buffer main of 8,000,000 steps .*; lower buffers\.main\.size"):
+                check(run.config, run)
 
 
 def test_an_update_is_estimated_from_its_layers(run: Orchestrator) -> None:
     """Outputs of two networks of 64-64 with their tanh, kept with their gradients for 64 of 256 steps."""
     each = 2 * 4 * 64 + 2 + 1
-    (part,) = [part for part in memory_parts(run.config, run) if part.name == "updates"]
+    (part,) = [part for part in memory_parts(run) if part.name == "updates"]
     assert part.bytes == pytest.approx(2 * 64 * 4 * each, rel=0.05)  # what passes observations on counts too
 
 

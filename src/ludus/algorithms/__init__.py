@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ludus.config.schema import Network
     from ludus.data.collector import Collector
     from ludus.networks.compiled import Compiler
+    from ludus.networks.precision import Precision
 
 
 class AlgorithmConfig(Model):
@@ -52,6 +53,7 @@ class Context:
     buffers: Mapping[str, Any] = field(default_factory=dict)
     components: Mapping[str, Any] = field(default_factory=dict)
     compiler: Compiler | None = None
+    precision: Precision | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +88,12 @@ class Algorithm(ABC):
     """Pure algorithm logic behind named hooks; knows nothing of loops, logs, checkpoints or files."""
 
     Config: ClassVar[type[AlgorithmConfig]]
-    default_cycle: ClassVar[tuple[str, ...]] = ("collect", "update_controller")
+    default_cycle: tuple[str | dict[str, Any], ...] = ("collect", "update_controller")
     """Hooks of one cycle when the config has no phases."""
+    buffers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Buffers it needs, with the settings they have where the config says nothing."""
+    epoch_steps: int = 0
+    """Environment steps (or updates, without collecting) after which a cycle ends an epoch; 0: every cycle does."""
     deterministic_evaluation: ClassVar[bool] = True
 
     @abstractmethod
@@ -101,6 +107,10 @@ class Algorithm(ABC):
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
         return ()
+
+    def metrics(self) -> dict[str, float]:
+        """What hooks have not reported yet, read once at the end of an epoch: tiny cycles sum up here."""
+        return {}
 
     @abstractmethod
     def state(self) -> dict[str, Stateful]:

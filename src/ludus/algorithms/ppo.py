@@ -89,7 +89,7 @@ class PPO(Algorithm):
     def __init__(self, cfg: PPOConfig, context: Context) -> None:
         cfg.check(context.num_envs)
         self.collector, self.rng, self.device = context.collector, context.rng, context.device
-        self.policy = Policy(context.network, context.spaces).to(context.device)
+        self.policy = Policy(context.network, context.spaces, precision=context.precision).to(context.device)
         self.distribution = self.policy.distribution
         if self.policy.recurrent:
             self._check_sequences(cfg, context.num_envs)
@@ -99,10 +99,15 @@ class PPO(Algorithm):
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
             parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std"), "critic_head": ("critic",)},
-            compiler=None if self.policy.recurrent else context.compiler,
+            compiler=None if self.policy.recurrent or self.policy.encoder.heavy else context.compiler,
         )
         self.behaviour = PolicyBehaviour(
-            self.policy, self.learner, context.spaces, rng=context.rng, evaluation_rng=context.evaluation_rng
+            self.policy,
+            self.learner,
+            context.spaces,
+            rng=context.rng,
+            evaluation_rng=context.evaluation_rng,
+            keep_outputs=self.policy.encoder.heavy,
         )
         self.columns: dict[str, Tensor] | None = None
         self.start_state: Tree = ()
@@ -146,11 +151,11 @@ class PPO(Algorithm):
         """Log-probabilities, values, advantages and value targets [T, B] of a fresh rollout.
 
         One forward pass over all T + 1 rows instead of one per step: by the contract of memory cores it is the same.
+        Where passes are dear, those of acting serve, and only the last row is left.
         """
         steps, _ = rollout.shape
-        obs, first = self._tensor(rollout.obs), self._tensor(rollout.first)
-        params_TBP, value_TB, _ = self.policy(obs, self.behaviour.to_tensors(rollout.state), first)
-        assert value_TB is not None
+        obs, first = self.policy.encoder.arrange(self._tensor(rollout.obs)), self._tensor(rollout.first)
+        params_TBP, value_TB = self._outputs(rollout, obs, first)
         values = value_TB.cpu().numpy()
         action = self._tensor(rollout.action)
         log_prob = self.distribution.log_prob(params_TBP[:steps], action)
@@ -177,6 +182,16 @@ class PPO(Algorithm):
             "target": self._tensor(target),
         }
         return columns, float(1 - advantage.var() / (target.var() + 1e-8))
+
+    def _outputs(self, rollout: Rollout, obs: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution parameters of at least T rows, values of T + 1."""
+        kept = self.behaviour.take_outputs()
+        if kept is None:
+            params_TBP, value_TB, _ = self.policy(obs, self.behaviour.to_tensors(rollout.state), first)
+            return params_TBP, value_TB
+        params_TBP, value_TB = kept
+        last = self.policy(obs[-1:], self.behaviour.to_tensors(rollout.last_state), first[-1:])[1]
+        return params_TBP, torch.cat([value_TB, last])
 
     def _final_values(self, finals: Any) -> Array:
         first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=self.device)

@@ -61,7 +61,9 @@ class Reinforce(Algorithm):
 
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
         self.collector, self.device = context.collector, context.device
-        self.policy = Policy(context.network, context.spaces, value=False).to(context.device)
+        self.policy = Policy(context.network, context.spaces, value=False, precision=context.precision).to(
+            context.device
+        )
         self.distribution = self.policy.distribution
         self.learner = Learner(
             self.policy,

@@ -32,7 +32,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cleanup": ("ludus.cli.cleanup:cleanup", "Remove checkpoints nobody needs; shows the plan first."),
     "index": ("ludus.cli.index:app", "The index of runs."),
     "model": ("ludus.cli.model:model", "Show the network of an experiment."),
-    "env": ("ludus.cli.env:app", "Show environments and what they are."),
+    "env": ("ludus.cli.env:app", "List, show and check environments."),
+    "smoke": ("ludus.cli.smoke:app", "Try everything that is shipped for a moment."),
+    "bench": ("ludus.cli.bench:app", "Measure speed here."),
     "migrate": ("ludus.cli.migrate:migrate", "Bring files of an older version up to date."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }

@@ -127,7 +127,7 @@ class Show:
             self.after(Step(length, action[0], reward, total))
             if recording:
                 yield self.env.render(final=bool(first[0]))
-            if first[0]:
+            if self.env.over(first)[0]:
                 self._finish(total, length)
                 total, length = 0.0, 0
 
@@ -169,7 +169,7 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
     """The keyboard acts; closing the window or Escape ends it."""
     import numpy as np
 
-    from ludus.cli.env import action_labels
+    from ludus.cli.env_facts import action_labels
     from ludus.cli.keyboard import Quit, Window, keys_for
 
     labels = action_labels(env.id)

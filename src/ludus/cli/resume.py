@@ -23,6 +23,9 @@ def resume(
     run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
     mode: Annotated[Mode, typer.Option(help="exact goes on to the bit; the others start a new run.")] = Mode.exact,
+    rebuild_buffer: Annotated[
+        bool, typer.Option("--rebuild-buffer", help="Begin with empty buffers where the stored steps are damaged.")
+    ] = False,
     plugin: Plugin = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
     debug: Annotated[bool, typer.Option("--debug", help="As for ludus train.")] = False,
@@ -35,7 +38,7 @@ def resume(
 
     load_plugins(plugin)
     if mode is Mode.exact:
-        done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug)
+        done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
         if done is None:
             print(f"{run}: has already finished; give it a larger training.total_timesteps to go on")
             return 0

@@ -100,10 +100,10 @@ def train(
 
     for job in jobs:
         earlier = session.unfinished(job.config, runs_dir) if resume else None
-        if earlier is None:
-            run = session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
-        else:
+        if earlier is not None:
             run = session.resume(earlier, [], runs_dir=runs_dir, debug=debug)
+        else:
+            run = session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
         if run is not None and run.interrupted:
             return EARLY
     return 0
@@ -119,7 +119,7 @@ def go_on(
     from ludus.cli.resume import Mode
     from ludus.cli.resume import resume as go_on_with
 
-    return go_on_with(run, overrides, Mode.exact, plugin, runs_dir, debug)
+    return go_on_with(run, overrides, mode=Mode.exact, plugin=plugin, runs_dir=runs_dir, debug=debug)
 
 
 def split(words: list[str]) -> tuple[str | None, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from ludus.config.model import Choice, Model, Registered
@@ -85,6 +85,14 @@ class Environment(Model):
     """Arguments for the environment's constructor."""
     wrappers: tuple[Wrapper, ...] = ()
     """Applied in order, the first one innermost."""
+    valid_actions: tuple[NonNegativeInt, ...] | None = None
+    """Of a Discrete action space, the actions the policy may choose from; all others are never taken."""
+    grayscale_obs: bool = False
+    """Images as brightness, after the wrappers."""
+    resize_obs: bool | PositiveInt | tuple[PositiveInt, PositiveInt] = False
+    """Images of this side, or height and width; true is 84."""
+    frame_stack: PositiveInt = 1
+    """The last observations as one, after everything else."""
     max_episode_steps: PositiveInt | None = None
     """Time limit; the default is the environment's own."""
     normalize_obs: Literal[False, "rolling", "static"] = False
@@ -119,7 +127,7 @@ class Network(Model):
     """encoder -> memory -> actor and critic heads."""
 
     encoder: Annotated[Choice, Registered(ENCODERS, default="auto")] = Field(default=AUTO)
-    """Observation encoder; `auto` is `cnn` for images and `mlp` for everything else."""
+    """Observation encoder; `auto` is `nature`, `impala` or `small` for images, by size, and `mlp` for all else."""
     memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default=NONE)
     """Memory core; `none` is feed-forward."""
     actor: Head = Head()
@@ -274,6 +282,8 @@ class Runtime(Model):
     """Torch threads; `auto` is 1 for small networks and one per core for large ones."""
     compile: Literal["auto", "always", "never"] = "auto"
     """Ahead-of-time compiled updates; `auto` uses a cached package, or builds one for a run long enough to pay."""
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    """In what image encoders compute; `auto` is bfloat16 on processors that multiply it, else float32."""
 
 
 class ExperimentConfig(Model):
@@ -289,8 +299,8 @@ class ExperimentConfig(Model):
     """`name` picks the algorithm; the other keys are its own."""
     network: Network = Field(default_factory=Network)
     """Policy network."""
-    buffers: dict[str, Annotated[Choice, Registered(BUFFERS)]] = {}
-    """Named buffers."""
+    buffers: dict[str, Annotated[Choice, Registered(BUFFERS, default="uniform")]] = {}
+    """Buffers by name; algorithms that need one have one named `replay`."""
     training: Training = Training()
     """Budget, phases, evaluation, stops."""
     logging: Logging = Logging()

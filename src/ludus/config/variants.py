@@ -7,6 +7,7 @@ inherits further by YAML's `<<: *anchor` or by `extends: <variant or template or
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from ludus.registry import nearest
 
 SUFFIXES = (".yaml", ".yml", ".json")
 FACTS = "spec"
-"""Key of an environment file with facts about the environment, no settings."""
+"""Key of an environment file with facts about the environment; of these only `action.valid` is a setting."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,13 @@ class EnvironmentFile:
         return [key for key in self.parts if not key.startswith("_")]
 
     def layers(self, variant: str) -> list[Layer]:
-        """The layers of a variant, the file's name as the last resort for the ids."""
+        """The layers of a variant; the file's name and facts are the last resort."""
         stem = self.path.stem
-        ids = {"environment": {"id": stem}, "experiment": {"name": stem}}
+        ids: dict[str, dict[str, object]] = {"environment": {"id": stem}, "experiment": {"name": stem}}
+        facts = self.block.get(FACTS)
+        action = facts.get("action") if isinstance(facts, Mapping) else None
+        if isinstance(action, Mapping) and "valid" in action:
+            ids["environment"]["valid_actions"] = action["valid"]
         return [*layers_of(ids, self.name), *self.own_layers(variant, ())]
 
     def own_layers(self, variant: str, trail: tuple[str, ...]) -> list[Layer]:
@@ -125,16 +130,24 @@ def environment_files(dirs: Sequence[Path]) -> dict[str, Path]:
 
 
 def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]:
-    """The file and the variant an `Env:variant` names; `/` in the id may be written as `-`."""
+    """File and variant an `Env:variant` names; `/` and `_` of the id may be `-`, its version may be left out."""
     env_id, _, variant = spec.rpartition(":")
     files = environment_files(dirs)
-    stem = env_id.replace("/", "-")
+    stem = _stem(env_id.replace("/", "-"), files)
     if stem not in files:
         raise ConfigError(spec, f"no config for environment '{env_id}'", nearest(stem, files))
     file = EnvironmentFile(files[stem], dirs)
     if variant not in file.variants:
         raise ConfigError(spec, f"{stem} has no variant '{variant}'", nearest(variant, file.variants))
     return file, variant
+
+
+def _stem(wanted: str, files: Mapping[str, Path]) -> str:
+    """The only file that is meant, or what was wanted."""
+    forms = {stem: stem.replace("_", "-") for stem in files}
+    plain = wanted.replace("_", "-")
+    near = [stem for stem, form in forms.items() if plain in (form, re.sub(r"-v\d+$", "", form))]
+    return wanted if wanted in files or len(near) != 1 else near[0]
 
 
 def list_targets(dirs: Sequence[Path]) -> list[Target]:

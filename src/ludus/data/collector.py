@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.data.rollout import Finals, Rollout
+from ludus.data.rollout import Finals, Raw, Rollout
 from ludus.errors import EnvironmentFailed
 from ludus.types import Array, Tree, tree_map
 
@@ -47,6 +47,9 @@ class Collector:
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self.episodes = 0
         self.best_return = -np.inf
+        self.keep_raw = False
+        """Whether rollouts carry what buffers store."""
+        self.steps = 0
         self._storage: _Storage | None = None
         self.switch(env, seeds)
 
@@ -74,6 +77,7 @@ class Collector:
         first = self.first
         obs = self._put(store, 0, self._raw_obs)
         finals: list[tuple[int, Array, Array, Tree]] = []
+        ends: list[tuple[int, Array, Array]] = []
         store.first[0] = first
         for t in range(steps):
             action, env_action, state = behaviour.act(obs, state, first)
@@ -87,11 +91,17 @@ class Collector:
             self._length += 1
             if first.any():
                 finals += self._end_episodes(t, result, first, state)
+                if self.keep_raw:
+                    ended = np.flatnonzero(first)
+                    assert result.final_obs is not None
+                    ends.append((t, ended, result.final_obs[ended]))
             obs = self._put(store, t + 1, result.obs)
         self.state, self.first = state, first
         self._raw_obs = store.raw[steps].copy()
         self._check_finite(store, steps)
-        return self._rollout(store, steps, start_state, finals)
+        raw = self._raw(store, steps, ends) if self.keep_raw else None
+        self.steps += steps
+        return self._rollout(store, steps, start_state, finals, raw)
 
     def _put(self, store: _Storage, t: int, raw_obs: Array) -> Array:
         store.raw[t] = raw_obs
@@ -104,7 +114,7 @@ class Collector:
         self, t: int, result: StepResult, done: Array, state: Tree
     ) -> list[tuple[int, Array, Array, Tree]]:
         broken = self.env.broken
-        for b in np.flatnonzero(done):
+        for b in np.flatnonzero(self.env.over(done)):
             if broken is None or not broken[b]:
                 self.returns.append(float(self._return[b]))
                 self.lengths.append(int(self._length[b]))
@@ -117,7 +127,18 @@ class Collector:
         assert result.final_obs is not None, "a finished episode without its final observation"
         return [(t, cut, result.final_obs[cut].copy(), tree_map(lambda leaf: leaf[cut], state))]
 
-    def _rollout(self, store: _Storage, steps: int, start_state: Tree, finals: list[Any]) -> Rollout:
+    def _raw(self, store: _Storage, steps: int, ends: list[tuple[int, Array, Array]]) -> Raw:
+        shape = store.raw.shape[2:]
+        return Raw(
+            obs=store.raw[: steps + 1],
+            reward=store.reward[:steps],
+            t=np.concatenate([np.full(len(b), t) for t, b, _ in ends]) if ends else np.zeros(0, np.int64),
+            b=np.concatenate([b for _, b, _ in ends]) if ends else np.zeros(0, np.int64),
+            final_obs=np.concatenate([obs for *_, obs in ends]) if ends else np.zeros((0, *shape), store.raw.dtype),
+            start=self.steps,
+        )
+
+    def _rollout(self, store: _Storage, steps: int, start_state: Tree, finals: list[Any], raw: Raw | None) -> Rollout:
         reward = store.reward[:steps]
         done = store.first[1 : steps + 1]
         if self.reward_normalizer is not None:
@@ -132,6 +153,7 @@ class Collector:
             state=start_state,
             last_state=self.state,
             finals=self._stack(finals),
+            raw=raw,
         )
         if self.normalizer is not None:  # after use: one rollout sees one set of statistics
             self.normalizer.update(store.raw[:steps].reshape(-1, *store.raw.shape[2:]))
@@ -211,6 +233,7 @@ class Collector:
             "lengths": list(self.lengths),
             "episodes": self.episodes,
             "best_return": float(self.best_return),
+            "steps": self.steps,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -222,7 +245,7 @@ class Collector:
             self._raw_obs, self.first, self.state = np.array(state["obs"]), np.array(state["first"]), state["memory"]
             self._return, self._length = np.array(state["return"]), np.array(state["length"])
         self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)
-        self.episodes, self.best_return = state["episodes"], state["best_return"]
+        self.episodes, self.best_return, self.steps = state["episodes"], state["best_return"], state["steps"]
 
     def close(self) -> None:
         """Shut the environments down."""

@@ -74,8 +74,12 @@ class RewardNormalizer:
             returns[t] = self.running
             self.running = np.where(done, 0.0, self.running)
         self.moments.update(returns.reshape(-1))
+        return self.scaled(reward_TB)
+
+    def scaled(self, reward: Array) -> Array:
+        """Rewards in units of the deviation so far; changes nothing."""
         scale = 1.0 / np.sqrt(self.moments.var + EPSILON)
-        return np.clip(reward_TB * scale, -CLIP, CLIP).astype(np.float32)
+        return np.clip(reward * scale, -CLIP, CLIP).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
         """Running moments and the open returns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +26,21 @@ class Finals:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Raw:
+    """What buffers store: nothing normalised, and the last observation of every episode that ended."""
+
+    obs: Array
+    """[T + 1, B, ...] of the space's own dtype."""
+    reward: Array
+    t: Array
+    b: Array
+    final_obs: Array
+    """[N, ...] for the episodes that ended at (t, b)."""
+    start: int
+    """Steps collected before: a buffer that misses some knows that episodes were cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rollout:
     """Views into the collector's storage: valid until the next `collect`."""
 
@@ -44,6 +59,8 @@ class Rollout:
     last_state: Tree
     """Memory after step T - 1, [B, ...]."""
     finals: Finals | None
+    raw: Raw | None = None
+    """Only when the collector was asked to `keep_raw`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,6 +77,23 @@ class Rollout:
         """Episodes that ended, for whatever reason."""
         return self.terminated | self.truncated
 
+    def between(self, start: int, end: int) -> Rollout:
+        """Its steps from `start` up to `end`, as buffers read them: memory and `finals` stay those of the whole."""
+        assert self.raw is not None
+        if start == 0 and end >= len(self.reward):
+            return self
+        here = (self.raw.t >= start) & (self.raw.t < end)
+        raw = Raw(
+            obs=self.raw.obs[start : end + 1],
+            reward=self.raw.reward[start:end],
+            t=self.raw.t[here] - start,
+            b=self.raw.b[here],
+            final_obs=self.raw.final_obs[here],
+            start=self.raw.start + start,
+        )
+        steps = {name: getattr(self, name)[start:end] for name in ("action", "reward", "terminated", "truncated")}
+        return replace(self, obs=self.obs[start : end + 1], first=self.first[start : end + 1], raw=raw, **steps)
+
 
 def minibatches(
     columns: dict[str, Tensor], state: Tree, count: int, rng: np.random.Generator, *, sequences: bool
@@ -73,7 +107,7 @@ def minibatches(
     if sequences:
         for chosen in np.array_split(rng.permutation(envs), count):
             index = torch.from_numpy(chosen)
-            part = {name: column[:, index] for name, column in columns.items()}
+            part = {name: take(column, index) for name, column in columns.items()}
             yield {**part, "state": tree_map(lambda leaf, i=index: leaf[i], state)}
         return
     flat = {name: column.reshape(1, steps * envs, *column.shape[2:]) for name, column in columns.items()}
@@ -81,7 +115,14 @@ def minibatches(
         yield {**flat, "state": ()}
         return
     order = torch.from_numpy(rng.permutation(steps * envs))
-    flat = {name: column[:, order] for name, column in flat.items()}
+    flat = {name: take(column, order) for name, column in flat.items()}
     bounds = np.linspace(0, steps * envs, count + 1).astype(int)
     for start, end in pairwise(bounds):
         yield {**{name: column[:, start:end] for name, column in flat.items()}, "state": ()}
+
+
+def take(column: Tensor, index: Tensor) -> Tensor:
+    """`column[:, index]` in one pass over whole rows; images in channels-last memory stay in it."""
+    if column.ndim == 5 and not column.is_contiguous():
+        return column.movedim(2, -1).index_select(1, index).movedim(-1, 2)
+    return column.index_select(1, index)

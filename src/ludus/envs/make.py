@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,8 @@ from ludus.envs.check import probe as probe_env
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.spaces import cross
-from ludus.envs.vector import VectorEnv
+from ludus.envs.suites import old_api
+from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.wrappers._raw_reward import RawReward
 from ludus.errors import ConfigError, LudusError
 from ludus.registry import WRAPPERS, UnknownName, nearest
@@ -39,19 +40,19 @@ def make_vector(
     cfg = type(cfg).model_validate({**cfg.model_dump(), **overrides}) if overrides else cfg
     recipe = resolve(cfg, render_mode)
     count = num_envs or (ENVS_PER_CORE * cores() if cfg.num_envs == "auto" else cfg.num_envs)
-    if cfg.vectorization == "async":
+    alone = catalog.alone(cfg.id)
+    if cfg.vectorization == "async" or (alone and cfg.vectorization == "auto" and count > 1 and render_mode != "human"):
         from ludus.envs.vector.workers import AsyncVectorEnv
 
+        workers = cfg.workers or (count if alone else cores())
         restart = cfg.on_worker_death == "restart"
-        return AsyncVectorEnv(
-            recipe, count, workers=cfg.workers or cores(), deadline=cfg.step_deadline, restart=restart
-        )
+        return AsyncVectorEnv(recipe, count, workers=workers, deadline=cfg.step_deadline, restart=restart)
     if cfg.vectorization == "envpool":
         from ludus.envs.vector import pool
 
-        return recipe.vectorized(pool.build(recipe, count, threads=cfg.workers or cores()), "envpool")
+        return pool.build(recipe, count, threads=cfg.workers or cores())
     if cfg.vectorization in ("auto", "native"):
-        found = _native(recipe, count, insist=cfg.vectorization == "native")
+        found = _native(recipe, count, cfg.workers or cores(), insist=cfg.vectorization == "native")
         if found is not None:
             return found
     from ludus.envs.vector.sync import SyncVectorEnv
@@ -118,11 +119,14 @@ class Recipe:
     def make(self) -> gym.Env:
         """A new environment."""
         catalog.headless(self.render_mode)
-        env = self._bare()
+        drawn = any(getattr(call.cls, "needs_frames", False) for call in self.wrappers)
+        env = self._bare("rgb_array" if drawn else self.render_mode)
         if self.wrappers:
             env = RawReward(env)
         for call in self.wrappers:
             env = call.apply(call.cls, env)
+        if drawn and self.render_mode == "human":
+            env = gym.wrappers.HumanRendering(env)
         return cross(env, self.id)
 
     def check(self) -> EnvInfo:
@@ -170,18 +174,18 @@ class Recipe:
         """Classes and functions a worker has to be able to load."""
         return [
             *(call.cls for call in self.wrappers),
-            *([self.spec.entry_point] if callable(self.spec.entry_point) else []),
+            *([getattr(entry, "creator", entry)] if callable(entry := self.spec.entry_point) else []),
         ]
 
-    def _bare(self) -> gym.Env:
-        self._require_rendering()
+    def _bare(self, render_mode: str | None) -> gym.Env:
+        self._require_rendering(render_mode)
         try:
-            with catalog.quiet():
+            with catalog.quiet(self.spec.entry_point):
                 return gym.make(
                     self.spec,
                     max_episode_steps=self.max_episode_steps,
                     disable_env_checker=True,
-                    **({"render_mode": self.render_mode} if self.render_mode else {}),
+                    **({"render_mode": render_mode} if render_mode else {}),
                     **self.kwargs,
                 )
         except LudusError:
@@ -191,15 +195,13 @@ class Recipe:
         except Exception as error:  # whatever a constructor raises is named, with its traceback
             raise raised(f"environment {self.id}", "making it", error) from error
 
-    def _require_rendering(self) -> None:
-        metadata = (
-            getattr(catalog.creator(self.id, self.spec.entry_point), "metadata", None) if self.render_mode else None
-        )
+    def _require_rendering(self, mode: str | None) -> None:
+        metadata = getattr(catalog.creator(self.id, self.spec.entry_point), "metadata", None) if mode else None
         if metadata is None:
             return
         modes = metadata.get("render_modes", ())
-        if self.render_mode not in modes and not (self.render_mode == "human" and "rgb_array" in modes):
-            raise ConfigError("render_mode", f"'{self.id}' cannot be shown as '{self.render_mode}'", "play it unseen")
+        if mode not in modes and not (mode == "human" and "rgb_array" in modes):
+            raise ConfigError("render_mode", f"'{self.id}' cannot be shown as '{mode}'", "play it unseen")
 
 
 def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
@@ -207,16 +209,47 @@ def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
     spec = replace(catalog.find(cfg.id), order_enforce=False)  # lanes always reset first
     if cfg.kwargs and cfg.vectorization != "envpool":  # EnvPool has options of its own
         _require_arguments(cfg, spec)
-    wrappers = tuple(_call(i, wrapper) for i, wrapper in enumerate(cfg.wrappers))
-    return Recipe(spec, cfg.kwargs, wrappers, cfg.max_episode_steps, cfg.reward_threshold, render_mode)
+    wrappers = (*_listed(cfg), *_pipeline(cfg))
+    if spec.entry_point is not None and cfg.vectorization != "envpool":
+        insist = any(getattr(call.cls, "adapts", False) for call in wrappers)
+        spec = old_api.adapted(spec, catalog.creator(cfg.id, spec.entry_point), insist=insist)
+    kwargs = cfg.kwargs
+    if kwargs.get("obs_type") == "objects" and cfg.id.startswith("ALE/"):
+        from ludus.envs.suites.atari import extractor
+
+        where = "environment.kwargs.obs_type"
+        wrappers = (WrapperCall(where, WRAPPERS[extractor(where, spec.kwargs["game"])], {}), *wrappers)
+        kwargs = {**kwargs, "obs_type": "ram"}
+    return Recipe(spec, kwargs, wrappers, cfg.max_episode_steps, cfg.reward_threshold, render_mode)
 
 
-def _native(recipe: Recipe, num_envs: int, *, insist: bool) -> VectorEnv | None:
+def _listed(cfg: Environment) -> list[WrapperCall]:
+    """The wrappers of the config, after the one its suite needs unless they have their own for that."""
+    calls = [_call(i, wrapper) for i, wrapper in enumerate(cfg.wrappers)]
+    needed = catalog.observer(cfg.id)
+    if needed and not any(getattr(call.cls, "observes", False) for call in calls):
+        calls.insert(0, WrapperCall(f"environment.id ({needed})", WRAPPERS[needed], {}))
+    return calls
+
+
+def _pipeline(cfg: Environment) -> Iterator[WrapperCall]:
+    """The wrappers behind fields of the config, outside the listed ones."""
+    if cfg.valid_actions is not None:
+        yield WrapperCall("environment.valid_actions", WRAPPERS["remap_actions"], {"mapping": [*cfg.valid_actions]})
+    if cfg.grayscale_obs:
+        yield WrapperCall("environment.grayscale_obs", WRAPPERS["grayscale"], {})
+    if cfg.resize_obs:
+        yield WrapperCall("environment.resize_obs", WRAPPERS["resize"], {"size": cfg.resize_obs})
+    if cfg.frame_stack > 1:
+        yield WrapperCall("environment.frame_stack", WRAPPERS["frame_stack"], {"frames": cfg.frame_stack})
+
+
+def _native(recipe: Recipe, num_envs: int, threads: int, *, insist: bool) -> VectorEnv | None:
     from ludus.envs.vector import native
 
     try:
-        return native.build(recipe, num_envs, equal=not insist)
-    except native.Unsuited as reason:
+        return native.build(recipe, num_envs, threads=threads, equal=not insist)
+    except Unsuited as reason:
         if insist:
             problem = f"'{recipe.id}' cannot run natively: {reason}"
             raise ConfigError("environment.vectorization", problem, "use auto, sync or async") from None

@@ -1,8 +1,9 @@
 """The border between an environment's spaces and what the lab computes with.
 
 Above the border observations are a Box (images channels first), a Discrete from 0, a MultiDiscrete from 0 or a
-MultiBinary, in the space's own dtype; actions are a Discrete from 0 or a one-dimensional MultiDiscrete, MultiBinary or
-float Box. What cannot be brought into that form without a choice only the user can make is refused by name.
+MultiBinary, in the space's own dtype (float64 becomes float32); actions are a Discrete from 0 or a one-dimensional
+MultiDiscrete, MultiBinary or float Box. What cannot be brought into that form without a choice only the user can make
+is refused by name.
 """
 
 from __future__ import annotations
@@ -117,6 +118,9 @@ def _one_dimensional(space: gym.Space, flat: Callable[[], gym.Space]) -> Port:
 def _box(space: spaces.Box, id: str) -> Port:
     if not np.issubdtype(space.dtype, np.number) or np.issubdtype(space.dtype, np.complexfloating):
         raise _refused(id, "observation", space, "wrap the environment so that it returns numbers")
+    if space.dtype == np.float64:
+        single = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
+        return Port(single, lambda value: np.asarray(value, np.float32))
     if len(space.shape) not in (2, 3) or not is_pixels(space):
         return Port(space)
     if len(space.shape) == 2:

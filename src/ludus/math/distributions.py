@@ -158,15 +158,15 @@ class DiagonalGaussian(Distribution):
         self.param_dim, self.action_shape, self.action_dtype = 2 * self.size, shape, np.dtype(np.float32)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
-        mean, log_std = params.chunk(2, -1)
+        mean, log_std = self._split(params)
         z = (self._flat(params, action) - mean) * (-log_std).exp()
         return -(0.5 * z.square() + log_std).sum(-1) - 0.5 * self.size * LOG_2PI
 
     def entropy(self, params: Tensor) -> Tensor:
-        return params.chunk(2, -1)[1].sum(-1) + 0.5 * self.size * (1 + LOG_2PI)
+        return self._split(params)[1].sum(-1) + 0.5 * self.size * (1 + LOG_2PI)
 
     def kl(self, params: Tensor, other: Tensor) -> Tensor:
-        (mean, log_std), (mean_o, log_std_o) = params.chunk(2, -1), other.chunk(2, -1)
+        (mean, log_std), (mean_o, log_std_o) = self._split(params), self._split(other)
         spread = (2 * log_std).exp() + (mean - mean_o).square()
         return (log_std_o - log_std + 0.5 * spread * (-2 * log_std_o).exp() - 0.5).sum(-1)
 
@@ -174,18 +174,34 @@ class DiagonalGaussian(Distribution):
         return self._shaped(params, params.chunk(2, -1)[0])
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
-        mean, log_std = params[..., : self.size], params[..., self.size :]
+        mean, log_std = params[..., : self.size], self._bounded(params[..., self.size :])
         return self._shaped(params, mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32))
 
     def mode_numpy(self, params: Array) -> Array:
         return self._shaped(params, params[..., : self.size])
+
+    def reparametrized(self, params: Tensor, noise: Tensor) -> Tensor:
+        """Actions as a differentiable function of the parameters; `noise` is standard normal, [..., size]."""
+        mean, log_std = self._split(params)
+        return self._shaped(params, mean + log_std.exp() * noise)
+
+    def _split(self, params: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = params.chunk(2, -1)
+        return mean, self._bounded(log_std)
+
+    @classmethod
+    def _bounded(cls, log_std: Any) -> Any:
+        return log_std
 
 
 class SquashedGaussian(DiagonalGaussian):
     """tanh of a Gaussian. Actions are kept before the tanh, where their density is exact; `squash` gives (-1, 1).
 
     log pi(tanh u) = log N(u) - sum log(1 - tanh(u)^2), and log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)).
+    Log deviations are kept within [-20, 2]: a network puts them out, and nothing else would hold them.
     """
+
+    LOG_STD = (-20.0, 2.0)
 
     NODES, WEIGHTS = (torch.tensor(x, dtype=torch.float32) for x in np.polynomial.hermite_e.hermegauss(32))
 
@@ -194,7 +210,7 @@ class SquashedGaussian(DiagonalGaussian):
 
     def entropy(self, params: Tensor) -> Tensor:
         """Gauss-Hermite quadrature (32 nodes): there is no closed form."""
-        mean, log_std = params.unsqueeze(-1).chunk(2, -2)
+        mean, log_std = (part.unsqueeze(-1) for part in self._split(params))
         u = mean + log_std.exp() * self.NODES.to(params)
         slope = (self._log_slope(u) * self.WEIGHTS.to(params)).sum(-1) / math.sqrt(2 * math.pi)
         return super().entropy(params) + slope.sum(-1)
@@ -203,6 +219,10 @@ class SquashedGaussian(DiagonalGaussian):
     def squash(action: Tensor) -> Tensor:
         """The action the density is about, in (-1, 1)."""
         return action.tanh()
+
+    @classmethod
+    def _bounded(cls, log_std: Any) -> Any:
+        return log_std.clip(*cls.LOG_STD)
 
     @staticmethod
     def _log_slope(u: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from ludus.networks.encoders.mlp import MLP, as_vector_numpy
-from ludus.networks.memory.gru import GRU
-from ludus.networks.memory.none import NoMemory
+from ludus.networks.memory import Step
 from ludus.networks.policy import Policy
+from ludus.networks.q_networks import ActingPolicy
 from ludus.types import Array, Tree, tree_map
 
 LARGEST_NUMPY_LAYER = 256
@@ -37,17 +37,19 @@ class Actor(Protocol):
         """(params_BP, state)."""
 
 
-def make_actor(policy: Policy) -> Actor:
-    """The fastest actor that can stand in for this policy."""
-    return NumpyActor(policy) if NumpyActor.supports(policy) else TorchActor(policy)
+def make_actor(policy: Policy | ActingPolicy, *, live: bool = False) -> Actor:
+    """The fastest actor that can stand in for this policy; a `live` one never needs a refresh."""
+    return NumpyActor(policy, live=live) if NumpyActor.supports(policy) else TorchActor(policy)
 
 
 class TorchActor:
     """Acts through the policy itself."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy | ActingPolicy) -> None:
         self.policy = policy
         self.device = next(policy.parameters()).device
+        self.value_B: Array | None = None
+        """State values of the newest step, where the policy has them."""
 
     def refresh(self) -> None:
         """Nothing to copy: the weights are the policy's own."""
@@ -59,33 +61,38 @@ class TorchActor:
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
         obs = torch.as_tensor(obs_B, device=self.device).unsqueeze(0)
         first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
-        params, _, state = self.policy(obs, state, first)
+        params, value, state = self.policy(obs, state, first)
+        self.value_B = None if value is None else value[0].cpu().numpy()
         return params[0].cpu().numpy(), state
 
 
 class NumpyActor:
-    """Acts on numpy copies of a small policy's weights."""
+    """Acts on numpy copies of a small policy's weights, or `live` on the weights themselves."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy | ActingPolicy, *, live: bool = False) -> None:
         assert isinstance(policy.encoder, MLP)
         self.policy, self._mlp = policy, policy.encoder
+        self._take = _view if live else _copy
         self.refresh()
 
     @staticmethod
-    def supports(policy: Policy) -> bool:
-        """Dense layers only, narrow, on the CPU, with no memory or a GRU."""
+    def supports(policy: Policy | ActingPolicy) -> bool:
+        """Dense layers only, narrow, on the CPU, with a memory that has a step in numpy."""
         dense = all(isinstance(m, (nn.Linear, nn.Sequential, *ACTIVATIONS)) for m in policy.actor.modules())
         narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in policy.actor.parameters())
         on_cpu = all(p.device.type == "cpu" for p in policy.parameters())
-        plain = type(policy.encoder) is MLP and type(policy.memory) in (NoMemory, GRU)
-        return dense and narrow and on_cpu and plain
+        return (
+            dense and narrow and on_cpu and type(policy.encoder) is MLP and policy.memory.numpy_step(_view) is not None
+        )
 
     def refresh(self) -> None:
-        self.encoder = dense_layers(self._mlp.layers)
-        self.head = dense_layers(self.policy.actor)
-        self.gru = gru_weights(self.policy.memory) if isinstance(self.policy.memory, GRU) else None
+        self.encoder = dense_layers(self._mlp.layers, self._take)
+        self.head = dense_layers(self.policy.actor, self._take)
+        step = self.policy.memory.numpy_step(self._take)
+        assert step is not None
+        self.memory: Step = step
         log_std = self.policy.log_std
-        self.log_std = None if log_std is None else log_std.detach().numpy().copy()
+        self.log_std = None if log_std is None else self._take(log_std)
 
     def initial_state(self, batch: int) -> Tree:
         return tree_map(lambda s: s.numpy(), self.policy.initial_state(batch))
@@ -94,9 +101,7 @@ class NumpyActor:
         x = as_vector_numpy(obs_B, self._mlp.space)
         for weight, bias, activation in self.encoder:
             x = activation(x @ weight + bias)
-        if self.gru is not None:
-            x = gru_step(x, state[0], first_B, *self.gru)
-            state = (x,)
+        x, state = self.memory(x, state, first_B)
         for weight, bias, activation in self.head:
             x = activation(x @ weight + bias)
         if self.log_std is not None:
@@ -107,37 +112,24 @@ class NumpyActor:
 Dense = tuple[Array, Array, Callable[[Array], Array]]
 
 
-def dense_layers(module: nn.Module) -> list[Dense]:
-    """(weight [in, out], bias, activation) of every linear layer, copied."""
+def dense_layers(module: nn.Module, take: Callable[[Tensor], Array]) -> list[Dense]:
+    """(weight [in, out], bias, activation) of every linear layer."""
     layers: list[Dense] = []
     for part in module.modules():
         if isinstance(part, nn.Linear):
-            layers.append((_copy(part.weight.t()), _copy(part.bias), lambda x: x))
+            layers.append((take(part.weight.t()), take(part.bias), lambda x: x))
         elif type(part) in ACTIVATIONS:
             weight, bias, _ = layers[-1]
             layers[-1] = (weight, bias, ACTIVATIONS[type(part)])
     return layers
 
 
-def gru_weights(core: GRU) -> tuple[Array, Array, Array, Array]:
-    """Input and hidden weights [in, 3H] with their biases, copied."""
-    cell = core.cell
-    return _copy(cell.weight_ih.t()), _copy(cell.bias_ih), _copy(cell.weight_hh.t()), _copy(cell.bias_hh)
-
-
-def gru_step(x: Array, h: Array, first: Array, w_x: Array, b_x: Array, w_h: Array, b_h: Array) -> Array:
-    """torch's GRUCell: reset and update gates, candidate."""
-    h = h * ~first[:, None]
-    gates_x, gates_h = x @ w_x + b_x, h @ w_h + b_h
-    width = h.shape[1]
-    gates = _sigmoid(gates_x[:, : 2 * width] + gates_h[:, : 2 * width])
-    reset, update = gates[:, :width], gates[:, width:]
-    candidate = np.tanh(gates_x[:, 2 * width :] + reset * gates_h[:, 2 * width :])
-    return candidate + update * (h - candidate)
-
-
 def _copy(tensor: Tensor) -> Array:
     return np.ascontiguousarray(tensor.detach().numpy()).copy()
+
+
+def _view(tensor: Tensor) -> Array:
+    return tensor.detach().numpy()
 
 
 def _sigmoid(x: Array) -> Array:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 import torch
+from torch import Tensor
 
-from ludus.networks.actors import make_actor
+from ludus.networks.actors import TorchActor, make_actor
 from ludus.networks.learner import Learner
 from ludus.networks.policy import Policy
 from ludus.types import ActResult, Array, Spaces, Tree, tree_map
@@ -23,6 +24,7 @@ class PolicyBehaviour:
         *,
         rng: np.random.Generator,
         evaluation_rng: np.random.Generator,
+        keep_outputs: bool = False,
     ) -> None:
         self.policy, self.learner, self.distribution = policy, learner, policy.distribution
         self.rng, self.evaluation_rng = rng, evaluation_rng
@@ -30,6 +32,8 @@ class PolicyBehaviour:
         self.device = next(policy.parameters()).device
         box = spaces.action if isinstance(spaces.action, gym.spaces.Box) else None
         self.bounds = None if box is None else (box.low.astype(np.float32), box.high.astype(np.float32))
+        self._keep = keep_outputs and isinstance(self.actor, TorchActor)
+        self._outputs: list[tuple[Array, Array]] = []
         self._version = -1
 
     def initial_state(self, batch: int) -> Tree:
@@ -40,8 +44,21 @@ class PolicyBehaviour:
         """(action as drawn, action for the environment, memory) with the weights of the newest update."""
         self._refresh()
         params, state = self.actor(obs_B, state, first_B)
+        if self._keep:
+            assert isinstance(self.actor, TorchActor) and self.actor.value_B is not None
+            self._outputs.append((params, self.actor.value_B))
         action = self.distribution.sample_numpy(params, self.rng)
         return action, self.for_environment(action), state
+
+    def take_outputs(self) -> tuple[Tensor, Tensor] | None:
+        """(params_TBP, value_TB) of every `act` since the last call, if they are kept."""
+        taken, self._outputs = self._outputs, []
+        if not taken:
+            return None
+        params, values = zip(*taken, strict=True)
+        return torch.as_tensor(np.stack(params), device=self.device), torch.as_tensor(
+            np.stack(values), device=self.device
+        )
 
     def evaluate(self, obs_B: Array, state: Tree, first_B: Array, *, deterministic: bool) -> ActResult:
         """The same policy off the record: other random stream, greedy if asked."""

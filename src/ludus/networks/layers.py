@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from ludus.math.normalization import rms_norm
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
@@ -31,3 +34,14 @@ def stack(in_dim: int, hidden_dims: Sequence[int], activation: str) -> nn.Sequen
         layers += [linear(in_dim, width), ACTIVATIONS[activation]()]
         in_dim = width
     return nn.Sequential(*layers)
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm over the last dimension with a learned weight."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight)

@@ -11,6 +11,7 @@ from ludus.math.distributions import distribution_for
 from ludus.networks.encoders import build_encoder
 from ludus.networks.layers import linear, stack
 from ludus.networks.memory import MemoryCore
+from ludus.networks.precision import Precision
 from ludus.registry import MEMORY
 from ludus.types import Spaces, Tree
 
@@ -20,10 +21,10 @@ ACTOR_GAIN, CRITIC_GAIN = 0.01, 1.0
 class Policy(nn.Module):
     """Distribution parameters and, with `value`, a state value for every step of [T, B] observations."""
 
-    def __init__(self, cfg: Network, spaces: Spaces, *, value: bool = True) -> None:
+    def __init__(self, cfg: Network, spaces: Spaces, *, value: bool = True, precision: Precision | None = None) -> None:
         super().__init__()
         self.distribution = distribution_for(spaces.action)
-        self.encoder = build_encoder(cfg.encoder, spaces.observation)
+        self.encoder = build_encoder(cfg.encoder, spaces.observation, precision)
         self.memory: MemoryCore = MEMORY[cfg.memory.name](cfg.memory.config, self.encoder.out_dim)
         bare = not self.memory.recurrent and not any(True for _ in self.encoder.parameters())
         outputs = action_outputs(spaces.action, self.distribution.param_dim)

@@ -139,7 +139,7 @@ class Evaluator:
             obs, first = result.obs, result.terminated | result.truncated
             total += env.raw_reward
             length += 1
-            for b in np.flatnonzero(first):
+            for b in np.flatnonzero(env.over(first)):
                 if share[b]:
                     share[b] -= 1
                     returns.append(float(total[b]))

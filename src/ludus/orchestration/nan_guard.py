@@ -40,7 +40,7 @@ class NanGuard:
         bad = [name for name, value in report.metrics.items() if not math.isfinite(value)]
         if not bad:
             self._in_a_row = 0
-            if self.choice == "skip" and report.updates:
+            if self.choice == "skip" and report.updates and report.metrics:  # those who say nothing are judged later
                 self.remember()
             return report
         self._in_a_row += 1

@@ -62,6 +62,7 @@ class Orchestrator:
         self._seconds_before = 0.0
         self._entered = -1
         self._epoch_start = 0  # where this epoch's schedules were read
+        self._epoch_updates = 0
         self.say: Callable[[str], None] = lambda _: None
         """One line for whoever watches; the session points it at the console."""
         self.vitals: Vitals | None = None
@@ -69,7 +70,7 @@ class Orchestrator:
 
     @property
     def clock(self) -> Any:
-        """env_steps, updates and cycles so far."""
+        """env_steps, updates, cycles and epochs so far."""
         return self.scheduler.clock
 
     @property
@@ -101,7 +102,7 @@ class Orchestrator:
         self._tell("on_start")
         while (hook := self.scheduler.next_hook()) is not None:
             self._call(hook)
-            if self.scheduler.cycle_ended:
+            if self.scheduler.cycle_ended and self._epoch_over():
                 self._end_epoch()
                 if self.interrupted is not None:
                     self.stop(self.interrupted)
@@ -126,6 +127,15 @@ class Orchestrator:
         if self.scheduler.index != index:
             self._tell("on_phase_end")
 
+    def _epoch_over(self) -> bool:
+        """Tiny cycles come many to an epoch; a phase never ends in the middle of one."""
+        wanted, phase = self.algorithm.epoch_steps, self.scheduler.phases[self._entered]
+        if not wanted or self.scheduler.index != self._entered or phase.type == "eval_only":
+            return True
+        if phase.type == "offline":
+            return bool(self.clock.updates - self._epoch_updates >= wanted)
+        return bool(self.clock.env_steps - self._epoch_start >= wanted)
+
     def _context(self) -> PhaseContext:
         scheduler, phase = self.scheduler, self.scheduler.phase
         return PhaseContext(
@@ -140,16 +150,19 @@ class Orchestrator:
 
     def _end_epoch(self) -> None:
         clock, phase = self.clock, self.scheduler.phases[self._entered]
-        wanted = self._evaluation_due.due(clock.cycles, clock.env_steps, self.scheduler.total_steps)
+        clock.epochs += 1
+        summed = Report(updates=1, metrics=self.algorithm.metrics())
+        self.recorder.record("train", self.nan_guard.check("update", summed, clock.env_steps).metrics)
+        wanted = self._evaluation_due.due(clock.epochs, clock.env_steps, self.scheduler.total_steps)
         if wanted and phase.type != "eval_only":
             self.evaluate()
-        if clock.cycles % self.config.logging.every_epochs == 0:
+        if clock.epochs % self.config.logging.every_epochs == 0:
             self._write_row()
-        self._epoch_start = self.scheduler.cycle_start_steps
+        self._epoch_start, self._epoch_updates = self.scheduler.cycle_start_steps, clock.updates
         self._tell("on_cycle_end")
 
     def _write_row(self) -> None:
-        clock, now = self.clock, {"epoch": self.clock.cycles, "env_steps": self.clock.env_steps}
+        clock, now = self.clock, {"epoch": self.clock.epochs, "env_steps": self.clock.env_steps}
         seconds, phase = self.seconds, self.scheduler.phases[self._entered].name
         self.recorder.record("train", self._hyperparameters())
         if self.vitals is not None:
@@ -183,7 +196,7 @@ class Orchestrator:
             "last": self.last.state_dict() if self.last else None,
             "seconds": self.seconds,
             "entered": self._entered,
-            "epoch_start": self._epoch_start,
+            "epoch_start": [self._epoch_start, self._epoch_updates],
             "settings": [cfg.model_dump(mode="json") for cfg in self.phase_configs],
         }
         return {
@@ -214,4 +227,5 @@ class Orchestrator:
         saved = zip(self.phase_configs, run["settings"], strict=True)
         self.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
         self.best, self.last = EvalResult.from_state(run["best"]), EvalResult.from_state(run["last"])
-        self._seconds_before, self._entered, self._epoch_start = run["seconds"], run["entered"], run["epoch_start"]
+        self._seconds_before, self._entered = run["seconds"], run["entered"]
+        self._epoch_start, self._epoch_updates = run["epoch_start"]

@@ -20,11 +20,12 @@ from ludus.types import Report
 
 @dataclass
 class Clock:
-    """Honest counters, never mixed: environment steps, optimizer steps, cycles."""
+    """Honest counters, never mixed: environment steps, optimizer steps, cycles, and epochs of one or more cycles."""
 
     env_steps: int = 0
     updates: int = 0
     cycles: int = 0
+    epochs: int = 0
 
     def add(self, report: Report) -> None:
         """Count what a hook did."""

@@ -36,7 +36,7 @@ class Part:
 
 def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = None) -> list[str]:
     """`memory ~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the knob."""
-    parts = list(memory_parts(config, run))
+    parts = list(memory_parts(run))
     total, free = sum(part.bytes for part in parts), memory.available()
     biggest = max(parts, key=lambda part: part.bytes)
     if total > free:
@@ -51,7 +51,7 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
     return lines
 
 
-def memory_parts(config: ExperimentConfig, run: Orchestrator) -> Iterator[Part]:
+def memory_parts(run: Orchestrator) -> Iterator[Part]:
     """What the run will allocate once it starts."""
     collector: Any = run.stateful["collector"]
     env = collector.env
@@ -60,11 +60,10 @@ def memory_parts(config: ExperimentConfig, run: Orchestrator) -> Iterator[Part]:
     # the collector's arrays, and a shuffled copy of them while updating
     rollout = 2 * (steps + 1) * env.num_envs * step
     yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
-    for name, choice in config.buffers.items():
-        capacity = int(getattr(choice.config, "capacity", 0))
-        frames = 1 if getattr(choice.config, "share_frames", False) else 2
-        entry = frames * _space_bytes(env.observation_space) + _space_bytes(env.action_space) + 6
-        yield Part(f"buffer {name}", capacity * entry, f"buffers.{name}.capacity")
+    buffers: Any = run.stateful["buffers"]
+    for name, buffer in buffers.items():
+        if buffer.cfg.storage == "ram" and not buffer.allocated:
+            yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
     for learner in _learners(run):
         parameters = learner.theta.numel() * learner.theta.element_size()
         yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
@@ -135,16 +134,20 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 
 
 def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str]:
-    """Checkpoints: weights and moments, those that stay, the best, and the one being written."""
+    """Checkpoints: weights and moments, those that stay, the best, and the one being written; buffers: the steps that
+    are alive, and those that only a checkpoint still refers to."""
     one = sum(
         (1 + len(learner.optimizer.tensors)) * learner.theta.numel() * learner.theta.element_size()
         for learner in _learners(run)
     )
-    buffers = sum(part.bytes for part in memory_parts(config, run) if part.name.startswith("buffer "))
-    wanted = (config.training.checkpoints.keep + 2) * (one + buffers + MB)
+    buffers: Any = run.stateful["buffers"]
+    steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
+    keep = config.training.checkpoints.keep
+    wanted = (keep + 2) * (one + MB) + (keep + 1) * steps
     free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
     if wanted > free:
-        problem = f"checkpoints need about {size(wanted)}, {size(free)} are free"
+        kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"
+        problem = f"{kinds} need about {size(wanted)}, {size(free)} are free"
         raise ResourceError(
             str(folder), problem, "lower training.checkpoints.keep or choose another place with --runs-dir"
         )

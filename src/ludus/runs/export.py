@@ -71,8 +71,7 @@ def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = Fal
     check_format(kind)
     if kind == "json":
         return dump(comparison.data())
-    table = comparison_table(comparison)
-    return _csv([table.head, *table.rows]) if kind == "csv" else render(table, kind, fragment=fragment)
+    return render(comparison_table(comparison), kind, fragment=fragment)
 
 
 def check_format(kind: str) -> None:
@@ -82,7 +81,9 @@ def check_format(kind: str) -> None:
 
 
 def render(table: Table, kind: str, *, fragment: bool = False) -> str:
-    """A table as markdown, or as LaTeX: a document that compiles, or only the tabular of a paper."""
+    """A table as CSV, markdown, or as LaTeX: a document that compiles, or only the tabular of a paper."""
+    if kind == "csv":
+        return _csv([table.head, *table.rows])
     if kind == "markdown":
         return to_markdown(table)
     tabular = to_latex(table)

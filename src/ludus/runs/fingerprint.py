@@ -13,7 +13,8 @@ from ludus.runs.tree import flatten
 def fingerprint(state: Mapping[str, Any]) -> str:
     """sha256 over weights, optimizer, normalisers, environments, random streams, settings and counters.
 
-    What merely watches a run (callbacks) is left out: a repetition may be watched by others.
+    What merely watches a run (callbacks) is left out: a repetition may be watched by others; and so is where in its
+    files a buffer keeps its steps (`places`), since their content is in the sums.
     """
     import torch
 
@@ -33,4 +34,4 @@ def _without_times(state: Any) -> Any:
 
 
 def _is_time(key: str) -> bool:
-    return key == "seconds" or "time/" in key or "system/" in key
+    return key in ("seconds", "places") or "time/" in key or "system/" in key

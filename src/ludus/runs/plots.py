@@ -26,7 +26,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 STATISTICS = {"iqm": iqm, "mean": mean}
 _GRID = 200
 _RESAMPLES = 500
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.spines.top": False,
@@ -86,26 +86,32 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
     drawn = [(metric, key) for metric, key in keys.items() if key not in NUMBERS]
     if not drawn:
         raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, len(drawn), figsize=(6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4),
+                                    squeeze=False, layout="constrained")  # fmt: skip
+        for axis, (metric, key) in zip(axes[0], drawn, strict=True):
+            _draw(axis, comparison, metric, key, statistic)
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
+        _legend(figure, axes[0])
+        save(figure, path)
+        plt.close(figure)
+    return path
+
+
+def pyplot() -> Any:
+    """Matplotlib without a window, or the extra that brings it."""
     try:
         import matplotlib
     except ImportError:
         raise MissingExtra("--plot", "report") from None
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    import matplotlib.pyplot
 
-    with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(1, len(drawn), figsize=(6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4),
-                                    squeeze=False, layout="constrained")  # fmt: skip
-        for axis, (metric, key) in zip(axes[0], drawn, strict=True):
-            _draw(axis, comparison, metric, key, statistic)
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)  # type: ignore[union-attr, call-arg]
-        _legend(figure, axes[0])
-        _save(figure, path)
-        plt.close(figure)
-    return path
+    return matplotlib.pyplot
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Whole or not at all, and without dates: the same runs give the same file."""
     kind = path.suffix[1:].lower()
     dateless: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from ludus.envs.snapshots import Refused, ale, generators, mujoco
+from ludus.envs.snapshots import Refused, ale, generators, minigrid, mujoco
 from ludus.envs.snapshots.reference import CODE, Reference, is_drawing, is_kind, is_record, label, layers, which
 from ludus.envs.snapshots.values import LEAVES, Decoder, Encoder
 
@@ -76,7 +76,7 @@ class Writer:
             node = {"is": "mujoco", "state": mujoco.take(value, lambda array: self._encoder.claim(array, path))}
         elif is_kind(value, "ale_py", "ALEInterface"):
             node = {"is": "ale", "state": ale.take(value)}
-        elif is_record(value):
+        elif is_record(value) and not minigrid.knows(value):
             if self._reference.records.get(path) is not type(value):
                 raise Refused(f"{path} is a {type(value).__qualname__} that a new environment has not")
             self._paths[id(value)] = path

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.envs.snapshots import Refused, generators
+from ludus.envs.snapshots import Refused, generators, minigrid
 
 LEAVES = (type(None), bool, int, float, str)
 _SEQUENCES: dict[type, Callable[[Iterable[Any]], Any]] = {
@@ -85,6 +85,9 @@ class Encoder:
             return {"is": kind.__name__, "data": np.frombuffer(bytes(value), np.uint8)}
         if kind in generators.KINDS:
             return {"is": generators.KINDS[kind], **generators.pack(value)}
+        if minigrid.knows(value):
+            parts = {name: self.encode(part, f"{path}.{name}") for name, part in vars(value).items()}
+            return {"is": "minigrid", "module": kind.__module__, "type": kind.__qualname__, "attributes": parts}
         raise Refused(f"{path} is a {getattr(kind, '__module__', '?')}.{kind.__qualname__}")  # SWIG's types have none
 
     def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
@@ -133,6 +136,10 @@ class Decoder:
         if kind in ("bytes", "bytearray"):
             data = node["data"].astype(np.uint8).tobytes()
             return data if kind == "bytes" else bytearray(data)
+        if kind == "minigrid":
+            part = minigrid.blank(node["module"], node["type"])
+            vars(part).update({name: self.decode(item) for name, item in node["attributes"].items()})
+            return part
         if kind == "enum":
             return _member(node["module"], node["type"], node["member"])
         return generators.unpack(kind, node)

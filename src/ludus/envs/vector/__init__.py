@@ -34,6 +34,10 @@ class StepResult(NamedTuple):
     """[B, ...], valid exactly where terminated | truncated; None when nobody finished."""
 
 
+class Unsuited(Exception):
+    """Why an environment cannot run natively."""
+
+
 class VectorEnv(abc.ABC):
     """B environments stepped together."""
 
@@ -45,6 +49,12 @@ class VectorEnv(abc.ABC):
 
     Such a row is no transition: the action was lost. It reads truncated, reward 0, final_obs the last good observation,
     obs the first of a new episode. Give it no weight in an update and leave its episode out of the statistics.
+    """
+    continues: Array | None = None
+    """bool [B] after a step in which an episode ended for the learner only (a lost life), else None.
+
+    Such a row reads terminated and its obs begins an episode like any other, but the game goes on: statistics and
+    evaluations count on, up to the end of the game.
     """
     refused: dict[str, str] = {}
     """Rungs above `rung` and why they do not hold; filled when `rung` has been asked for."""
@@ -107,6 +117,10 @@ class VectorEnv(abc.ABC):
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         """uint8 [H, W, 3] of one environment; `final`: the last frame of the episode that has just ended."""
 
+    def over(self, done: Array) -> Array:
+        """bool [B]: of the episodes that are `done` after a step, those whose game is over, too. Count these."""
+        return done if self.continues is None else done & ~self.continues
+
     def snapshot(self) -> dict[str, Any]:
         """All that the steps to come follow from, as `ludus.runs.tree` can store it; in memory of its own."""
         if self.rung in UNSAVED:
@@ -145,3 +159,10 @@ class VectorEnv(abc.ABC):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+class CountsLives(VectorEnv):
+    """One that knows how many lives are left; what it returns may be written to."""
+
+    lives: Array
+    """int [B] after a reset or step, of the game that `obs` is of; 0 where nobody counts."""

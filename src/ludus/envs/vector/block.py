@@ -25,6 +25,7 @@ class Block:
     raw_reward: Array
     terminated: Array
     truncated: Array
+    continues: Array
     action: Array
     seed: Array
     """Seed each environment was last reset with."""
@@ -95,6 +96,7 @@ def _layout(info: EnvInfo, num_envs: int) -> Iterator[tuple[str, tuple[int, ...]
         ("raw_reward", (num_envs,), np.float32),
         ("terminated", (num_envs,), np.bool_),
         ("truncated", (num_envs,), np.bool_),
+        ("continues", (num_envs,), np.bool_),
         ("seed", (num_envs,), np.uint64),
         ("cursor", (num_envs,), np.int64),
     ]

@@ -12,6 +12,7 @@ from ludus.envs.frame import frame
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.vector.block import Block
 from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.envs.wrappers.episodic_life import EpisodicLife
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError
 from ludus.types import Array
 
@@ -54,6 +55,8 @@ class Lane:
         reward, terminated, truncated = block.reward, block.terminated, block.truncated
         terminated.fill(False)
         truncated.fill(False)
+        if self._lives:
+            block.continues.fill(False)
         # Rows of a copy: an environment may keep or change the action it is given.
         actions = block.action.tolist() if self._discrete else list(block.action.copy())
         finished = False
@@ -67,6 +70,8 @@ class Lane:
                 if ended or cut:
                     finished = True
                     terminated[i], truncated[i] = ended, cut
+                    if self._lives:
+                        block.continues[i] = self._lives[i].life_lost
                     observation = self._begin_again(i, observation)
                 obs[i][...] = observation
         except Exception as error:  # as in reset
@@ -114,6 +119,7 @@ class Lane:
         self.envs = list(envs)
         self._steps = [env.step for env in self.envs]
         self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
+        self._lives = [lives for lives in map(EpisodicLife.inside, self.envs) if lives is not None]
 
     def _captured(self, i: int, keeper: Keeper) -> dict[str, Any]:
         try:
@@ -138,7 +144,7 @@ class Lane:
         if self._frames is not None:
             self._frames[i] = frame(self.envs[i], self.id)
         observation = self.envs[i].reset()[0]
-        if self._raw:
+        if self._raw and not self.block.continues[i]:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
         return observation
 

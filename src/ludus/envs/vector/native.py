@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -15,8 +16,9 @@ from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
 from ludus.envs.spaces import Port, action_port, observation_port
-from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector import StepResult, Unsuited, VectorEnv
 from ludus.envs.vector.block import ActionBorder
+from ludus.envs.vector.task import Task, TaskVectorEnv
 from ludus.errors import ConfigError
 from ludus.types import Array
 
@@ -24,18 +26,20 @@ if TYPE_CHECKING:
     from ludus.envs.make import Recipe
 
 CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
+ATARI = "ale_py.vector_env:AtariVectorEnv"
 MODES = (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 
 
-class Unsuited(Exception):
-    """Why an environment cannot run natively."""
-
-
-def build(recipe: Recipe, num_envs: int, *, equal: bool) -> VectorEnv:
+def build(recipe: Recipe, num_envs: int, *, threads: int, equal: bool) -> VectorEnv:
     """The native vector environment; `equal`: only if it has the spaces of the single one. Unsuited says why not."""
+    if recipe.spec.vector_entry_point == ATARI:
+        return _atari(recipe, num_envs, threads, equal=equal)
     _require_suited(recipe)
     if recipe.spec.vector_entry_point == CARTPOLE:
         return recipe.vectorized(_cartpole(recipe, num_envs), "native")
+    task = _task(recipe)
+    if task is not None:
+        return recipe.vectorized(TaskVectorEnv(recipe.unwrapped().check(), num_envs, task), "native")
     env = _construct(recipe, num_envs)
     venv = GymVectorEnv(env, recipe)
     if equal:
@@ -139,6 +143,23 @@ def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
     if extra:
         raise Unsuited(f"it does not take {', '.join(sorted(extra))}")
     return CartPoleVectorEnv(recipe.unwrapped().check(), num_envs, **recipe.kwargs)
+
+
+def _task(recipe: Recipe) -> Callable[[int], Task] | None:
+    """Ours, which are written for a whole vector."""
+    make = recipe.spec.vector_entry_point
+    if not str(make).startswith("ludus.envs.suites."):
+        return None
+    return functools.partial(catalog.creator(recipe.id, make), **{**recipe.spec.kwargs, **recipe.kwargs})
+
+
+def _atari(recipe: Recipe, num_envs: int, threads: int, *, equal: bool) -> VectorEnv:
+    from ludus.envs.suites.atari import preprocessing
+    from ludus.envs.vector import atari
+
+    if recipe.render_mode is not None:
+        raise Unsuited("it draws nothing but what the policy sees")
+    return atari.build(recipe, num_envs, threads, preprocessing(recipe, equal=equal))
 
 
 def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
 from ludus.envs.spaces import action_port, observation_port
-from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector import CountsLives, StepResult, Unsuited, VectorEnv
 from ludus.envs.vector.block import ActionBorder
 from ludus.errors import ConfigError, MissingExtra
 from ludus.registry import nearest
@@ -26,35 +26,70 @@ from ludus.types import Array
 if TYPE_CHECKING:
     from ludus.envs.make import Recipe
 
+ARCADE = "ALE/"
+"""EnvPool has the games under their bare names."""
 
-def build(recipe: Recipe, num_envs: int, threads: int) -> PoolVectorEnv:
-    """An EnvPool of `recipe`'s environment, which must be one of its tasks."""
+
+def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
+    """An EnvPool of `recipe`'s environment with its wrappers; it must be one of EnvPool's tasks."""
     try:
         import envpool
     except ImportError as error:
         raise MissingExtra("environment.vectorization: envpool", "envpool") from error
-    if recipe.id not in envpool.list_all_envs():
+    task = recipe.id.removeprefix(ARCADE)
+    if task not in envpool.list_all_envs():
         raise ConfigError("environment.vectorization", f"EnvPool has no '{recipe.id}'", "use sync or async")
     if recipe.render_mode is not None:
         raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
+    if task != recipe.id:
+        return _games(envpool, recipe, task, num_envs, threads)
     known = envpool.make_spec(recipe.id)._config_keys
     for key in recipe.kwargs:
         if key not in known:
             raise ConfigError(f"environment.kwargs.{key}", "EnvPool does not know it", nearest(key, known))
-    return PoolVectorEnv(envpool, recipe, num_envs, threads)
+    options = {**recipe.kwargs}
+    if recipe.max_episode_steps is not None:
+        options["max_episode_steps"] = recipe.max_episode_steps
+    return recipe.vectorized(PoolVectorEnv(envpool, recipe, task, num_envs, threads, options), "envpool")
 
 
-class PoolVectorEnv(VectorEnv):
+def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:
+    """Waits, then presses FIRE; nothing else differs from ALE's own vector environment."""
+    from ludus.envs.suites.atari import preprocessing
+    from ludus.envs.vector.atari import finished
+
+    try:
+        plan = preprocessing(recipe, equal=False)
+        if not plan.brighter or plan.base.get("continuous"):
+            raise Unsuited("it takes buttons, and shows the brighter of two frames: max_and_skip")
+    except Unsuited as reason:
+        problem = f"EnvPool cannot run '{recipe.id}': {reason}"
+        raise ConfigError("environment.vectorization", problem, "use auto, sync or async") from None
+    options = {
+        "stack_num": plan.stack,
+        "frame_skip": plan.skip,
+        "noop_max": max(1, plan.noops),  # it takes away the frame of FIRE
+        "use_fire_reset": plan.fire,
+        "img_height": plan.size[0],
+        "img_width": plan.size[1],
+        "max_episode_steps": -(-plan.limit // plan.skip),
+        "repeat_action_probability": float(plan.base.get("repeat_action_probability", 0.0)),
+        "full_action_space": bool(plan.base.get("full_action_space", False)),
+    }
+    return finished(PoolVectorEnv(envpool, recipe, task, num_envs, threads, options), plan)
+
+
+class PoolVectorEnv(CountsLives):
     """One EnvPool; its seeds are fixed when it is made, so every reset makes a new one."""
 
     backend = "envpool"
 
-    def __init__(self, envpool: Any, recipe: Recipe, num_envs: int, threads: int) -> None:
-        self._envpool, self._id, self._recipe = envpool, recipe.id, recipe
-        self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **recipe.kwargs}
-        if recipe.max_episode_steps is not None:
-            self._arguments["max_episode_steps"] = recipe.max_episode_steps
-        spec = envpool.make_spec(recipe.id, **self._arguments)
+    def __init__(
+        self, envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int, options: dict[str, Any]
+    ) -> None:
+        self._envpool, self._id, self._recipe, self._options = envpool, task, recipe, options
+        self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **options}
+        spec = envpool.make_spec(task, **self._arguments)
         with _quiet():
             observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
         self._see, self._act = observation_port(_repaired(observation), recipe.id), action_port(action, recipe.id)
@@ -63,13 +98,16 @@ class PoolVectorEnv(VectorEnv):
                 "environment.vectorization", f"EnvPool's '{self._id}' has several observations", "use sync"
             )
         info = recipe.info(self._see.space, self._act.space, {})
-        super().__init__(replace(info, max_episode_steps=int(spec.config.max_episode_steps)), num_envs)
+        self._limit = int(spec.config.max_episode_steps)
+        super().__init__(replace(info, max_episode_steps=self._limit), num_envs)
         space, batch = self.observation_space, (num_envs,)
         self._obs = np.zeros(batch + (space.shape or ()), space.dtype)
         self._final_obs = np.zeros_like(self._obs)
         self._action = np.zeros(batch + (self.action_space.shape or ()), self.action_space.dtype)
         self._border = ActionBorder(self.action_space)
         self.raw_reward = self._reward = np.zeros(batch, np.float32)
+        self.lives = np.zeros(batch, np.int32)
+        self._elapsed = np.zeros(batch, np.int64)
         self._pool: Any = None
 
     def reset(self, seeds: Sequence[int]) -> Array:
@@ -77,22 +115,31 @@ class PoolVectorEnv(VectorEnv):
         state = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
         with _quiet():
             self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=state, **self._arguments)
-            obs, _ = self._pool.reset()
+            obs, info = self._pool.reset()
         self._obs[...] = self._seen(obs)
+        self._elapsed.fill(0)
+        self.lives = info.get("lives", self.lives)
         return self._obs
 
     def step(self, action: Array) -> StepResult:
         self._border.write(action, self._action)
         act = self._act.convert(self._action) if self._act.convert else self._action
-        obs, reward, terminated, truncated, _ = self._pool.step(act)
+        obs, reward, terminated, truncated, info = self._pool.step(act)
+        self.lives = info.get("lives", self.lives)
         self._reward[:] = reward
         self._obs[...] = self._seen(obs)
+        self._elapsed += 1
+        truncated = truncated | (self._elapsed >= self._limit)  # some tasks have no clock (CliffWalking)
         rows = np.flatnonzero(terminated | truncated)
         if not len(rows):
             return StepResult(self._obs, self._reward, terminated, truncated, None)
+        self._elapsed[rows] = 0
         self._final_obs[rows] = self._obs[rows]
         obs, info = self._pool.reset(rows.astype(np.int32))
         self._obs[info["env_id"]] = self._seen(obs)
+        if "lives" in info:
+            self.lives = self.lives.copy()  # the pool's own memory
+            self.lives[info["env_id"]] = info["lives"]
         return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
@@ -101,7 +148,9 @@ class PoolVectorEnv(VectorEnv):
     def _choose(self) -> Choice:
         threads = self._arguments["num_threads"]
         try:
-            trial.vector_repeats(lambda: PoolVectorEnv(self._envpool, self._recipe, 2, threads))
+            trial.vector_repeats(
+                lambda: PoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options)
+            )
         except Refused as reason:
             return Choice(NONE, {BARRIER: str(reason)})
         return Choice(BARRIER, {})

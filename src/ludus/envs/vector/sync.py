@@ -45,6 +45,7 @@ class SyncVectorEnv(VectorEnv):
         self._border.write(action, block.action)
         self._side ^= 1
         finished = self._lane.step(self._side)
+        self.continues = block.continues if finished and block.continues.any() else None
         return StepResult(
             block.obs[self._side],
             block.reward,

@@ -29,7 +29,7 @@ class ObservationView(VectorEnv):
 
     def step(self, action: Array) -> StepResult:
         obs, reward, terminated, truncated, final_obs = self.inner.step(action)
-        self.broken = self.inner.broken
+        self.broken, self.continues = self.inner.broken, self.inner.continues
         seen = None if final_obs is None else self.convert(final_obs)
         return StepResult(self.convert(obs), reward, terminated, truncated, seen)
 

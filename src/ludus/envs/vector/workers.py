@@ -72,6 +72,7 @@ class AsyncVectorEnv(VectorEnv):
         for failure in lost:
             self._bury(failure)
             self._drop_episodes(failure.worker)
+        self.continues = block.continues if finished and block.continues.any() else None
         return StepResult(
             block.obs[self._side],
             block.reward,
@@ -177,7 +178,7 @@ class AsyncVectorEnv(VectorEnv):
         block, rows = self._block, slice(worker.first, worker.end)
         block.final_obs[rows] = block.obs[self._side ^ 1, rows]
         block.reward[rows] = block.raw_reward[rows] = 0.0
-        block.terminated[rows], block.truncated[rows] = False, True
+        block.terminated[rows], block.truncated[rows], block.continues[rows] = False, True, False
         seeds = [np.random.SeedSequence([int(seed), len(self.restarts)]) for seed in block.seed[rows]]
         block.seed[rows] = [seed.generate_state(1)[0] for seed in seeds]
         self._replace(worker)

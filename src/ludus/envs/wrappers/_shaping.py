@@ -34,7 +34,8 @@ class PotentialShaping(gym.Wrapper, abc.ABC):
         obs, reward, terminated, truncated, info = self.env.step(action)
         before, self._potential = self._potential, 0.0 if terminated else self.potential(obs)
         info.setdefault("raw_reward", reward)
-        return obs, float(reward) + self._gamma * self._potential - before, terminated, truncated, info
+        info["shaping"] = self._gamma * self._potential - before
+        return obs, float(reward) + info["shaping"], terminated, truncated, info
 
 
 def require(env: gym.Env, name: str, kind: type) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector.view import ObservationView
 from ludus.registry import WRAPPERS
+from ludus.types import Array
 
 
 @WRAPPERS.register("time_aware")
@@ -18,14 +22,9 @@ class TimeAware(gym.Wrapper):
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
-        space, spec = env.observation_space, env.spec
-        if not isinstance(space, Box) or len(space.shape) != 1 or space.dtype.kind != "f":
-            raise ValueError(f"extends vectors of floats, the observation is {space}")
-        if spec is None or spec.max_episode_steps is None:
-            raise ValueError("needs a time limit: set environment.max_episode_steps")
-        self._limit, self._elapsed = spec.max_episode_steps, 0
-        low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
-        self.observation_space = Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)
+        spec = env.spec
+        self._limit, self._elapsed = _limit(spec.max_episode_steps if spec else None), 0
+        self.observation_space = _extended(env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
@@ -39,3 +38,50 @@ class TimeAware(gym.Wrapper):
 
     def _with_time(self, obs: Any) -> Any:
         return np.append(obs, self._elapsed / self._limit).astype(obs.dtype)
+
+    @classmethod
+    def vectorize(cls, venv: VectorEnv) -> VectorEnv:
+        """The same for a whole vector at once."""
+        return _TimedVector(venv)
+
+
+class _TimedVector(ObservationView):
+    def __init__(self, inner: VectorEnv) -> None:
+        super().__init__(inner, _extended(inner.observation_space))
+        self._limit, self._elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        self._elapsed.fill(0)
+        return self.convert(self.inner.reset(seeds))
+
+    def step(self, action: Array) -> StepResult:
+        obs, reward, terminated, truncated, final_obs = self.inner.step(action)
+        self.broken, self.continues = self.inner.broken, self.inner.continues
+        self._elapsed += 1
+        final = None if final_obs is None else self.convert(final_obs)
+        self._elapsed[terminated | truncated] = 0
+        return StepResult(self.convert(obs), reward, terminated, truncated, final)
+
+    def convert(self, obs: Array) -> Array:
+        return np.concatenate((obs, self._elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"inner": self.inner.snapshot(), "elapsed": self._elapsed.copy()}
+
+    def restore(self, state: dict[str, Any]) -> Array:
+        obs = self.inner.restore(state["inner"])
+        self._elapsed[...] = state["elapsed"]
+        return self.convert(obs)
+
+
+def _limit(steps: int | None) -> int:
+    if steps is None:
+        raise ValueError("needs a time limit: set environment.max_episode_steps")
+    return steps
+
+
+def _extended(space: gym.Space) -> Box:
+    if not isinstance(space, Box) or len(space.shape) != 1 or space.dtype.kind != "f":
+        raise ValueError(f"extends vectors of floats, the observation is {space}")
+    low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
+    return Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)

@@ -16,9 +16,9 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.networks.memory import MemoryCore
+from ludus.networks.memory import MemoryCore, Step, Take
 from ludus.registry import MEMORY
-from ludus.types import Tree
+from ludus.types import Array, Tree
 
 SHUT = -1e4  # sigmoid(-1e4) is exactly 0 in float32
 
@@ -74,6 +74,21 @@ class GRU(MemoryCore):
         y, _ = torch._VF.gru(inputs, h_BH.unsqueeze(0), weights, True, 1, 0.0, False, False, False)
         return y[row_TB, column_TB]
 
+    def numpy_step(self, take: Take) -> Step:
+        width, cell = self.out_dim, self.cell
+        w_x, w_h, b_x, b_h = (take(p) for p in (cell.weight_ih.t(), cell.weight_hh.t(), cell.bias_ih, cell.bias_hh))
+
+        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+            h = state[0] * ~first_B[:, None]
+            gates_x, gates_h = x_BD @ w_x + b_x, h @ w_h + b_h
+            gates = 0.5 * np.tanh(0.5 * (gates_x[:, : 2 * width] + gates_h[:, : 2 * width])) + 0.5  # sigmoid
+            reset, update = gates[:, :width], gates[:, width:]
+            candidate = np.tanh(gates_x[:, 2 * width :] + reset * gates_h[:, 2 * width :])
+            h = candidate + update * (h - candidate)
+            return h, (h,)
+
+        return step
+
 
 class _Scan(torch.autograd.Function):
     """h[t] = n + z (h' - n) with h' = h[t-1] or 0 at an episode start; gates r, z, candidate n = tanh(x_n + r u_n)."""
@@ -88,8 +103,8 @@ class _Scan(torch.autograd.Function):
         keep = (~first).numpy()[..., None]
         T, B, G = x.shape
         H = G // 3
-        y, before, u_n = (np.empty((T, B, H), np.float32) for _ in range(3))
-        rz, n = np.empty((T, B, 2 * H), np.float32), np.empty((T, B, H), np.float32)
+        y, before, u_n = (np.empty((T, B, H), x.dtype) for _ in range(3))
+        rz, n = np.empty((T, B, 2 * H), x.dtype), np.empty((T, B, H), x.dtype)
         state = h.detach().numpy()
         for t in range(T):
             previous = np.multiply(state, keep[t], out=before[t])
@@ -118,8 +133,8 @@ class _Scan(torch.autograd.Function):
         to_n = (1.0 - z) * (1.0 - n * n)
         slopes = np.stack([to_n * u_n * r * (1.0 - r), (before - n) * z * (1.0 - z), to_n * r], 2)  # [T, B, 3, H]
         dh = np.empty_like(dy)
-        du = np.empty((T, B, 3, H), np.float32)
-        carry = np.zeros((B, H), np.float32)
+        du = np.empty((T, B, 3, H), dy.dtype)
+        carry = np.zeros((B, H), dy.dtype)
         for t in range(T - 1, -1, -1):
             total = np.add(dy[t], carry, out=dh[t])
             np.multiply(slopes[t], total[:, None], out=du[t])

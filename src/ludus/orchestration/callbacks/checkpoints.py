@@ -94,6 +94,9 @@ class Checkpoints(Callback):
         self._saved_at, self._saved_step = time.monotonic(), step
 
     def _hand_over(self, run: Orchestrator) -> None:
+        known = list(checkpoint.checkpoints(self.folder))[-self.plan.keep :]
+        buffers: Any = run.stateful["buffers"]
+        buffers.at_checkpoint(f"step={run.clock.env_steps}", tuple(known))
         best = self._best or run.best is None
         self._writing = self._writer.submit(self._write, copied(run.state_dict()), run.clock.env_steps, best)
 

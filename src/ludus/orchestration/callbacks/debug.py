@@ -105,7 +105,7 @@ class Debug(Callback):
 
     def _write_statistics(self, run: Orchestrator) -> None:
         for watched in self.watched:
-            head = {"epoch": run.clock.cycles, "env_steps": run.clock.env_steps, "learner": watched.name}
+            head = {"epoch": run.clock.epochs, "env_steps": run.clock.env_steps, "learner": watched.name}
             for file, layers in (
                 ("weights.jsonl", weight_statistics(watched.learner.model)),
                 ("activations.jsonl", watched.activations.statistics()),
@@ -183,7 +183,7 @@ def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Lea
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in finite.tensors_of(tree)}
         if tensors:
             atomic.write_bytes(target / f"{name}.safetensors", save(tensors))
-    clock = {"env_steps": run.clock.env_steps, "updates": learner.optimizer.count, "epoch": run.clock.cycles}
+    clock = {"env_steps": run.clock.env_steps, "updates": learner.optimizer.count, "epoch": run.clock.epochs}
     atomic.write_json(target / "step.json", {**facts, **clock, "phase": run.scheduler.phase.name})
     return target
 

@@ -30,7 +30,7 @@ class Status(Callback):
             "phase": row["phase"],
             "env_steps": clock.env_steps,
             "updates": clock.updates,
-            "epochs": clock.cycles,
+            "epochs": clock.epochs,
             "total_steps": run.scheduler.total_steps,
             "seconds": round(run.seconds, 3),
             "train_return": row.get("train/roll/ep_rew/mean"),

@@ -60,7 +60,7 @@ class Videos(Callback):
         self.count += 1
         if self.count % self.cfg.every_evaluations:
             return
-        path = self.folder / "videos" / f"epoch={run.clock.cycles}.mp4"
+        path = self.folder / "videos" / f"epoch={run.clock.epochs}.mp4"
         if self._record(run.evaluator, path, result.env_steps):
             run.recorder.file(path, env_steps=result.env_steps)
             self._unlinked = (result.env_steps, path)
@@ -131,6 +131,6 @@ def episode_frames(
         result = env.step(action)
         obs, first = result.obs, result.terminated | result.truncated
         yield env.render(final=bool(first[0]))
-        episodes -= int(first[0])
+        episodes -= int(env.over(first)[0])
         if not episodes:
             return

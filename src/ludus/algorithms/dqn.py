@@ -1,0 +1,322 @@
+"""Deep Q-networks (Mnih et al. 2015) up to Rainbow (Hessel et al. 2018, arXiv:1710.02298), with any encoder and memory.
+
+Double Q-learning, dueling heads, n-step returns, noisy layers and categorical values are switches; prioritized replay
+is `buffers.replay.type: prioritized`. With a memory core whole sequences are replayed (DRQN, Hausknecht & Stone 2015;
+stored state and burn-in as in R2D2, Kapturowski et al. 2019).
+
+Reading order: DQNConfig -> collect -> update_controller -> batch -> loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
+from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
+from ludus.data.buffer import Buffer, tensors
+from ludus.errors import ConfigError
+from ludus.math.values import chosen, huber, n_step_rows, project, q_target
+from ludus.networks.action_values import ActionValues
+from ludus.networks.actors import TorchActor, make_actor
+from ludus.networks.learner import Batch, Learner
+from ludus.networks.optimizer import OptimizerConfig
+from ludus.registry import ALGORITHMS
+from ludus.types import ActResult, Array, Report, Stateful, Tree
+
+
+class DQNConfig(AlgorithmConfig):
+    """Deep Q-learning."""
+
+    fixed = frozenset({"optimizer", "max_grad_norm", "dueling", "noisy", "atoms", "v_min", "v_max", "update_ratio"})
+
+    lr: PositiveSchedule = constant(1e-3)
+    """Learning rate."""
+    gamma: UnitSchedule = constant(0.99)
+    """Discount."""
+    batch_size: PositiveInt = 64
+    """Steps per update; with a memory core, sequences."""
+    train_freq: PositiveInt = 1
+    """Steps of every environment between updates."""
+    update_ratio: PositiveFloat = 1.0
+    """Updates per environment step."""
+    learning_starts: PositiveInt = 1_000
+    """Steps in the buffer before the first update."""
+    epsilon: UnitSchedule = Schedule.model_validate({"start": 1.0, "end": 0.05, "to": 0.2})
+    """Probability of a random action; noisy layers explore by themselves, with 0."""
+    target_every: PositiveInt = 500
+    """Updates between changes of the target network."""
+    tau: float = Field(default=1.0, gt=0, le=1)
+    """How far the target then goes towards the online network; 1 copies it."""
+    double: bool = True
+    """The online network chooses the next action, the target network values it."""
+    dueling: bool = False
+    """Separate streams for the state's value and the actions' advantages."""
+    n_step: PositiveInt = 1
+    """Rewards summed before bootstrapping."""
+    noisy: bool = False
+    """Learned noise on the head's weights."""
+    atoms: PositiveInt = 1
+    """More than one: a categorical distribution of returns between `v_min` and `v_max` (C51)."""
+    v_min: float = 0.0
+    """Smallest return that the atoms can express."""
+    v_max: float = 200.0
+    """Largest return that the atoms can express."""
+    sequence_length: PositiveInt = 32
+    """Steps per sequence, with a memory core."""
+    burn_in: int = Field(default=0, ge=0)
+    """Steps at the beginning of a sequence that only bring the memory up to date."""
+    stored_state: bool = True
+    """Begin sequences with the memory they were collected with; otherwise with none."""
+    max_grad_norm: float | None = Field(default=10.0, gt=0)
+    """Longest gradient; none does not clip."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimizer."""
+    epoch_steps: PositiveInt = 1_000
+    """Environment steps per row of metrics; evaluation and checkpoints come between them."""
+
+    def planned_updates(self, env_steps: int, num_envs: int) -> int:
+        return int(max(0, env_steps - self.learning_starts) * self.update_ratio)
+
+    def steps_per_batch(self, rollout_size: int) -> int:
+        """Steps that go through the network at once."""
+        return self.batch_size * self.sequence_length
+
+    def check(self, num_envs: int) -> None:
+        if self.atoms > 1 and self.v_min >= self.v_max:
+            raise ConfigError("algorithm.v_min", "must be below v_max", "choose the range of possible returns")
+        if self.burn_in >= self.sequence_length:
+            raise ConfigError("algorithm.burn_in", "leaves nothing of the sequence", "use less than sequence_length")
+
+
+@ALGORITHMS.register("dqn")
+class DQN(Algorithm):
+    """Learns action values from replayed steps and acts greedily, but for some random actions."""
+
+    Config = DQNConfig
+    buffers = {"replay": {"type": "uniform", "size": 100_000}}
+
+    def __init__(self, cfg: DQNConfig, context: Context) -> None:
+        cfg.check(context.num_envs)
+        if not isinstance(context.spaces.action, gym.spaces.Discrete) or context.spaces.action.start != 0:
+            raise ConfigError(
+                "algorithm.name", f"dqn needs actions 0..n, not {context.spaces.action}", "use sac or ppo"
+            )
+        self.collector, self.device, self.replay = context.collector, context.device, context.buffers
+        self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
+        self.epoch_steps = cfg.epoch_steps
+        self.net = ActionValues(
+            context.network, context.spaces, dueling=cfg.dueling, atoms=cfg.atoms, noisy=cfg.noisy
+        ).to(context.device)
+        self.atoms = torch.linspace(cfg.v_min, cfg.v_max, cfg.atoms, device=context.device)
+        self.learner = Learner(
+            self.net,
+            self.loss,
+            cfg.optimizer,
+            max_grad_norm=cfg.max_grad_norm,
+            parts={"trunk": ("encoder", "memory"), "head": ("actor", "value")},
+            compiler=None if self.net.recurrent or cfg.noisy else context.compiler,
+        )
+        self.target = Target(self.learner)
+        self.explorer = EpsilonGreedy(self.net, self.atoms, context.rng)
+        self._errors: dict[tuple[int, int], Tensor] = {}
+        for buffer in context.buffers.values():
+            self._check_buffer(cfg, buffer)
+
+    def _check_buffer(self, cfg: DQNConfig, buffer: Buffer) -> None:
+        if buffer.own and cfg.learning_starts > buffer.size:
+            problem = f"{cfg.learning_starts} steps never fit into a buffer of {buffer.size}"
+            raise ConfigError("algorithm.learning_starts", problem, f"raise buffers.{buffer.name}.size")
+        if self.net.recurrent and cfg.stored_state:
+            buffer.keep_state(self.initial_state(1))
+
+    def hooks(self) -> dict[str, Hook]:
+        return {"collect": self.collect, "update_controller": self.update_controller}
+
+    def state(self) -> dict[str, Stateful]:
+        return {"learner": self.learner, "target": self.target}
+
+    def initial_state(self, batch: int) -> Tree:
+        return self.explorer.initial_state(batch)
+
+    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
+        values, state = self.explorer.values(obs, state, first, noise=False)
+        return ActResult(values.argmax(-1), state, {"values": values})
+
+    def metrics(self) -> dict[str, float]:
+        assert self.collector is not None
+        return {**self.collector.statistics(), **self.learner.metrics(), "policy/epsilon": self.explorer.epsilon}
+
+    # ---- collect -------------------------------------------------------------------------------
+
+    def collect(self, now: PhaseContext) -> Report:
+        """Some steps of every environment, into the buffer."""
+        assert self.collector is not None
+        self.explorer.epsilon = now.at(now.cfg.epsilon)
+        steps = min(now.cfg.train_freq, now.remaining_steps // self.collector.num_envs)
+        rollout = self.collector.collect(self.explorer, steps)
+        self.replay[now.buffer or "replay"].add(rollout)
+        return Report(env_steps=rollout.env_steps)
+
+    # ---- update --------------------------------------------------------------------------------
+
+    def update_controller(self, now: PhaseContext) -> Report:
+        """One update from replayed steps; nothing while there are too few of them."""
+        cfg, buffer = now.cfg, self.replay[now.buffer or "replay"]
+        needed = cfg.batch_size if now.type == "offline" else max(cfg.learning_starts, cfg.batch_size)
+        if len(buffer) < needed:
+            return Report()
+        if self.net.recurrent and not buffer.can_sample_sequences(1, cfg.sequence_length, state=cfg.stored_state):
+            return Report()
+        buffer.at(now.env_steps, now.total_steps)
+        batch, index = self.batch(buffer, cfg, now.at(cfg.gamma))
+        self.learner.step(batch, {"lr": now.at(cfg.lr)}, double=cfg.double, burn_in=cfg.burn_in)
+        buffer.update_priorities(index, self.priorities(batch))
+        self.target.follow(cfg.target_every, cfg.tau)
+        return Report(updates=1)
+
+    def batch(self, buffer: Buffer, cfg: DQNConfig, gamma: float) -> tuple[Batch, Array]:
+        """[1, N] steps or [L, N] sequences with their n-step returns, and the target network's weights."""
+        if self.net.recurrent:
+            sample = buffer.sample_sequences(cfg.batch_size, cfg.sequence_length, state=cfg.stored_state)
+            sample["state"] = sample["state"] if cfg.stored_state else self.net.initial_state(cfg.batch_size)
+            rewards = sample["reward"], sample["terminated"], sample["mask"]
+            sample["reward"], sample["discount"], sample["row"] = n_step_rows(*rewards, cfg.n_step, gamma)
+            names = ["obs", "first", "action", "reward", "discount", "row", "mask", "weight", "state"]
+        else:
+            sample = {**buffer.sample(cfg.batch_size, n_step=cfg.n_step, gamma=gamma), "state": ()}
+            names = ["obs", "next_obs", "first", "action", "reward", "discount", "weight", "state"]
+        shape = sample["reward"].shape
+        if shape not in self._errors:
+            self._errors[shape] = torch.zeros(shape, device=self.device)
+        batch = tensors({name: sample[name] for name in names}, self.device)
+        return {**batch, "target": self.target.theta, "error": self._errors[shape]}, sample["index"]
+
+    def priorities(self, batch: Batch) -> Array:
+        """How wrong each step was; of a sequence, mostly its worst step."""
+        error = batch["error"].cpu().numpy()
+        return 0.9 * error.max(0) + 0.1 * error.mean(0) if self.net.recurrent else error[0]
+
+    def loss(self, net: Any, batch: Batch, c: Any, *, double: bool, burn_in: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Error of Q(s, a) against r + discount * Q_target(s', argmax_a Q(s', a))."""
+        out, following, selector, batch = self.predictions(net, batch, burn_in, double=double)
+        reward, discount = batch["reward"], batch["discount"]
+        if self.net.atoms == 1:
+            value = chosen(out, batch["action"])
+            error = value - q_target(reward, discount, following, selector)
+            losses, size = huber(error), error.detach().abs()
+        else:
+            best = self.expected(following if selector is None else selector).argmax(-1)
+            support = reward.unsqueeze(-1) + discount.unsqueeze(-1) * self.atoms
+            target = project(support, chosen(following, best).softmax(-1), self.atoms)
+            log_p = chosen(out, batch["action"]).log_softmax(-1)
+            losses = -(target * log_p).sum(-1)
+            value, size = self.expected(chosen(out, batch["action"])), losses.detach()
+        weight = batch["weight"] * batch["mask"] if "mask" in batch else batch["weight"]
+        batch["error"].copy_(size * (weight > 0))
+        count = batch["mask"].sum() if "mask" in batch else float(losses.numel())
+        loss = (losses * weight).sum() / count
+        return loss, {"loss/q": loss, "q/mean": value.mean(), "q/error": size.mean()}
+
+    def predictions(self, net: Any, batch: Batch, burn_in: int, *, double: bool) -> tuple[Any, ...]:
+        """Values here, the target network's values next, and those that choose next (None: the target's own)."""
+        parameters = self.learner.layout.unflatten(batch["target"])
+
+        def target(*inputs: Any) -> Any:
+            return torch.func.functional_call(self.net, parameters, inputs)
+
+        if not self.net.recurrent:
+            ahead = (batch["next_obs"], batch["state"], torch.zeros_like(batch["first"]))
+            with torch.no_grad():
+                following = self._fresh(target)(*ahead)[0]
+                selector = self._fresh(net)(*ahead)[0] if double else None
+            return self._fresh(net)(batch["obs"], batch["state"], batch["first"])[0], following, selector, batch
+        obs, first, state, state_target = batch["obs"], batch["first"], batch["state"], batch["state"]
+        if burn_in:
+            with torch.no_grad():
+                state = net(obs[:burn_in], state, first[:burn_in])[2]
+                state_target = target(obs[:burn_in], state_target, first[:burn_in])[2]
+        rows = [name for name in ("reward", "discount", "action", "mask", "error") if name in batch]
+        batch = {**batch, **{name: batch[name][burn_in:] for name in rows}, "row": batch["row"][burn_in:] - burn_in}
+        out = net(obs[burn_in:], state, first[burn_in:])[0]
+        with torch.no_grad():
+            following = at_rows(self._fresh(target)(obs[burn_in:], state_target, first[burn_in:])[0], batch["row"])
+        return out[:-1], following, at_rows(out.detach(), batch["row"]) if double else None, batch
+
+    def _fresh(self, net: Any) -> Any:
+        """Every pass of a noisy network has noise of its own."""
+        if self.net.noisy:
+            self.net.new_noise()
+        return net
+
+    def expected(self, logits: Tensor) -> Tensor:
+        """Mean of a categorical distribution."""
+        return (logits.softmax(-1) * self.atoms).sum(-1)
+
+
+def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
+    """What each step bootstraps from: its sequence's values at another row."""
+    return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]
+
+
+class EpsilonGreedy:
+    """The action of the highest value, or with probability epsilon any action."""
+
+    def __init__(self, net: ActionValues, atoms: Tensor, rng: np.random.Generator) -> None:
+        self.net, self.atoms, self.rng, self.epsilon = net, atoms.cpu().numpy(), rng, 1.0
+        # the advantages alone decide which action is best, so that plain dueling heads can act in numpy too
+        simple = not net.noisy and (net.value is None or net.atoms == 1)
+        self.actor = make_actor(net, live=True) if simple else TorchActor(net)  # type: ignore[arg-type]
+
+    def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode."""
+        return self.actor.initial_state(batch)
+
+    def values(self, obs_B: Array, state: Tree, first_B: Array, *, noise: bool) -> tuple[Array, Tree]:
+        """Values [B, A] (of a dueling network, perhaps without the state's own value) and memory."""
+        if self.net.noisy:
+            self.net.train(noise)
+            if noise:
+                self.net.new_noise()
+        out, state = self.actor(obs_B, state, first_B)
+        if self.net.noisy:
+            self.net.train(True)
+        if self.net.atoms > 1:
+            logits = out.reshape(len(out), self.net.actions, self.net.atoms)
+            weights = np.exp(logits - logits.max(-1, keepdims=True))
+            out = (weights * self.atoms).sum(-1) / weights.sum(-1)
+        return out, state
+
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
+        """(action, the same for the environment, memory)."""
+        values, state = self.values(obs_B, state, first_B, noise=True)
+        random = self.rng.integers(self.net.actions, size=len(values))
+        action = np.where(self.rng.random(len(values)) < self.epsilon, random, values.argmax(-1))
+        return action, action, state
+
+
+class Target:
+    """Weights that follow the learner's, seldom or slowly."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner, self.theta, self.count = learner, learner.theta.clone(), 0
+
+    def follow(self, every: int, tau: float) -> None:
+        """Called after each update."""
+        self.count += 1
+        if self.count % every == 0:
+            self.theta.lerp_(self.learner.theta, tau) if tau < 1 else self.theta.copy_(self.learner.theta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and the number of updates."""
+        return {"theta": self.theta, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Copies in place: batches refer to this very tensor."""
+        self.theta.copy_(torch.as_tensor(state["theta"]))
+        self.count = int(state["count"])

@@ -1,0 +1,140 @@
+"""Tabular Q-learning (Watkins 1989): one number for every state and action, no network.
+
+Reading order: QLearningConfig -> collect -> update_controller -> Table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from pydantic import PositiveInt
+
+from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
+from ludus.config.schedule import UnitSchedule, constant
+from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError
+from ludus.registry import ALGORITHMS
+from ludus.types import ActResult, Array, Report, Stateful, Tree
+
+
+class QLearningConfig(AlgorithmConfig):
+    """Tabular Q-learning."""
+
+    fixed = frozenset({"initial_value"})
+
+    rollout_steps: PositiveInt = 32
+    """Steps per environment between updates."""
+    lr: UnitSchedule = constant(0.1)
+    """How far a value moves towards its target; 1 is right where nothing is random."""
+    gamma: UnitSchedule = constant(0.99)
+    """Discount."""
+    epsilon: UnitSchedule = constant(0.1)
+    """Share of random actions."""
+    initial_value: float = 0.0
+    """What every action is taken to be worth before it is tried; a value no return can reach makes all be tried."""
+
+    def planned_updates(self, env_steps: int, num_envs: int) -> int:
+        return 0  # nothing that could be compiled
+
+
+@ALGORITHMS.register("q_learning")
+class QLearning(Algorithm):
+    """Every step moves the value of its state and action towards reward + discounted best value that follows."""
+
+    Config = QLearningConfig
+
+    def __init__(self, cfg: QLearningConfig, context: Context) -> None:
+        states = discrete(context.spaces.observation, "observations", "use dqn or ppo")
+        actions = discrete(context.spaces.action, "actions", "use ppo")
+        self.collector, self.rng, self.evaluation_rng = context.collector, context.rng, context.evaluation_rng
+        self.table = Table(states, actions, cfg.initial_value)
+        self.epsilon = 1.0
+        self.rollout: Rollout | None = None
+
+    def hooks(self) -> dict[str, Hook]:
+        return {"collect": self.collect, "update_controller": self.update_controller}
+
+    def state(self) -> dict[str, Stateful]:
+        return {"table": self.table}
+
+    # ---- collect -------------------------------------------------------------------------------
+
+    def collect(self, now: PhaseContext) -> Report:
+        """Steps of the epsilon-greedy policy."""
+        assert self.collector is not None
+        self.epsilon = now.at(now.cfg.epsilon)
+        steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
+        self.rollout = self.collector.collect(_EpsilonGreedy(self.table.q_SA, self.epsilon, self.rng), steps)
+        return Report(env_steps=self.rollout.env_steps, metrics=self.collector.statistics())
+
+    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
+        values_BA = self.table.q_SA[obs]
+        action = values_BA.argmax(-1) if deterministic else epsilon_greedy(values_BA, self.epsilon, self.evaluation_rng)
+        return ActResult(action, state, {"value": values_BA.max(-1), "q": values_BA})
+
+    # ---- update --------------------------------------------------------------------------------
+
+    def update_controller(self, now: PhaseContext) -> Report:
+        """Learn from every step of the newest rollout, in the order of time."""
+        if self.rollout is None:
+            return Report()
+        rollout, self.rollout = self.rollout, None
+        error = self.table.learn(rollout, now.at(now.cfg.lr), now.at(now.cfg.gamma))
+        return Report(updates=rollout.env_steps, metrics={"loss/td_error": error})
+
+
+class Table:
+    """Values [S, A]."""
+
+    def __init__(self, states: int, actions: int, initial: float) -> None:
+        self.q_SA = np.full((states, actions), initial)
+
+    def learn(self, rollout: Rollout, lr: float, gamma: float) -> float:
+        """Q(s, a) += lr (r + gamma max Q(s', .) - Q(s, a)) step by step; returns the mean absolute error."""
+        following_TB = rollout.obs[1:].copy()
+        if rollout.finals is not None:  # a truncated episode goes on in its true final state, not in the next one
+            following_TB[rollout.finals.t, rollout.finals.b] = rollout.finals.obs
+        columns = (rollout.obs[:-1], rollout.action, rollout.reward, rollout.terminated, following_TB)
+        q_SA, total = self.q_SA, 0.0
+        for s, a, reward, terminated, after in zip(*(column.ravel().tolist() for column in columns), strict=True):
+            values = q_SA[s]
+            error = (reward if terminated else reward + gamma * q_SA[after].max()) - values[a]
+            values[a] += lr * error
+            total += abs(error)
+        return float(total) / rollout.env_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """The table."""
+        return {"q": self.q_SA}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Copies into the table."""
+        self.q_SA[...] = state["q"]
+
+
+class _EpsilonGreedy:
+    def __init__(self, q_SA: Array, epsilon: float, rng: np.random.Generator) -> None:
+        self.q_SA, self.epsilon, self.rng = q_SA, epsilon, rng
+
+    def initial_state(self, batch: int) -> Tree:
+        return ()
+
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
+        action = epsilon_greedy(self.q_SA[obs_B], self.epsilon, self.rng)
+        return action, action, state
+
+
+def epsilon_greedy(values_BA: Array, epsilon: float, rng: np.random.Generator) -> Array:
+    """One of the best actions, ties drawn; with probability epsilon any."""
+    draws_BA = rng.random(values_BA.shape)
+    best_BA = (values_BA == values_BA.max(-1, keepdims=True)) | (rng.random((len(values_BA), 1)) < epsilon)
+    return np.where(best_BA, draws_BA, -1.0).argmax(-1)
+
+
+def discrete(space: gym.Space, what: str, remedy: str) -> int:
+    """Number of elements of a Discrete space; a table needs no other."""
+    if not isinstance(space, gym.spaces.Discrete):
+        raise ConfigError("algorithm.name", f"q_learning needs Discrete {what}, not {space}", remedy)
+    return int(space.n)

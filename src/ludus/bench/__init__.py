@@ -1,0 +1,1 @@
+"""Checks and measurements over everything there is: smoke tests, the vector contract, speed."""

@@ -1,0 +1,121 @@
+"""Random-action steps per second of an environment, by backend and number of environments."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ludus.algorithms.random import uniform
+from ludus.data.collector import Collector
+from ludus.envs.make import make_vector
+from ludus.errors import ConfigError, LudusError
+from ludus.types import Array, Tree
+
+if TYPE_CHECKING:
+    from ludus.config.schema import Environment
+    from ludus.envs.vector import VectorEnv
+
+BACKENDS = ("sync", "async", "native", "envpool")
+ROLLOUT = 64
+"""Vector steps of one rollout."""
+
+
+class Speed(NamedTuple):
+    """One row of the table."""
+
+    id: str
+    backend: str
+    num_envs: int
+    steps: float | None = None
+    """Environment steps per second of the bare vector environment."""
+    rollout: float | None = None
+    """The same through the collector, which stores every step."""
+    problem: str = ""
+    """Why there is no number."""
+
+
+class Presampled:
+    """A policy that costs nothing: actions drawn beforehand, over and over."""
+
+    def __init__(self, actions: Array) -> None:
+        self.actions, self._at = actions, -1
+
+    def initial_state(self, batch: int) -> Tree:
+        """None is needed."""
+        return ()
+
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
+        """The next actions."""
+        self._at = (self._at + 1) % len(self.actions)
+        action = self.actions[self._at]
+        return action, action, state
+
+
+def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0) -> Speed:
+    """Both speeds, each after a warm-up; a backend that cannot is a row with the reason."""
+    try:
+        env = make_vector(cfg, num_envs=num_envs, vectorization=backend)
+    except LudusError as error:
+        return Speed(cfg.id, backend, num_envs, problem=error.problem)
+    with env:
+        actions = presampled(env)
+        try:
+            bare, rollout = (
+                rate(loop, seconds) * num_envs for loop in (bare_loop(env, actions), our_loop(env, actions))
+            )
+        except LudusError as error:
+            return Speed(cfg.id, backend, num_envs, problem=error.problem)
+    return Speed(cfg.id, backend, num_envs, bare, rollout)
+
+
+def backends(cfg: Environment) -> dict[str, str]:
+    """Every backend, with the reason why it cannot run this environment, or nothing."""
+    found = {}
+    for backend in BACKENDS:
+        try:
+            make_vector(cfg, num_envs=1, vectorization=backend).close()
+        except ConfigError as error:
+            found[backend] = f"{error.problem}; {error.remedy}" if error.remedy else error.problem
+        else:
+            found[backend] = ""
+    return found
+
+
+def presampled(env: VectorEnv) -> Array:
+    """Random actions of one rollout."""
+    rng = np.random.default_rng(0)
+    return np.stack([uniform(env.action_space, env.num_envs, rng) for _ in range(ROLLOUT)])
+
+
+def bare_loop(env: VectorEnv, actions: Array) -> Callable[[], None]:
+    """One rollout's steps, nothing kept."""
+    env.reset(range(env.num_envs))
+
+    def run() -> None:
+        for action in actions:
+            env.step(action)
+
+    return run
+
+
+def our_loop(env: VectorEnv, actions: Array) -> Callable[[], None]:
+    """One rollout of the collector."""
+    collector, policy = Collector(env, list(range(env.num_envs))), Presampled(actions)
+
+    def run() -> None:
+        collector.collect(policy, len(actions))
+
+    return run
+
+
+def rate(loop: Callable[[], None], seconds: float) -> float:
+    """Vector steps per second; the first rollout warms up and is not counted."""
+    loop()
+    began, rollouts = time.perf_counter(), 0
+    while (taken := time.perf_counter() - began) < seconds or not rollouts:
+        loop()
+        rollouts += 1
+    return rollouts * ROLLOUT / taken

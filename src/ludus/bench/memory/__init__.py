@@ -1,0 +1,79 @@
+"""Memory architectures under one PPO: same task, optimizer and schedule, equal numbers of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ludus.bench.memory import jobs, matching, pictures, results
+from ludus.bench.memory.jobs import Job
+from ludus.bench.memory.tasks import Core, Size, Task
+from ludus.runs import atomic
+from ludus.runs.export import render
+
+EVALUATIONS = 20
+"""Points of a curve when the budget is given."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compare, and how often."""
+
+    tasks: Sequence[Task]
+    cores: Sequence[Core]
+    seeds: Sequence[int]
+    share: float | None
+    """Parameters as a share of the reference's; none leaves every core as wide as the config makes it."""
+    steps: int | None
+    """Budget of every run; none is the config's own."""
+
+    def jobs(self) -> list[Job]:
+        """One run per task, core and seed; the first seeds of all come before the second ones."""
+        planned = []
+        for task in self.tasks:
+            target = None if self.share is None else matching.reference_size(task, self.share)
+            for core in self.cores:
+                size, count = self._size(task, core, target)
+                planned.append((task, core, count, self._overrides(task, core, size)))
+        return [Job(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
+
+    def _size(self, task: Task, core: Core, target: int | None) -> tuple[Size | None, int]:
+        if target is not None:
+            return matching.matched(task, core, target)
+        return None, matching.count(matching.configured(task, core, None))
+
+    def _overrides(self, task: Task, core: Core, size: Size | None) -> tuple[str, ...]:
+        budget: tuple[str, ...] = ()
+        if self.steps is not None:  # curves need points, however short the run
+            every = max(1, self.steps // EVALUATIONS)
+            budget = (f"training.total_timesteps={self.steps}", f"training.evaluation.every_steps={every}")
+        # every core trains to the end of the budget: a run that stops early has no final return to compare
+        stops = ("training.stop.eval_reward=null", "training.stop.train_reward=null")
+        return (*matching.overrides(task, core, size), *budget, *stops)
+
+
+def bench(plan: Plan, folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
+    """Train what is missing, then write tables, pictures and sentences; the runs that failed."""
+    planned = plan.jobs()
+    for job in planned[: len(plan.tasks) * len(plan.cores)]:
+        say(f"{job.task.name}: {job.core.name} with {job.parameters:,} parameters")
+    failures = jobs.train(planned, folder / "runs", workers, say)
+    publish(planned, folder)
+    return failures
+
+
+def publish(planned: Sequence[Job], folder: Path) -> None:
+    """Everything that can be made of the runs that are finished."""
+    runs = jobs.finished(planned, folder / "runs")
+    if not runs:
+        return
+    found = results.rows(runs)
+    table = results.table(found)
+    atomic.write_text(folder / "table.md", render(table, "markdown"))
+    atomic.write_text(folder / "table.csv", render(table, "csv"))
+    atomic.write_text(folder / "table.tex", render(table, "latex"))
+    atomic.write_json(folder / "results.json", {"rows": results.as_data(found)})
+    atomic.write_text(folder / "findings.md", "".join(f"- {sentence}\n" for sentence in results.sentences(found)))
+    results.curves(runs, folder)
+    pictures.trade_off(found, folder / "trade-off.png")

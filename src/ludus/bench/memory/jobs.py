@@ -1,0 +1,82 @@
+"""The runs of a benchmark: ordinary runs in a folder of their own, so that a second call goes on with what is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ludus.bench.memory.tasks import Core, Task
+from ludus.config.compose import config_hash, load
+from ludus.runs.index import Index
+from ludus.runs.record import Record
+
+
+@dataclass(frozen=True)
+class Job:
+    """One core on one task with one seed."""
+
+    task: Task
+    core: Core
+    seed: int
+    parameters: int
+    overrides: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the experiment: all seeds of it are one group."""
+        return f"{self.task.name}.{self.core.name}"
+
+    @property
+    def words(self) -> list[str]:
+        """Spec and overrides of the run."""
+        common = ("runtime.threads=1", "logging.console=false", f"experiment.name={self.name}")
+        return [self.task.spec, *self.overrides, *common, f"experiment.seed={self.seed}"]
+
+    @property
+    def hash(self) -> str:
+        """Of the config, by which its run is found again."""
+        spec, *overrides = self.words
+        return config_hash(load(spec, overrides).config)
+
+
+def finished(jobs: Sequence[Job], folder: Path) -> dict[Job, Record]:
+    """The jobs whose run has come to its end."""
+    runs = {record.config_hash: record for record in Index(folder).records() if record.state == "finished"}
+    return {job: runs[hash] for job in jobs if (hash := job.hash) in runs}
+
+
+def train(jobs: Sequence[Job], folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
+    """Run what is not finished, several at a time; one line for every run that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = finished(jobs, folder)
+    left = [job for job in jobs if job not in done]
+    if done:
+        say(f"{len(done)} of {len(jobs)} runs are there already")
+    failures: list[str] = []
+
+    def one(job: Job) -> None:
+        say(f"{job.task.name}: {job.core.name}, seed {job.seed}")
+        problem = _train(job, folder)
+        if problem:
+            failures.append(f"{job.task.name}: {job.core.name}, seed {job.seed}: {problem}")
+            say(failures[-1])
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(one, left))
+    return failures
+
+
+def _train(job: Job, folder: Path) -> str | None:
+    """In a process of its own; what went wrong, if anything."""
+    command = [sys.executable, "-m", "ludus", "train", *job.words, "--resume", "auto", "-q", "--runs-dir", str(folder)]
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **threads}, check=False)
+    if ended.returncode == 0:
+        return None
+    lines = ended.stderr.strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else f"exit code {ended.returncode}"

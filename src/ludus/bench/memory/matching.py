@@ -1,0 +1,91 @@
+"""Equal numbers of parameters: the width of every core at which its policy is as large as the reference's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ludus.bench.memory.tasks import REFERENCE, Core, Size, Task
+from ludus.config.compose import dump, load
+from ludus.config.schema import ExperimentConfig
+from ludus.envs.make import make_vector
+from ludus.errors import ConfigError
+from ludus.networks.policy import Policy
+from ludus.types import Spaces
+
+TOLERANCE = 0.02
+WIDEST = 1 << 13
+
+
+def reference_size(task: Task, share: float) -> int:
+    """Parameters of the reference at its own width, times `share`."""
+    return round(share * count(configured(task, REFERENCE, None)))
+
+
+def matched(task: Task, core: Core, target: int) -> tuple[Size, int]:
+    """(size, parameters) nearest to the target; an error if that is further away than the tolerance."""
+    spaces = spaces_of(configured(task, core, None))
+
+    def parameters(size: Size) -> int:
+        return count(configured(task, core, size), spaces)
+
+    grains, found = nearest_width(lambda n: parameters(Size(n)), target)
+    size = Size(grains)
+    if core.trim is not None and abs(found - target) > TOLERANCE / 2 * target:
+        trim, found = nearest_width(lambda n: parameters(Size(grains, n)), target)
+        size = Size(grains, trim)
+    if abs(found - target) > TOLERANCE * target:
+        problem = f"{core.name} on {task.name} has {found:,} parameters at best, {target:,} are wanted"
+        raise ConfigError("--match-params", problem, "choose a larger share")
+    return size, found
+
+
+def nearest_width(size: Callable[[int], int], target: int) -> tuple[int, int]:
+    """The width whose size is nearest to the target, for sizes that grow with it."""
+    low, high = 1, 2
+    while size(high) < target and high < WIDEST:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(middle) < target else (low, middle)
+    sizes = {width: size(width) for width in (low, high)}
+    best = min(sizes, key=lambda width: abs(sizes[width] - target))
+    return best, sizes[best]
+
+
+def overrides(task: Task, core: Core, size: Size | None) -> tuple[str, ...]:
+    """What makes the task's config the core's: memory, size and stacked observations, nothing else."""
+    chosen = (*task.overrides, f"network.memory={core.memory}")
+    if size is not None:
+        chosen += core.sized(size)
+    if core.stack > 1:
+        wrappers = dump(load(task.spec, list(chosen)).config)["environment"]["wrappers"]
+        chosen += (f"environment.wrappers={_written([*wrappers, {'id': 'frame_stack', 'frames': core.stack}])}",)
+    return chosen
+
+
+def _written(value: Any) -> str:
+    """Plain data in the grammar of overrides."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value)
+
+
+def configured(task: Task, core: Core, size: Size | None) -> ExperimentConfig:
+    """The resolved config."""
+    return load(task.spec, list(overrides(task, core, size))).config
+
+
+def spaces_of(config: ExperimentConfig) -> Spaces:
+    """What the policy sees and does."""
+    with make_vector(config.environment, num_envs=1, vectorization="sync") as env:
+        return Spaces(env.observation_space, env.action_space)
+
+
+def count(config: ExperimentConfig, spaces: Spaces | None = None) -> int:
+    """Parameters of the policy."""
+    policy = Policy(config.network, spaces or spaces_of(config))
+    return sum(parameter.numel() for parameter in policy.parameters())

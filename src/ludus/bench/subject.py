@@ -1,0 +1,110 @@
+"""Environments under examination: made on one backend, played with fixed seeds and actions, every array copied.
+
+Shapes: T steps of B environments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ludus.algorithms.random import uniform
+from ludus.envs.info import EnvInfo
+from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
+from ludus.errors import LudusError
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.config.schema import Environment
+
+STEPS = 40
+LIMIT = 13
+"""Time limit of the checked episodes, in steps of the environment itself: several ends within STEPS."""
+
+
+class Broken(Exception):
+    """Why the contract does not hold."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A rollout, every array copied as soon as it was returned."""
+
+    obs: Array
+    """[T + 1, B, ...]"""
+    final_obs: Array
+    """[T, B, ...], zero where no episode ended"""
+    reward: Array
+    raw_reward: Array
+    terminated: Array
+    truncated: Array
+
+    @property
+    def done(self) -> Array:
+        """Where an episode ended."""
+        return self.terminated | self.truncated
+
+    def same(self, other: Record, until: int | None = None) -> bool:
+        """Equal to the bit, over the first steps or all."""
+        pairs = [(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__]
+        return all(np.array_equal(a[:until], b[:until], equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+class Subject:
+    """Environments of one config on one backend, and the actions they are checked with."""
+
+    def __init__(
+        self, cfg: Environment, backend: str, *, num_envs: int = 3, steps: int = STEPS, limit: int = LIMIT
+    ) -> None:
+        self.cfg, self.backend, self.num_envs, self.steps, self.limit = cfg, backend, num_envs, steps, limit
+        self.limited = True
+        self.env = self._make_limited()
+        self.info: EnvInfo = self.env.info
+        rng = np.random.default_rng(7)
+        self.actions = np.stack([uniform(self.env.action_space, num_envs, rng) for _ in range(steps)])
+        self.seeds = list(range(100, 100 + num_envs))
+        self.record = play(self.env, self.seeds, self.actions)
+
+    def make(self, limit: int | None) -> VectorEnv:
+        """A new one, with a time limit of its own if the backend takes one."""
+        changes: dict[str, Any] = {"vectorization": self.backend, "max_episode_steps": limit if self.limited else None}
+        return make_vector(self.cfg, num_envs=self.num_envs, workers=2, **changes)
+
+    def _make_limited(self) -> VectorEnv:
+        try:
+            return self.make(self.limit)
+        except LudusError:
+            self.limited = False
+            return self.make(None)
+
+    def play(self, limit: int | None) -> Record:
+        """The same seeds and actions in new environments."""
+        with self.make(limit) as env:
+            return play(env, self.seeds, self.actions)
+
+
+def play(env: VectorEnv, seeds: list[int], actions: Array) -> Record:
+    """Reset and step through `actions`."""
+    obs = [env.reset(seeds).copy()]
+    seen: dict[str, list[Array]] = {name: [] for name in Record.__dataclass_fields__ if name != "obs"}
+    for action in actions:
+        given = action.copy()
+        result = env.step(given)
+        if not np.array_equal(given, action):
+            raise Broken("step changed the caller's actions")
+        done = result.terminated | result.truncated
+        if (result.final_obs is None) != (not done.any()):
+            raise Broken("final_obs must be there exactly when an episode ended")
+        final = np.zeros_like(result.obs)
+        if result.final_obs is not None:
+            if np.shares_memory(result.final_obs, result.obs):
+                raise Broken("final_obs and obs are the same memory")
+            final[done] = result.final_obs[done]
+        obs.append(result.obs.copy())
+        step = {**result._asdict(), "final_obs": final, "raw_reward": env.raw_reward}
+        for name, values in seen.items():
+            values.append(step[name].copy())
+    return Record(np.stack(obs), **{name: np.stack(values) for name, values in seen.items()})

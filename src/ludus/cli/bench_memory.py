@@ -1,0 +1,58 @@
+"""`ludus bench memory`: memory architectures under one PPO."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.errors import ConfigError
+
+
+def memory(
+    env: Annotated[
+        str, typer.Option(metavar="NAME[,NAME...]", help="Presets, tasks, or any Env:variant.")
+    ] = "classic-masked",
+    cores: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="Default: all of them.")] = "",
+    seeds: Annotated[str, typer.Option(metavar="N|N,N,...", help="How many, or which.")] = "5",
+    match_params: Annotated[
+        float, typer.Option(min=0, help="Parameters as a share of the LSTM's; 0 leaves every core as it is.")
+    ] = 1.0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Budget of each run; default: the config's.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: one per CPU.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Runs, tables and pictures; a second call goes on.")] = Path(
+        "bench/memory"
+    ),
+    list_tasks: Annotated[bool, typer.Option("--list", help="Show presets, tasks and cores.")] = False,
+) -> int:
+    """Train every core on every task with several seeds, and write tables, curves and findings."""
+    from ludus.bench.memory.tasks import CORES, PRESETS, pick_cores, pick_tasks
+
+    if list_tasks:
+        for name, tasks in PRESETS.items():
+            print(f"{name:<16} {', '.join(task.name for task in tasks)}")
+        print(f"{'cores':<16} {', '.join(CORES)}")
+        return 0
+    from ludus.bench.memory import Plan, bench
+
+    chosen = pick_tasks(_words(env)), pick_cores(_words(cores))
+    plan = Plan(*chosen, _seeds(seeds), match_params or None, steps)
+    failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
+    findings = out / "findings.md"
+    if findings.is_file():
+        print(findings.read_text(), end="")
+        print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")
+    return 1 if failures else 0
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _seeds(text: str) -> list[int]:
+    words = _words(text)
+    if not words or not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+        raise ConfigError(f"--seeds {text}", "neither a number nor a list of them", "write --seeds 5 or --seeds 1,2,3")
+    return [int(word) for word in words] if len(words) > 1 else list(range(1, int(words[0]) + 1))

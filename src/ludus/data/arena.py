@@ -1,0 +1,317 @@
+"""Rows of several environments in segments: memory that is written once, saved once and checked when it is read.
+
+Every environment has its own endless row of numbered slots, cut into segments of K; the newest `rows` slots are alive.
+A segment is append-only: its slots are filled in order and never changed afterwards, so that a checkpoint needs only to
+know how far it was filled and the sha256 of that. In memory a new segment takes the place of one that is all out of
+date. In files it takes a place that neither the living nor a kept checkpoint needs: what one refers to stays there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ludus.errors import DataError, ResourceError
+from ludus.types import Array
+
+SEGMENT_BYTES = 4 << 20
+LEAST_SEGMENTS = 16
+"""Segments an environment's rows are cut into, at least: what is out of date is given back in such pieces."""
+
+
+class Column(NamedTuple):
+    """What one slot holds under a name."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one slot."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+@dataclass
+class Segment:
+    """Where a segment lies in the files, how far it is written there, and the sum of what is."""
+
+    place: int
+    rows: int = 0
+    sha256: str = ""
+
+
+class Arena:
+    """Columns of slots; `slots(b, a)` are the positions in them of slot `a` of environment `b`."""
+
+    def __init__(
+        self, columns: Mapping[str, Column], num_envs: int, rows: int, storage: Literal["ram", "disk"] = "ram"
+    ) -> None:
+        self.columns, self.num_envs, self.rows, self.storage = dict(columns), num_envs, rows, storage
+        self.row_bytes = sum(column.bytes for column in columns.values())
+        self.segment = max(1, min(SEGMENT_BYTES // self.row_bytes, rows // LEAST_SEGMENTS))
+        self.segments = -(-(rows + 1) // self.segment) + 1  # the slot after the newest holds what comes next
+        self.ring = self.segments * self.segment
+        self.end = np.zeros(num_envs, np.int64)
+        self.folder: Path | None = None
+        self.known: dict[tuple[int, int], Segment] = {}
+        self.held: dict[str, list[int]] = {}
+        self._free: list[int] = []
+        self._places = 0
+        self._table = np.arange(num_envs * self.segments).reshape(num_envs, self.segments)
+        self.data: dict[str, Array] = {}
+
+    @staticmethod
+    def bytes_for(columns: Mapping[str, Column], num_envs: int, rows: int) -> int:
+        """Bytes an arena takes, before it is made."""
+        empty = Arena(columns, num_envs, rows)
+        return num_envs * empty.ring * empty.row_bytes
+
+    @property
+    def oldest(self) -> Array:
+        """First slot of each environment that is still alive."""
+        return np.maximum(self.end - self.rows, 0)
+
+    def allocate(self) -> None:
+        """Take the memory, or begin the files."""
+        if self.storage == "disk":
+            assert self.folder is not None, "a buffer on disk needs a folder"
+            self._table.fill(-1)
+            self._begin_segments(np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64))
+            return
+        size = self.num_envs * self.ring
+        try:
+            self.data = {name: np.zeros((size, *c.shape), c.dtype) for name, c in self.columns.items()}
+        except MemoryError:
+            problem = f"{size * self.row_bytes / 2**30:.1f} GB cannot be had"
+            raise ResourceError("buffers", problem, "lower its size, or use storage: disk") from None
+
+    def slots(self, b: Array, a: Array) -> Array:
+        """Positions in the columns."""
+        number, offset = np.divmod(a, self.segment)
+        return self._table[b, number % self.segments] * self.segment + offset
+
+    def advance(self, end: Array) -> None:
+        """Make room up to and including slot `end` of each environment; what falls out of the window is given up."""
+        if self.storage == "disk":
+            self._begin_segments(self.end // self.segment + 1, end // self.segment)
+
+    def _begin_segments(self, first: Array, last: Array) -> None:
+        for b in np.flatnonzero(last >= first):
+            for number in range(int(first[b]), int(last[b]) + 1):
+                self._forget(int(b), number - self.segments)
+                place = self._take_place()
+                self.known[int(b), number] = Segment(place)
+                self._table[b, number % self.segments] = place
+        if not self.data or len(next(iter(self.data.values()))) < self._places * self.segment:
+            self._map()
+
+    def _forget(self, b: int, number: int) -> None:
+        old = self.known.pop((b, number), None)
+        if old is not None and not any(old.place in places for places in self.held.values()):
+            self._free.append(old.place)
+
+    def _take_place(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._places += 1
+        return self._places - 1
+
+    # ---- files ---------------------------------------------------------------------------------------------------
+
+    def _map(self) -> None:
+        """Files as memory, their room on the disk reserved; they grow by an eighth."""
+        room = max(self.num_envs * (self.segments + 1), self._places + self._places // 8)
+        self.data = {}
+        for name, column in self.columns.items():
+            path = self._file(name)
+            _grow(path, room * self.segment * column.bytes)
+            shape = (room * self.segment, *column.shape)
+            self.data[name] = np.memmap(path, column.dtype, "r+", shape=shape) if column.bytes else np.zeros(shape)
+
+    def _file(self, name: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{name}.bin"
+
+    def save(self, tag: str, keep: Iterable[str]) -> dict[str, Any]:
+        """Write what is new to the files, wait for the disk, and say what a checkpoint must know.
+
+        Checkpoints in `keep` stay readable besides this one, `tag`; older ones lose what only they referred to.
+        """
+        alive = self._alive()
+        self.held = {name: places for name, places in self.held.items() if name in set(keep)}
+        self.known = {key: segment for key, segment in self.known.items() if key in alive}
+        self._find_free()
+        try:
+            self._write(alive)
+        except OSError as error:
+            full = f"cannot save the buffer: {error.strerror}"
+            raise ResourceError(str(self.folder), full, "free some space") from error
+        self.held[tag] = sorted(segment.place for segment in self.known.values())
+        return self.state()
+
+    def state(self) -> dict[str, Any]:
+        """What the files hold: for a checkpoint, or for whoever wants to read them later."""
+        listed = sorted(self.known.items())
+        return {
+            "rows": self.rows,
+            "segment": self.segment,
+            "columns": {name: [list(c.shape), c.dtype.str] for name, c in self.columns.items()},
+            "end": self.end.tolist(),
+            "segments": [[b, number, segment.rows, segment.sha256] for (b, number), segment in listed],
+            "places": {"of": [segment.place for _, segment in listed], "held": self.held},
+        }
+
+    def _alive(self) -> dict[tuple[int, int], int]:
+        """Segments that hold something alive, and how far each is filled."""
+        found = {}
+        for b, (oldest, end) in enumerate(zip(self.oldest.tolist(), self.end.tolist(), strict=True)):
+            for number in range(oldest // self.segment, end // self.segment + 1):
+                found[b, number] = min(self.segment, end - number * self.segment)
+        return found
+
+    def _find_free(self) -> None:
+        used = {segment.place for segment in self.known.values()}.union(*self.held.values())
+        self._free = sorted(set(range(self._places)) - used, reverse=True)
+
+    def _write(self, alive: Mapping[tuple[int, int], int]) -> None:
+        assert self.folder is not None
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        changed = []
+        for key, rows in alive.items():
+            if key not in self.known:
+                self.known[key] = Segment(self._take_place())
+            if self.known[key].rows != rows:
+                changed.append((key, rows))
+        for name, column in self.columns.items():
+            if self.storage == "disk":
+                self.data[name].flush()  # type: ignore[attr-defined]
+            else:
+                self._write_column(name, column, changed)
+        for key, rows in changed:
+            self.known[key].rows = rows
+            self.known[key].sha256 = self._digest(key, rows)
+
+    def _write_column(self, name: str, column: Column, changed: list[tuple[tuple[int, int], int]]) -> None:
+        descriptor = os.open(self._file(name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            for (b, number), rows in changed:
+                known = self.known[b, number]
+                new = self._part(name, (b, number), known.rows, rows)
+                _write_all(descriptor, new, (known.place * self.segment + known.rows) * column.bytes)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _part(self, name: str, key: tuple[int, int], first: int, last: int) -> Array:
+        b, number = key
+        start = int(self._table[b, number % self.segments]) * self.segment
+        return self.data[name][start + first : start + last]
+
+    def _digest(self, key: tuple[int, int], rows: int) -> str:
+        digest = hashlib.sha256()
+        for name in self.columns:
+            digest.update(_bytes(self._part(name, key, 0, rows)))
+        return digest.hexdigest()
+
+    # ---- back from files -----------------------------------------------------------------------------------------
+
+    def load(self, state: Mapping[str, Any], source: Path) -> None:
+        """The very content a state refers to; whatever is missing, short or changed is named."""
+        self.end = np.array(state["end"], np.int64)
+        listed = [(b, number, rows, sha) for b, number, rows, sha in state["segments"]]
+        places = state["places"]["of"]
+        own = self.folder is not None and source == self.folder
+        self.known = {}
+        if own:
+            self.held = {str(tag): list(kept) for tag, kept in state["places"]["held"].items()}
+            self._places = 1 + max([-1, *places, *(p for kept in self.held.values() for p in kept)])
+        self._fill(listed, places, source, own=own)
+        self._find_free()
+
+    def _fill(self, listed: list[tuple[int, int, int, str]], places: list[int], source: Path, *, own: bool) -> None:
+        mapped = self.storage == "disk"
+        for (b, number, rows, sha), place in zip(listed, places, strict=True):
+            if own:
+                self.known[b, number] = Segment(place, rows, sha)
+            elif mapped:
+                self.known[b, number] = Segment(self._take_place())
+            if mapped:
+                self._table[b, number % self.segments] = self.known[b, number].place
+        if mapped:
+            self._map()
+        for name, column in self.columns.items():
+            if not (own and mapped):
+                self._read_column(source / f"{name}.bin", name, column, listed, places)
+        for b, number, rows, sha in listed:
+            if rows and self._digest((b, number), rows) != sha:
+                where = f"steps {number * self.segment} to {number * self.segment + rows - 1} of environment {b}"
+                problem = f"{where}: expected sha256 {sha[:12]}, found {self._digest((b, number), rows)[:12]}"
+                raise DataError(str(source), problem, DAMAGED)
+
+    def _read_column(
+        self, path: Path, name: str, column: Column, listed: list[tuple[int, int, int, str]], places: list[int]
+    ) -> None:
+        try:
+            with path.open("rb") as file:
+                for (b, number, rows, _), place in zip(listed, places, strict=True):
+                    part = self._part(name, (b, number), 0, rows)
+                    file.seek(place * self.segment * column.bytes)
+                    data = file.read(rows * column.bytes)
+                    if len(data) != rows * column.bytes:
+                        raise DataError(str(path), f"ends at {path.stat().st_size} bytes, too early", DAMAGED)
+                    part[...] = np.frombuffer(data, column.dtype).reshape(part.shape)
+        except OSError as error:
+            raise DataError(str(path), f"cannot be read: {error.strerror}", DAMAGED) from None
+
+
+DAMAGED = "resume an older checkpoint with RUN/step=N, or begin with an empty buffer: --rebuild-buffer"
+
+
+def columns_of(state: Mapping[str, Any]) -> dict[str, Column]:
+    """The columns a saved state was made of."""
+    return {name: Column(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in state["columns"].items()}
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a file as a whole."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise ResourceError(str(path), f"cannot be written: {error.strerror}", "free some space") from error
+
+
+def _bytes(array: Array) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _write_all(descriptor: int, array: Array, offset: int) -> None:
+    view = _bytes(array)
+    while len(view):
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _grow(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(descriptor).st_size < size:
+            os.posix_fallocate(descriptor, 0, size)  # a hole that cannot be filled later would kill the process
+    except OSError as error:
+        problem = f"{size / 2**30:.1f} GB cannot be had: {error.strerror}"
+        raise ResourceError(str(path), problem, "lower the buffer's size, or free some space") from None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,118 @@
+"""The DeepMind Control Suite without a layer in between: `dmc/cartpole-swingup`, also spelled `dmc/cartpole_swingup`.
+
+Episodes have no limit of their own here; the registered one is the suite's thousand steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from dm_control import suite
+from gymnasium.spaces import Box
+
+from ludus.envs.snapshots import mujoco as state_of
+from ludus.envs.suites import mujoco
+from ludus.types import Array
+
+mujoco.hush()  # dm_control logs every warning
+
+STEPS = 1_000
+KEPT = ("_step_count", "_reset_next_step")
+"""What dm_control's environment itself remembers."""
+
+
+class ControlSuite(gym.Env):
+    """One task of the suite: its observations as one float32 vector, its frames in any size."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}
+
+    def __init__(
+        self,
+        domain: str,
+        task: str,
+        render_mode: str | None = None,
+        height: int = 240,
+        width: int = 320,
+        camera: int | str = 0,
+    ) -> None:
+        self.render_mode, self._frame = render_mode, {"height": height, "width": width, "camera_id": camera}
+        self._env: Any = suite.load(domain, task, task_kwargs={"time_limit": math.inf, "random": 0})
+        self.metadata = {**self.metadata, "render_fps": round(1 / self._env.control_timestep())}
+        size = sum(int(np.prod(part.shape)) for part in self._env.observation_spec().values())
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float32)
+        action = self._env.action_spec()
+        self.action_space = Box(action.minimum.astype(np.float32), action.maximum.astype(np.float32), dtype=np.float32)
+        self._model = _fields(self._physics.model.ptr, copy=True)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._env.task._random = np.random.RandomState(seed % (1 << 32))
+        return _vector(self._env.reset().observation), {}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        now = self._env.step(action)
+        return _vector(now.observation), float(now.reward), bool(now.last() and now.discount == 0), False, {}
+
+    def render(self) -> Any:
+        """uint8 [H, W, 3]."""
+        return self._physics.render(**self._frame)
+
+    def close(self) -> None:
+        self._env.close()
+
+    def snapshot_state(self) -> dict[str, Any]:
+        """Physics, the parts of the model that a task moves about, and what the task remembers."""
+        now = _fields(self._physics.model.ptr)
+        return {
+            "data": state_of.take(self._physics.data.ptr, lambda _: None),
+            "model": {name: value.copy() for name, value in now.items() if not _same(value, self._model[name])},
+            "task": {name: value for name, value in vars(self._env.task).items() if _is_plain(value)},
+            "env": {name: getattr(self._env, name) for name in KEPT},
+        }
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Go on from there: what follows from positions is derived anew, the rest is given."""
+        from mujoco import mj_step1
+
+        model, data = self._physics.model.ptr, self._physics.data.ptr
+        for name, value in state["model"].items():
+            getattr(model, name)[...] = value
+        state_of.give(data, state["data"])
+        mj_step1(model, data)  # constraints and contacts, which the second half of a step reads
+        state_of.give(data, state["data"])
+        vars(self._env.task).update(state["task"])
+        vars(self._env).update(state["env"])
+
+    @property
+    def _physics(self) -> Any:
+        return self._env.physics
+
+
+def _vector(parts: dict[str, Any]) -> Array:
+    return np.concatenate([np.ravel(part) for part in parts.values()]).astype(np.float32)
+
+
+def _fields(model: Any, *, copy: bool = False) -> dict[str, Array]:
+    """The arrays of a model."""
+    names = (name for name in dir(model) if not name.startswith("_"))
+    arrays = {name: value for name in names if isinstance(value := getattr(model, name), np.ndarray)}
+    return {name: value.copy() for name, value in arrays.items()} if copy else arrays
+
+
+def _same(a: Array, b: Array) -> bool:
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | np.ndarray | np.generic | np.random.RandomState | None)
+
+
+for _domain, _task in suite.ALL_TASKS:
+    for _id in (f"dmc/{_domain}-{_task}", f"dmc/{_domain}_{_task}"):
+        if _id not in gym.registry:
+            _arguments = {"domain": _domain, "task": _task}
+            gym.register(_id, "ludus.envs.suites.dmc:ControlSuite", max_episode_steps=STEPS, kwargs=_arguments)

@@ -1,0 +1,83 @@
+"""Proof of memory: which end of a line is good is shown first and needed later.
+
+After PocMemoryEnv of Pleines' recurrent PPO, which CleanRL and RLBenchNet call PoMEnv. The agent there stands still
+while it is shown the goals; here it may also stand still for `length` steps after that, so that memory is needed over
+any distance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from ludus.envs.vector.task import Task, TaskEnv
+from ludus.types import Array
+
+LEFT, RIGHT = range(2)
+SHOWN = 2
+"""Observations with the goals."""
+WALK = 5
+"""Steps from the middle to either end."""
+SPREAD = 2
+"""Episodes begin up to so many steps away from the middle."""
+PATIENCE = 2 * WALK
+"""Moves before dithering costs something."""
+DITHERING = np.float32(-0.1)
+OPTIMAL, MEMORYLESS = 1.0, 0.0
+"""Best mean returns with and without memory, the latter for a length of at least 1."""
+THRESHOLD = 0.95
+
+
+class ProofOfMemory(Task):
+    """The good end pays 1, the bad one -1. Observed are the two goals, hidden (0) after two steps, and the place."""
+
+    state = ("_place", "_good", "_age")
+
+    def __init__(self, num: int, length: int = 40) -> None:
+        if length < 0:
+            raise ValueError(f"length must be at least 0, got {length}")
+        super().__init__(num, Box(-1.0, 1.0, (3,), np.float32), Discrete(2), THRESHOLD)
+        self._frozen = SHOWN - 1 + length
+        self._place, self._good, self._age = np.zeros((3, num), np.int64)
+
+    def begin(self, i: int, rng: np.random.Generator) -> None:
+        self._good[i] = good = 2 * rng.integers(2) - 1
+        self._place[i] = place = rng.integers(-SPREAD, SPREAD + 1)
+        self._age[i] = 0
+        self.obs[i] = -good, place / WALK, good
+
+    def step(self, action: Array) -> None:
+        place, age = self._place, self._age
+        place += (2 * action - 1) * (age >= self._frozen)
+        age += 1
+        np.equal(np.abs(place), WALK, self.terminated)
+        moves = age - self._frozen
+        self.reward[...] = np.where(moves > PATIENCE, DITHERING, np.float32(0))
+        if self.terminated.any():
+            self.reward[self.terminated] = np.sign(place * self._good)[self.terminated]
+        np.greater_equal(moves, 2 * PATIENCE, self.truncated)
+        self.truncated &= ~self.terminated
+        goal = self._good * (age < SHOWN)
+        self.obs[:, 0], self.obs[:, 1], self.obs[:, 2] = -goal, place / WALK, goal
+
+
+class ProofOfMemoryEnv(TaskEnv):
+    """One line."""
+
+    def __init__(self, length: int = 40, render_mode: str | None = None) -> None:
+        """`length`: steps between the last sight of the goals and the first move."""
+        super().__init__(ProofOfMemory(1, length), render_mode)
+
+
+_ENTRY = "ludus.envs.suites.proof_of_memory:"
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "ProofOfMemory-v0": {"length": 40},
+    "PocMemoryEnv-v0": {"length": 0},
+    "PoMEnv-v0": {"length": 0},
+}
+for _id, _kwargs in _VARIANTS.items():
+    if _id not in gym.registry:
+        gym.register(_id, _ENTRY + "ProofOfMemoryEnv", vector_entry_point=_ENTRY + "ProofOfMemory", kwargs=_kwargs)

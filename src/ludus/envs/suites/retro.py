@@ -1,0 +1,182 @@
+"""Console games through stable-retro: `Retro/<Game>-<System>`.
+
+The library holds one emulator per process and no more. Environments of one process take turns at it: whoever comes
+next saves the other's state and loads its own. That is exact but slow, so `vectorization: auto` gives each a worker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import stable_retro as retro
+
+from ludus.errors import ConfigError, Missing
+from ludus.registry import nearest
+from ludus.types import Array
+
+Buttons = Literal["filtered", "all", "discrete", "multi_discrete"]
+_BUTTONS = {
+    "filtered": retro.Actions.FILTERED,
+    "all": retro.Actions.ALL,
+    "discrete": retro.Actions.DISCRETE,
+    "multi_discrete": retro.Actions.MULTI_DISCRETE,
+}
+
+
+class Retro(gym.Env):
+    """A game from its default state, or from another one it comes with; every episode begins the same way."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 60.0}
+
+    def __init__(
+        self,
+        game: str,
+        state: str | None = None,
+        scenario: str | None = None,
+        actions: Buttons = "filtered",
+        observations: Literal["image", "ram"] = "image",
+        render_mode: str | None = None,
+    ) -> None:
+        """`filtered`: buttons at once, without impossible ones (MultiBinary); `discrete`: all sensible combinations."""
+        if actions not in _BUTTONS or observations not in ("image", "ram"):
+            raise ValueError(f"unknown actions {actions!r} or observations {observations!r}")
+        self.game, self.render_mode = game, render_mode
+        self._setup = (game, state, scenario, actions, observations)
+        self._saved: bytes | None = None
+        self._seen: Array = np.zeros(0, np.uint8)
+        _require_files(game, state, scenario)
+        _slot.users += 1
+        try:
+            machine = _slot.insert(self)
+        except BaseException:
+            _slot.users -= 1
+            raise
+        self._open = True
+        self.observation_space, self.action_space = machine.observation_space, machine.action_space
+        self.buttons: tuple[str, ...] = tuple(machine.buttons)
+        """Names of the buttons of the console."""
+        self._frame = machine.get_screen()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        machine = _slot.insert(self)
+        self._seen, info = machine.reset()
+        self._keep_frame(machine)
+        return self._seen, info
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        machine = _slot.insert(self)
+        self._seen, reward, ended, cut, info = machine.step(action)
+        self._keep_frame(machine)
+        return self._seen, float(reward), ended, cut, info
+
+    def render(self) -> Any:
+        return self._frame
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            _slot.leave(self)
+
+    def snapshot_state(self) -> dict[str, Any]:
+        """Of the emulator."""
+        state = _slot.insert(self).em.get_state()
+        return {"emulator": np.frombuffer(state, np.uint8), "seen": self._seen, "frame": self._frame.copy()}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Go on from there, at the next turn."""
+        _slot.drop(self)
+        self._saved = state["emulator"].astype(np.uint8).tobytes()
+        self._seen, self._frame = state["seen"], state["frame"]
+
+    def _keep_frame(self, machine: Any) -> None:
+        if self.render_mode is not None:
+            self._frame = self._seen if self._seen.ndim == 3 else machine.get_screen()
+
+
+class _Slot:
+    """The one emulator of this process, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._setup: tuple[Any, ...] | None = None
+        self._machine: Any = None
+        self._player: Retro | None = None
+
+    def insert(self, player: Retro) -> Any:
+        """The emulator in the state of `player`."""
+        if player is self._player:
+            return self._machine
+        self._park()
+        if player._setup != self._setup:
+            self._eject()
+            self._machine, self._setup = _machine(*player._setup), player._setup
+        if player._saved is not None:
+            self._machine.em.set_state(player._saved)
+            self._machine.data.update_ram()
+        self._machine.img = player._seen  # without one it asks for a reset, which may have been with another machine
+        self._player = player
+        return self._machine
+
+    def drop(self, player: Retro) -> None:
+        """End a turn without saving."""
+        if self._player is player:
+            self._player = None
+
+    def leave(self, player: Retro) -> None:
+        """The last one switches off."""
+        self.drop(player)
+        player._saved = None
+        self.users -= 1
+        if self.users == 0:
+            self._eject()
+
+    def _park(self) -> None:
+        if self._player is not None:
+            self._player._saved = self._machine.em.get_state()
+            self._player = None
+
+    def _eject(self) -> None:
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = self._setup = None
+
+
+_slot = _Slot()
+
+
+def _machine(game: str, state: str | None, scenario: str | None, actions: str, observations: str) -> Any:
+    machine = retro.RetroEnv(
+        game,
+        state=state or retro.State.DEFAULT,
+        scenario=scenario,
+        use_restricted_actions=_BUTTONS[actions],
+        obs_type=retro.Observations.RAM if observations == "ram" else retro.Observations.IMAGE,
+        render_mode="rgb_array",
+    )
+    if machine.initial_state is None:  # a reset goes back to the moment it was switched on
+        machine.initial_state = machine.em.get_state()
+    return machine
+
+
+def _require_files(game: str, state: str | None, scenario: str | None) -> None:
+    """The ROM, which the user has to bring, and what the library has for the game."""
+    try:
+        retro.data.get_romfile_path(game)
+    except FileNotFoundError as error:
+        problem = f"the ROM of '{game.removesuffix('-v0')}' is not there and may not be shipped"
+        remedy = "import your own with `python -m stable_retro.import FOLDER`"
+        raise Missing("environment.id", problem, remedy) from error
+    states, scenarios = retro.data.list_states(game), retro.data.list_scenarios(game)
+    for name, value, known in (("state", state, states), ("scenario", scenario, scenarios)):
+        if value is not None and value not in known:
+            raise ConfigError(f"environment.kwargs.{name}", f"'{game}' has no '{value}'", nearest(value, known))
+
+
+for _folder in sorted(Path(retro.data.path(), "stable").iterdir()):
+    _id = f"Retro/{_folder.name.removesuffix('-v0')}"
+    if _folder.is_dir() and _id not in gym.registry:
+        gym.register(_id, f"{__name__}:Retro", kwargs={"game": _folder.name})

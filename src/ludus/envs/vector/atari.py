@@ -1,0 +1,162 @@
+"""ALE's own vector environment: emulator, frame skip, gray, resize and stack in C++ threads.
+
+AtariVectorEnv leaves some things to do, and so does EnvPool, which `Games` does for both. They clip rewards in C++: the
+raw ones would be lost. A young stack is filled with black where `frame_stack` repeats the first frame. A lost life that
+ends an episode begins a new game, where `episodic_life` goes on: so they are told nothing about lives. One difference
+stays: what they show at the very end of a game may be a frame or two old. Shapes: B environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from ludus.envs.failure import raised
+from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
+from ludus.envs.spaces import action_port, observation_port
+from ludus.envs.suites.atari import Preprocessing
+from ludus.envs.vector import CountsLives, StepResult, VectorEnv
+from ludus.envs.vector.block import ActionBorder
+from ludus.envs.vector.view import ObservationView
+from ludus.errors import ConfigError
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.make import Recipe
+
+PASSED_ON = ("game", "repeat_action_probability", "full_action_space", "continuous", "continuous_action_threshold")
+
+
+def build(recipe: Recipe, num_envs: int, threads: int, plan: Preprocessing) -> VectorEnv:
+    """The native vector of an ALE game with the preprocessing of a recipe."""
+    return finished(Emulators(recipe, plan, num_envs, min(threads, num_envs)), plan)
+
+
+def finished(emulators: CountsLives, plan: Preprocessing) -> VectorEnv:
+    """`emulators` under the contract, and the wrappers outside of the stack."""
+    venv: VectorEnv = Games(emulators, plan)
+    for call in plan.rest:
+        venv = call.apply(call.cls.vectorize, venv)
+    return venv
+
+
+class Emulators(CountsLives):
+    """AtariVectorEnv with raw rewards."""
+
+    backend = "native"
+
+    def __init__(self, recipe: Recipe, plan: Preprocessing, num_envs: int, threads: int) -> None:
+        self._recipe, self._plan, self._threads, self._used = recipe, plan, threads, False
+        self._env = self._construct(num_envs)
+        observation = observation_port(self._env.single_observation_space, recipe.id)
+        action = action_port(self._env.single_action_space, recipe.id)
+        super().__init__(recipe.info(observation.space, action.space, self._env.metadata), num_envs)
+        self._action = np.zeros((num_envs, *(self.action_space.shape or ())), self.action_space.dtype)
+        self._border = ActionBorder(self.action_space)
+        self.raw_reward = np.zeros(num_envs, np.float32)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        if self._used and self._rung == BARRIER:
+            self._env = self._construct(self.num_envs)
+        self._used = True
+        words = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
+        obs, info = self._call("reset", seed=np.array(words))
+        self.lives = info["lives"]
+        return obs
+
+    def step(self, action: Array) -> StepResult:
+        self._border.write(action, self._action)
+        obs, reward, terminated, truncated, info = self._call("step", self._action)
+        self.raw_reward[:] = reward
+        self.lives = info["lives"]
+        return StepResult(obs, self.raw_reward, terminated, truncated, info.get("final_obs"))
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        raise ConfigError("environment.vectorization", "ALE's vector environment does not draw", "use sync for videos")
+
+    def _choose(self) -> Choice:
+        try:
+            trial.vector_repeats(lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
+        except Refused as reason:
+            return Choice(NONE, {BARRIER: str(reason)})
+        return Choice(BARRIER, {})
+
+    def _construct(self, num_envs: int) -> Any:
+        from ale_py.vector_env import AtariVectorEnv
+
+        plan = self._plan
+        try:
+            return AtariVectorEnv(
+                num_envs=num_envs,
+                num_threads=self._threads,
+                autoreset_mode=AutoresetMode.SAME_STEP,
+                img_height=plan.size[0],
+                img_width=plan.size[1],
+                stack_num=plan.stack,
+                frameskip=plan.skip,
+                maxpool=plan.brighter,
+                noop_max=plan.noops + 1 if plan.noops else 0,  # it draws from 0 to one less
+                use_fire_reset=plan.fire,
+                reward_clipping=False,
+                max_num_frames_per_episode=plan.limit,
+                **{key: plan.base[key] for key in PASSED_ON if key in plan.base},
+            )
+        except Exception as error:  # whatever a constructor raises is named, with its traceback
+            raise raised(f"environment {self._recipe.id}", "making it", error) from error
+
+    def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            return getattr(self._env, verb)(*arguments, **options)
+        except Exception as error:  # as in _construct
+            raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
+
+
+class Games(ObservationView):
+    """Clipped rewards, full stacks and lives that end episodes, as the wrappers of a single environment have them."""
+
+    def __init__(self, inner: CountsLives, plan: Preprocessing) -> None:
+        super().__init__(inner, inner.observation_space)
+        self._emulators, self._plan, self._stack = inner, plan, plan.stack
+        self._reward = np.zeros(self.num_envs, np.float32)
+        self._lives = np.zeros(self.num_envs, np.int32)
+        self._age = np.zeros(self.num_envs, np.int64)
+        """Steps since an episode's first observation, while some stack is young."""
+        self._young = True
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        obs = self.inner.reset(seeds)
+        self._lives, self.continues = self._emulators.lives, None
+        self._age[:] = 0
+        return self.convert(obs)
+
+    def step(self, action: Array) -> StepResult:
+        obs, reward, terminated, truncated, final = self.inner.step(action)
+        if self._plan.clip is not None:
+            reward = np.clip(self.raw_reward, *self._plan.clip, out=self._reward)
+        lives, self._lives, self.continues = self._lives, self._emulators.lives, None
+        done = terminated | truncated
+        lost = (self._lives < lives) & (self._lives > 0) & ~done if self._plan.lives else None
+        if lost is not None and lost.any():
+            final = np.zeros_like(obs) if final is None else final
+            final[lost] = obs[lost]
+            terminated, done, self.continues = terminated | lost, done | lost, lost
+        if self._young:
+            self._age += 1
+            final = None if final is None else self.convert(final)
+        if final is not None:
+            self._age[done] = 0
+        if self._young or final is not None:
+            obs = self.convert(obs)
+        return StepResult(obs, reward, terminated, truncated, final)
+
+    def convert(self, obs: Array) -> Array:
+        """Frames of a stack from before an episode's first one become that one."""
+        rows = np.flatnonzero(self._age < self._stack - 1)
+        self._young = len(rows) > 0
+        for b in rows:
+            first = self._stack - 1 - int(self._age[b])
+            obs[b, :first] = obs[b, first]
+        return obs

@@ -1,0 +1,111 @@
+"""The last observations as one: speed becomes visible, and what happened a moment ago."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+
+from ludus.envs.info import is_pixels
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector.view import ObservationView
+from ludus.envs.wrappers._image import channels_first
+from ludus.errors import DataError
+from ludus.registry import WRAPPERS
+from ludus.types import Array
+
+
+@WRAPPERS.register("frame_stack")
+@WRAPPERS.register("FrameStack")
+@WRAPPERS.register("FrameStackObservation")
+@WRAPPERS.register("VecObservationStackWrapper")
+class FrameStack(gym.Wrapper):
+    """The last `frames` observations, oldest first: images along their channels, vectors one after the other.
+
+    An episode begins with its first observation `frames` times.
+    """
+
+    def __init__(self, env: gym.Env, frames: int = 4) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        self._move = channels_first(space).convert if _is_image(space) else None
+        one = channels_first(space).space if _is_image(space) else space
+        self.observation_space = _stacked(one, frames)
+        self._frames = frames
+        self._stack = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        obs = self._move(obs) if self._move else np.asarray(obs)
+        self._stack = np.concatenate([obs] * self._frames)
+        return self._stack, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs = self._move(obs) if self._move else np.asarray(obs)
+        self._stack = np.concatenate((self._stack[len(obs) :], obs))  # a new one: nobody's stack changes afterwards
+        return self._stack, reward, terminated, truncated, info
+
+    @classmethod
+    def vectorize(cls, venv: VectorEnv, frames: int = 4) -> VectorEnv:
+        """The same for a whole vector at once."""
+        return _StackedVector(venv, frames)
+
+
+class _StackedVector(ObservationView):
+    """Stacks of all environments; a finished one's next stack begins with its own first frame."""
+
+    def __init__(self, inner: VectorEnv, frames: int) -> None:
+        super().__init__(inner, _stacked(inner.observation_space, frames))
+        self._frames, self._size = frames, (inner.observation_space.shape or ())[0]
+        self._stack = np.zeros((self.num_envs, *(self.observation_space.shape or ())), self.observation_space.dtype)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        self._stack = self.convert(self.inner.reset(seeds))
+        return self._stack
+
+    def step(self, action: Array) -> StepResult:
+        obs, reward, terminated, truncated, final_obs = self.inner.step(action)
+        self.broken, self.continues = self.inner.broken, self.inner.continues
+        before, self._stack = self._stack, self._pushed(self._stack, obs)
+        if final_obs is None:
+            return StepResult(self._stack, reward, terminated, truncated, None)
+        final = self._pushed(before, final_obs)
+        rows = terminated | truncated
+        self._stack[rows] = self.convert(obs[rows])
+        return StepResult(self._stack, reward, terminated, truncated, final)
+
+    def convert(self, obs: Array) -> Array:
+        """An episode's first stack."""
+        return np.concatenate([obs] * self._frames, 1)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"inner": self.inner.snapshot(), "stack": self._stack.copy()}
+
+    def restore(self, state: dict[str, Any]) -> Array:
+        stack: Any = state.get("stack")
+        if np.shape(stack) != self._stack.shape:
+            raise DataError(
+                f"snapshot of {self.id}", "its frames do not fit", "resume with the config it was saved with"
+            )
+        self.inner.restore(state["inner"])
+        self._stack = np.array(stack, self._stack.dtype)
+        return self._stack
+
+    def _pushed(self, stack: Array, obs: Array) -> Array:
+        return np.concatenate((stack[:, self._size :], obs), 1)
+
+
+def _is_image(space: gym.Space) -> bool:
+    return is_pixels(space) and len(space.shape or ()) in (2, 3)
+
+
+def _stacked(space: gym.Space, frames: int) -> Box:
+    if frames < 1:
+        raise ValueError(f"frames must be at least 1, got {frames}")
+    if not isinstance(space, Box) or not space.shape:
+        raise ValueError(f"stacks images and vectors, the observation is {space}")
+    return Box(np.concatenate([space.low] * frames), np.concatenate([space.high] * frames), dtype=space.dtype)

@@ -1,0 +1,27 @@
+"""MiniGrid's symbolic image alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from ludus.envs.wrappers._minigrid import require_minigrid
+from ludus.registry import WRAPPERS
+from ludus.types import Array
+
+
+@WRAPPERS.register("minigrid_image")
+@WRAPPERS.register("ImgObsWrapper")
+class MiniGridImage(gym.ObservationWrapper):
+    """Object, colour and state of the cells in view, uint8 7x7x3; direction and mission are dropped."""
+
+    observes = True
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self.observation_space = require_minigrid(env)["image"]
+
+    def observation(self, observation: Any) -> Array:
+        image: Array = observation["image"]
+        return image

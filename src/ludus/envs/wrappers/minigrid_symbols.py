@@ -1,0 +1,68 @@
+"""MiniGrid's observation as a vector: all of it, ready for fully connected layers."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+
+from ludus.envs.wrappers._minigrid import require_minigrid
+from ludus.registry import WRAPPERS
+from ludus.types import Array
+
+KINDS = (11, 6, 4)
+"""Objects, colours and states of a cell (an agent's state is where it looks)."""
+DIRECTIONS = 4
+BUCKETS = 64
+"""For the words of missions that cannot be listed (BabyAI)."""
+
+
+@WRAPPERS.register("minigrid_symbols")
+class MiniGridSymbols(gym.ObservationWrapper):
+    """One-hot cells, direction and mission, as uint8; the default for MiniGrid's ids.
+
+    A mission out of a list is one-hot, one that never changes is left out, and of BabyAI's the words are marked, each
+    in one of 64 places.
+    """
+
+    observes = True
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        space = require_minigrid(env)
+        shape, lengths = space["image"].shape or (), np.array(KINDS)
+        cells = int(np.prod(shape[:2]))
+        self._first = np.cumsum([0, *lengths[:-1]]) + np.arange(cells)[:, None] * lengths.sum()  # [cells, 3]
+        self._look = cells * int(lengths.sum())
+        self._missions = _Missions(space["mission"])
+        self._size = self._look + DIRECTIONS + self._missions.size
+        self.observation_space = Box(0, 1, (self._size,), np.uint8)
+
+    def observation(self, observation: Any) -> Array:
+        vector = np.zeros(self._size, np.uint8)
+        vector[(self._first + observation["image"].reshape(-1, len(KINDS))).ravel()] = 1
+        vector[self._look + int(observation["direction"])] = 1
+        for place in self._missions.places(observation["mission"]):
+            vector[self._look + DIRECTIONS + place] = 1
+        return vector
+
+
+class _Missions:
+    def __init__(self, space: Any) -> None:
+        self.size, self._known = 0, dict[str, int]()
+        if type(space).__name__ != "MissionSpace":  # it makes sentences of a grammar
+            self.size = BUCKETS
+        elif space.ordered_placeholders:
+            choices = (space.mission_func(*words) for words in itertools.product(*space.ordered_placeholders))
+            self._known = {mission: i for i, mission in enumerate(dict.fromkeys(choices))}
+            self.size = len(self._known) if len(self._known) > 1 else 0
+
+    def places(self, mission: str) -> list[int]:
+        """Which entries are 1."""
+        if not self.size:
+            return []
+        return [self._known[mission]] if self._known else [zlib.crc32(w.encode()) % BUCKETS for w in mission.split()]

@@ -1,0 +1,146 @@
+"""The state space dual form (Dao & Gu 2024, arXiv:2405.21060, section 6) with episode resets.
+
+    h[t] = exp(log_decay[t]) h[t-1] + delta[t] B[t] x[t]        y[t] = C[t] h[t] + skip x[t]
+
+Chunks of steps are a few matrix products; only states go from chunk to chunk. The backward pass is written by hand:
+every factor is put into the small matrices between steps and states, and x itself is only copied. At an episode start
+the decay is 0: pairs of steps in different episodes are masked out, and sums of logarithms start anew there, so that
+not even rounding depends on what came before.
+Shapes: T time, B batch, M heads, P channels of a head, N states, K chunks, Q steps of a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ludus.math.scan import linear_scan
+
+CHUNK = 32
+FAINT = -60.0
+"""Logarithm below which a decay stays: smaller numbers add nothing and are slow to compute with."""
+
+
+def dual_scan(
+    x_TBMP: Tensor,
+    delta_TBM: Tensor,
+    log_decay_TBM: Tensor,
+    B_TBN: Tensor,
+    C_TBN: Tensor,
+    skip_M: Tensor,
+    first_TB: Tensor,
+    start_BMNP: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """(y_TBMP, state after the last step)."""
+    steps = len(x_TBMP)
+    size = min(steps, CHUNK)
+    missing = -steps % size  # steps added at the end decay nothing and add nothing
+    x, delta, decay, B, C, first = (
+        _chunks(leaf, size, missing) for leaf in (x_TBMP, delta_TBM, log_decay_TBM, B_TBN, C_TBN, first_TB)
+    )
+    keep = (~first).to(decay.dtype).unsqueeze(-1).expand_as(decay)
+    # the first step of an episode has nothing to decay
+    total_QKBM = linear_scan(keep, decay * keep, torch.zeros_like(decay[0]))
+    y_QKBMP, state = _Dual.apply(x, delta, total_QKBM, B, C, skip_M, first, start_BMNP)
+    return y_QKBMP.transpose(0, 1).flatten(0, 1)[:steps], state
+
+
+def _chunks(leaf_TB: Tensor, size: int, missing: int) -> Tensor:
+    """[T, B, ...] as [Q, K, B, ...], zeros at the end."""
+    if missing:
+        leaf_TB = pad(leaf_TB, (0, 0) * (leaf_TB.ndim - 1) + (0, missing))
+    return leaf_TB.unflatten(0, (-1, size)).transpose(0, 1)
+
+
+class _Matrices:
+    """`reach` between steps, `whole` from the state before a chunk, `kept` into the state after it."""
+
+    def __init__(self, delta: Tensor, total: Tensor, B: Tensor, C: Tensor, first: Tensor) -> None:
+        self.B_KBQN, self.C_KBQN = (leaf.permute(1, 2, 0, 3).contiguous() for leaf in (B, C))
+        self.delta_KBMQ = delta.permute(1, 2, 3, 0).contiguous()
+        total_KBMQ = total.permute(1, 2, 3, 0).contiguous()
+        episode_KBQ = first.to(total.dtype).cumsum(0).permute(1, 2, 0).contiguous()
+        linked_KBQQ = (episode_KBQ.unsqueeze(-1) == episode_KBQ.unsqueeze(-2)).to(total.dtype).tril_()
+        gap_KBMQQ = total_KBMQ.unsqueeze(-1) - total_KBMQ.unsqueeze(-2)
+        self.reach_KBMQQ = gap_KBMQQ.clamp_(FAINT, 0.0).exp_().mul_(linked_KBQQ.unsqueeze(2))
+        self.match_KBQQ = self.C_KBQN @ self.B_KBQN.mT
+        self.whole_KBMQ = total_KBMQ.clamp(min=FAINT).exp_() * (episode_KBQ == 0).unsqueeze(2)
+        self.kept_KBMQ = self.reach_KBMQQ[..., -1, :] * self.delta_KBMQ
+        self.from_state = self.C_KBQN.unsqueeze(2) * self.whole_KBMQ.unsqueeze(-1)  # [K, B, M, Q, N]
+        self.to_state = self.B_KBQN.unsqueeze(2) * self.kept_KBMQ.unsqueeze(-1)
+        self.decay_KBM11 = self.whole_KBMQ[..., -1, None, None]
+
+    def between(self, skip_M: Tensor) -> Tensor:
+        """[K, B, M, Q, Q]: from the input of each step to the output of each later one."""
+        weight = self.match_KBQQ.unsqueeze(2) * self.reach_KBMQQ
+        weight *= self.delta_KBMQ.unsqueeze(-2)
+        weight.diagonal(dim1=-2, dim2=-1).add_(skip_M.unsqueeze(-1))
+        return weight
+
+
+class _Dual(torch.autograd.Function):
+    """Inputs are [Q, K, B, ...]; inside, heads come before steps."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, delta: Tensor, total: Tensor, B: Tensor, C: Tensor, *rest: Tensor) -> Any:
+        skip, first, state = rest
+        matrices = _Matrices(delta, total, B, C, first)
+        x_KBMQP = x.permute(1, 2, 3, 0, 4).contiguous()
+        between = matrices.between(skip)
+        before, after = [], matrices.to_state.mT @ x_KBMQP
+        for decay, added in zip(matrices.decay_KBM11, after, strict=True):
+            before.append(state)
+            state = added.addcmul_(decay, state)
+        before_KBMNP = torch.stack(before)
+        y_KBMQP = between @ x_KBMQP
+        y_KBMQP += matrices.from_state @ before_KBMNP
+        ctx.matrices = matrices
+        ctx.save_for_backward(x_KBMQP, between, before_KBMNP)
+        return y_KBMQP.permute(3, 0, 1, 2, 4), state.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x_KBMQP, between, before_KBMNP = ctx.saved_tensors
+        matrices: _Matrices = ctx.matrices
+        dy_KBMQP, carry = grads[0].permute(1, 2, 3, 0, 4).contiguous(), grads[1]
+        d_before = matrices.from_state.mT @ dy_KBMQP
+        d_after = torch.empty_like(before_KBMNP)
+        for k in range(len(d_after) - 1, -1, -1):
+            d_after[k] = carry
+            carry = torch.addcmul(d_before[k], matrices.decay_KBM11[k], carry)
+        d_x = between.mT @ dy_KBMQP
+        d_x += matrices.to_state @ d_after
+        d_between = dy_KBMQP @ x_KBMQP.mT
+        d_skip = d_between.diagonal(dim1=-2, dim2=-1).sum((0, 1, 3))
+        d_from, d_to = dy_KBMQP @ before_KBMNP.mT, x_KBMQP @ d_after.mT
+        d_decay = (d_after * before_KBMNP).sum((-1, -2))
+        back = _through(matrices, d_between, d_from, d_to, d_decay)
+        return d_x.permute(3, 0, 1, 2, 4), *back, d_skip, None, carry
+
+
+def _through(m: _Matrices, d_between: Tensor, d_from: Tensor, d_to: Tensor, d_decay: Tensor) -> tuple[Tensor, ...]:
+    """From the gradients of the matrices to those of delta, total, B and C."""
+    slope = d_between * m.reach_KBMQQ
+    weighted = slope * m.delta_KBMQ.unsqueeze(-2)
+    d_match = weighted.sum(2)
+    d_total = (weighted * m.match_KBQQ.unsqueeze(2)).sum(-1)
+    d_delta = (slope * m.match_KBQQ.unsqueeze(2)).sum(-2)
+    d_total -= d_delta * m.delta_KBMQ
+
+    d_kept = (d_to * m.B_KBQN.unsqueeze(2)).sum(-1)
+    d_delta += d_kept * m.reach_KBMQQ[..., -1, :]
+    d_kept *= m.kept_KBMQ
+    d_total -= d_kept
+    d_total[..., -1] += d_kept.sum(-1)
+
+    d_whole = (d_from * m.C_KBQN.unsqueeze(2)).sum(-1)
+    d_whole[..., -1] += d_decay
+    d_total += d_whole * m.whole_KBMQ
+
+    d_B = (d_to * m.kept_KBMQ.unsqueeze(-1)).sum(2) + d_match.mT @ m.C_KBQN
+    d_C = (d_from * m.whole_KBMQ.unsqueeze(-1)).sum(2) + d_match @ m.B_KBQN
+    first_steps = (leaf.permute(3, 0, 1, 2) for leaf in (d_delta, d_total))
+    return *first_steps, d_B.permute(2, 0, 1, 3), d_C.permute(2, 0, 1, 3)

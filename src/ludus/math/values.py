@@ -1,0 +1,62 @@
+"""Targets of action values, as pure functions: Q-learning, double Q-learning, categorical distributions, n steps.
+
+Shapes: A actions, Z atoms, T rows, N sequences; leading dimensions are free where none is named.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.types import Array
+
+
+def chosen(values_A: Tensor, action: Tensor) -> Tensor:
+    """The value of the action taken; works for atoms [..., A, Z] too."""
+    if values_A.ndim == action.ndim + 1:
+        return values_A.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    index = action[..., None, None].expand(*action.shape, 1, values_A.shape[-1])
+    return values_A.gather(-2, index).squeeze(-2)
+
+
+def q_target(reward: Tensor, discount: Tensor, next_values_A: Tensor, selector_A: Tensor | None = None) -> Tensor:
+    """r + discount * max_a Q(s', a); with a selector, the action is its choice (van Hasselt et al. 2016)."""
+    best = (next_values_A if selector_A is None else selector_A).argmax(-1)
+    return reward + discount * chosen(next_values_A, best)
+
+
+def project(support_Z: Tensor, probabilities: Tensor, atoms_K: Tensor) -> Tensor:
+    """A distribution on [..., Z] points, moved onto fixed equidistant atoms (Bellemare et al. 2017, eq. 7)."""
+    width = atoms_K[1] - atoms_K[0]
+    points = support_Z.clamp(atoms_K[0], atoms_K[-1]).unsqueeze(-2)
+    near = (1 - (points - atoms_K.unsqueeze(-1)).abs() / width).clamp(0, 1)
+    return (near * probabilities.unsqueeze(-2)).sum(-1)
+
+
+def huber(error: Tensor, threshold: float = 1.0) -> Tensor:
+    """Half the square up to the threshold, linear beyond."""
+    size = error.abs()
+    return torch.where(size <= threshold, 0.5 * error.square(), threshold * (size - 0.5 * threshold))
+
+
+def n_step_rows(reward_TN: Array, terminated_TN: Array, mask_TN: Array, n: int, gamma: float) -> tuple[Array, ...]:
+    """n-step returns within sequences: (return, discount, row to bootstrap from), each [T, N].
+
+    Sums stop before a row without a step (an episode's end, the true final observation) and at the end of the sequence.
+    """
+    steps = len(reward_TN)
+    total, discount = reward_TN.copy(), np.where(terminated_TN, 0.0, gamma).astype(np.float32)
+    row = np.arange(1, steps + 1)[:, None] + np.zeros_like(mask_TN, np.int64)
+    going = np.ones_like(mask_TN)
+    for k in range(1, min(n, steps)):
+        going[steps - k :] = False
+        going[: steps - k] &= mask_TN[k:]
+        ahead = np.zeros_like(reward_TN)
+        ahead[: steps - k] = reward_TN[k:]
+        ended = np.zeros_like(mask_TN)
+        ended[: steps - k] = terminated_TN[k:]
+        total += np.where(going, gamma**k * ahead, 0.0).astype(np.float32)
+        discount = np.where(going, np.where(ended, 0.0, gamma ** (k + 1)), discount).astype(np.float32)
+        row += going
+    return total, discount, row

@@ -1,0 +1,71 @@
+"""What the convolutional encoders share: pixels in, channels-last memory, one scaling, one flattening."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, linear
+
+from ludus.errors import ConfigError
+from ludus.networks.encoders import Encoder, image_shape, is_hwc
+from ludus.networks.layers import HIDDEN_GAIN
+
+
+class PixelEncoder(Encoder):
+    """uint8 images [T, B, C, H, W] or [T, B, H, W, C], bytes until here, scaled by the weights of the first layer.
+
+    In channels-last memory convolutions train faster (measured: 1.6 times). `arrange` brings a rollout into it once;
+    what arrives in another layout is brought into it on the way from bytes to floats.
+    """
+
+    takes_images = heavy = True
+    smallest: int
+    """Least height and width."""
+
+    def __init__(self, space: gym.spaces.Box, divide_by: float) -> None:
+        super().__init__()
+        self.scale, self.hwc = 1.0 / divide_by, is_hwc(space)
+        _, height, width = image_shape(space)
+        if min(height, width) < self.smallest:
+            name, side = type(self).__name__.lower(), self.smallest
+            problem = f"'{name}' needs images of at least {side}x{side} pixels, not {height}x{width}"
+            raise ConfigError("network.encoder.type", problem, "use auto, which picks one that fits")
+
+    def arrange(self, obs_TB: Tensor) -> Tensor:
+        """The same images in channels-last memory, still bytes."""
+        if self.hwc:
+            return obs_TB
+        stored = torch.empty_like(obs_TB.movedim(2, -1), memory_format=torch.contiguous_format)
+        for channel in range(obs_TB.shape[2]):  # four times as fast as one permuting copy
+            stored[..., channel] = obs_TB[:, :, channel]
+        return stored.movedim(-1, 2)
+
+    def pixels(self, obs_TB: Tensor) -> Tensor:
+        """Images [N, C, H, W] as numbers from 0 to 255 of the encoder's precision, which holds them exactly."""
+        images = obs_TB.movedim(-1, 2) if self.hwc else obs_TB
+        return images.flatten(0, 1).to(self.precision.dtype, memory_format=torch.channels_last)
+
+    def features(self, maps_N: Tensor, dense: nn.Linear, obs_TB: Tensor) -> Tensor:
+        """[T, B, D] of feature maps [N, C, H, W], flattened in the order in which they lie in memory: H, W, C."""
+        flat = maps_N.permute(0, 2, 3, 1).flatten(1)
+        out = linear(flat, dense.weight.to(flat.dtype), dense.bias.to(flat.dtype)).relu_()
+        return out.float().unflatten(0, obs_TB.shape[:2])
+
+
+def convolution(
+    channels: int, out: int, size: int, stride: int = 1, padding: int = 0, gain: float = HIDDEN_GAIN
+) -> nn.Conv2d:
+    """A convolution with orthogonal weights of the given gain and zero bias."""
+    layer = nn.Conv2d(channels, out, size, stride, padding)
+    nn.init.orthogonal_(layer.weight, gain)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def convolve(x: Tensor, layer: nn.Conv2d, scale: float | None = None) -> Tensor:
+    """`layer` in the precision of x; scaling its few weights scales an input that is never written scaled."""
+    weight = layer.weight if scale is None else layer.weight * scale
+    assert layer.bias is not None
+    return conv2d(x, weight.to(x.dtype), layer.bias.to(x.dtype), layer.stride, layer.padding)

@@ -1,0 +1,285 @@
+"""One update over several networks: gradient steps on parts of one flat tensor, and targets that follow slowly.
+
+An update is a plain function of (networks, batch, numbers, **flags). It calls networks by name, asks for a gradient
+step on a part as soon as its loss is known, and lets the targets follow. Run as it stands it works in place; traced
+once, the same function is the whole update as one compiled package.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.networks.allocation import keep_freed_memory
+from ludus.networks.compiled import Compiler
+from ludus.networks.learner import Batch, Layout, Learner, leaves_of, refill
+from ludus.networks.optimizer import Optimizer, OptimizerConfig
+
+TARGET = "target"
+
+
+class Networks:
+    """What an update function sees of its learner."""
+
+    def __init__(self, learner: JointLearner) -> None:
+        self.learner = learner
+        self.norms: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """A network by name; `target_<name>` is its slow copy."""
+        return self.learner.model[name]
+
+    def descend(self, part: str, loss: Tensor, lr: Any) -> None:
+        """One optimizer step on a part, along the gradient of a loss that may depend on others too."""
+        learner = self.learner
+        grad = learner.grad[learner.layout.parts[part]]
+        grad.zero_()
+        loss.backward(inputs=learner.parameters[part])
+        self.norms[part] = norm = grad.norm()
+        if learner.max_grad_norm is not None:
+            grad.mul_((learner.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+        learner.optimizer.parts[part].step(grad, lr)
+
+    def follow(self, tau: Any) -> None:
+        """Targets move the fraction `tau` towards their networks."""
+        theta, followed = self.learner.theta, self.learner.followed
+        theta[self.learner.layout.parts[TARGET]].lerp_(theta[followed], tau)
+
+
+class _Dry(Networks):
+    """Changes nothing: only the names of the metrics are wanted."""
+
+    def descend(self, part: str, loss: Tensor, lr: Any) -> None:
+        self.norms[part] = loss
+
+    def follow(self, tau: Any) -> None:
+        pass
+
+
+class _Traced(Networks):
+    """The same as pure functions of tensors, so that the whole update is one graph."""
+
+    def __init__(
+        self, learner: JointLearner, theta: Tensor, moments: Sequence[Tensor], counts: Sequence[Tensor]
+    ) -> None:
+        super().__init__(learner)
+        self.theta, self.moments = theta, moments
+        self.counts = dict(zip(learner.optimizer.parts, counts, strict=True))
+        self.flat = {part: theta[where].detach() for part, where in learner.layout.parts.items()}
+        self.state = {part: [m[learner.layout.parts[part]] for m in moments] for part in learner.optimizer.parts}
+        for part in learner.optimizer.parts:
+            self.flat[part] = self.flat[part].requires_grad_()
+
+    def __getitem__(self, name: str) -> Any:
+        part = self.learner.part_of[name]
+        named = self.learner.unflatten(part, self.flat[part])
+        inside = {key.removeprefix(f"{name}."): value for key, value in named.items() if key.startswith(f"{name}.")}
+        module = self.learner.model[name]
+        return lambda *inputs: torch.func.functional_call(module, inside, inputs)
+
+    def descend(self, part: str, loss: Tensor, lr: Any) -> None:
+        learner, flat = self.learner, self.flat[part]
+        (grad,) = torch.autograd.grad(loss, flat)
+        self.norms[part] = norm = grad.norm()
+        if learner.max_grad_norm is not None:
+            grad = grad * (learner.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        optimizer = learner.optimizer.parts[part]
+        new, self.state[part] = optimizer.pure(flat.detach(), self.state[part], grad, lr, self.counts[part])
+        self.flat[part] = new.detach().requires_grad_()
+
+    def follow(self, tau: Any) -> None:
+        parts = [part for part, where in self.learner.layout.parts.items() if where.stop <= self.learner.followed.stop]
+        source = torch.cat([self.flat[part] for part in parts]).detach()
+        self.flat[TARGET] = torch.lerp(self.flat[TARGET], source, tau)
+
+    def write_back(self) -> None:
+        """What changed, into the tensors the update was given."""
+        for part, where in self.learner.layout.parts.items():
+            self.theta[where].copy_(self.flat[part].detach())
+        for part, state in self.state.items():
+            for moment, new in zip(self.moments, state, strict=True):
+                moment[self.learner.layout.parts[part]].copy_(new)
+
+
+class JointOptimizer:
+    """One optimizer per part, its moments side by side like the parameters they belong to."""
+
+    def __init__(self, cfg: OptimizerConfig, theta: Tensor, layout: Layout, parts: Sequence[str]) -> None:
+        self.cfg = cfg
+        self.parts = {part: Optimizer(cfg, theta[layout.parts[part]]) for part in parts}
+        trained = max(layout.parts[part].stop for part in parts)
+        self.tensors = [torch.zeros_like(theta[:trained]) for _ in next(iter(self.parts.values())).tensors]
+        for part, optimizer in self.parts.items():
+            optimizer.tensors = [tensor[layout.parts[part]] for tensor in self.tensors]
+
+    @property
+    def count(self) -> int:
+        """Steps of the part that took most."""
+        return max(optimizer.count for optimizer in self.parts.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and numbers of steps, part by part."""
+        return {part: optimizer.state_dict() for part, optimizer in self.parts.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copies the moments in place."""
+        for part, optimizer in self.parts.items():
+            optimizer.load_state_dict(state[part])
+
+
+class JointLearner(Learner):
+    """Owns several networks in one flat tensor, an optimizer for each part, and their targets.
+
+    `parts` says which networks are trained together; the networks named in `targets` get slow copies `target_<name>`.
+    """
+
+    model: nn.ModuleDict
+    optimizer: JointOptimizer  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        networks: Mapping[str, nn.Module],
+        update: Callable[..., tuple[Tensor, dict[str, Tensor]]],
+        optimizer: OptimizerConfig,
+        *,
+        parts: Mapping[str, Sequence[str]],
+        targets: Sequence[str] = (),
+        max_grad_norm: float | None = None,
+        compiler: Compiler | None = None,
+    ) -> None:
+        slow = {f"target_{name}": copy.deepcopy(networks[name]).requires_grad_(False) for name in targets}
+        groups = {**parts, TARGET: list(slow)} if slow else dict(parts)
+        self.part_of = {name: part for part, names in groups.items() for name in names}
+        prefixes = {part: [f"{name}." for name in names] for part, names in groups.items()}
+        super().__init__(
+            nn.ModuleDict({**networks, **slow}),
+            update,
+            optimizer,
+            max_grad_norm=max_grad_norm,
+            parts=prefixes,
+            compiler=compiler,
+        )
+        trained = [part for part in parts if part in self.layout.parts]
+        self.optimizer = JointOptimizer(optimizer, self.theta, self.layout, trained)
+        self.parameters = {
+            part: [p for name, p in self.model.named_parameters() if name.startswith(tuple(prefixes[part]))]
+            for part in trained
+        }
+        self.followed = self._followed(targets)
+        keep_freed_memory()  # layers of a batch are half a megabyte each, freed and wanted again at every update
+        self._variants: dict[Any, _Variant] = {}
+
+    def _followed(self, targets: Sequence[str]) -> slice:
+        """Targets copy whole parts from the beginning of the flat tensor: following is then one operation."""
+        if TARGET not in self.layout.parts:
+            return slice(0, 0)
+        where = self.layout.parts[TARGET]
+        names = [name.removeprefix("target_") for name in self.layout.names if name.startswith("target_")]
+        assert names == self.layout.names[: len(names)], "targets must be the first parts, complete and in order"
+        return slice(0, where.stop - where.start)
+
+    def unflatten(self, part: str, flat: Tensor) -> dict[str, Tensor]:
+        """Named views of one part of the flat tensor."""
+        layout = self.layout
+        inside = [i for i, name in enumerate(layout.names) if self.part_of[name.split(".")[0]] == part]
+        pieces = flat.split([layout.sizes[i] for i in inside])
+        return {layout.names[i]: piece.view(layout.shapes[i]) for i, piece in zip(inside, pieces, strict=True)}
+
+    # ---- one step: in place, or as one function of tensors -----------------------------------------
+
+    def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
+        """One update. Metrics are summed on the device, apart for each set of flags, and read by `metrics()`."""
+        self.batch = batch
+        key = (tuple((tuple(x.shape), x.dtype) for x in leaves_of(batch)), tuple(flags.items()))
+        variant = self._variants.get(key)
+        if variant is None:
+            first = all(
+                shapes == key[0] for shapes, _ in self._variants
+            )  # only what a run starts with is worth building
+            variant = self._variants[key] = self._variant(batch, numbers, flags, may_build=first)
+        if variant.compiled is None or self.compiler is None:
+            row = self._eager(batch, numbers, flags)
+        else:
+            row = self._run(variant, batch, numbers)
+        variant.sums += row
+        variant.count += 1
+        self.version += 1
+
+    def _eager(self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any]) -> Tensor:
+        networks = Networks(self)
+        loss, metrics = self.loss(networks, batch, numbers, **flags)
+        with torch.no_grad():
+            return torch.stack([*metrics.values(), loss, *networks.norms.values()])
+
+    def _run(self, variant: _Variant, batch: Batch, numbers: Mapping[str, float]) -> Tensor:
+        arguments = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves_of(batch)]
+        for part in variant.parts:
+            self.optimizer.parts[part].count += 1
+        (row,) = variant.compiled(arguments)
+        return row
+
+    def _variant(
+        self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any], *, may_build: bool
+    ) -> _Variant:
+        dry = _Dry(self)
+        with torch.no_grad():  # a compiled package knows no names: ask once which metrics there are
+            _, metrics = self.loss(dry, batch, numbers, **flags)
+        names = [*metrics, "loss/total", *(f"opt/grads/norm/{part}" for part in dry.norms)]
+        variant = _Variant(names, list(dry.norms), torch.zeros(len(names), device=self.theta.device))
+        if self.compiler is not None:
+            example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves_of(batch)]
+            facts = (flags, self.max_grad_norm, self.optimizer.cfg, self.layout.parts, self.model)
+            identity = f"{self.loss.__qualname__} {facts!r}"
+            owners = [self.loss, *{type(module) for module in self.model.modules()}]
+            function = self._pure_step(batch, tuple(numbers), flags)
+            variant.compiled = self.compiler.get(function, example, identity, owners, may_build=may_build)
+        return variant
+
+    def _number_tensor(self, numbers: Mapping[str, float]) -> Tensor:
+        counts = [float(optimizer.count + 1) for optimizer in self.optimizer.parts.values()]
+        return torch.tensor([*numbers.values(), *counts], dtype=torch.float32)
+
+    def _pure_step(self, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]) -> Callable[..., tuple[Tensor]]:
+        moments = len(self.optimizer.tensors)
+
+        def update(*arguments: Tensor) -> tuple[Tensor]:
+            values = arguments[1 + moments].unbind()
+            numbers = dict(zip(names, values, strict=False))
+            networks = _Traced(self, arguments[0], arguments[1 : 1 + moments], values[len(names) :])
+            filled = refill(batch, list(arguments[2 + moments :]))
+            loss, metrics = self.loss(networks, filled, numbers, **flags)
+            row = torch.stack([*metrics.values(), loss, *networks.norms.values()]).detach()
+            networks.write_back()
+            return (row,)
+
+        return update
+
+    # ---- metrics -----------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, float]:
+        """Means since the last call, read once; each over the steps that had it, whatever their flags."""
+        sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for _, variant in sorted(self._variants.items(), key=lambda item: str(item[0])):  # a resumed run adds up alike
+            for name, value in zip(variant.names, variant.sums.tolist(), strict=True):
+                sums[name] = sums.get(name, 0.0) + value
+                counts[name] = counts.get(name, 0) + variant.count
+            variant.sums.zero_()
+            variant.count = 0
+        return {name: value / counts[name] for name, value in sums.items() if counts[name]}
+
+
+@dataclass
+class _Variant:
+    """One shape of batch and one set of flags: what its updates report, and their compiled form."""
+
+    names: list[str]
+    parts: list[str]
+    sums: Tensor
+    count: int = 0
+    compiled: Any = None

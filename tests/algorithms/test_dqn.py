@@ -1,0 +1,228 @@
+"""DQN learns the values it should, in every variant; what it stores, samples and skips is what its config says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ludus.config.compose import load
+from ludus.errors import ConfigError
+from ludus.math.values import chosen
+from support import build, close, config, moment, run
+
+SMALL = {"name": "dqn", "batch_size": 16, "learning_starts": 64, "epoch_steps": 128, "update_ratio": 0.25}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {"double": False},
+    "double": {},
+    "dueling": {"dueling": True},
+    "noisy": {"noisy": True, "epsilon": 0.0},
+    "c51": {"atoms": 11, "v_max": 50},
+    "rainbow": {"dueling": True, "noisy": True, "atoms": 11, "v_max": 50, "n_step": 3, "epsilon": 0.0},
+}
+GRU = {"memory": {"type": "gru", "hidden_dim": 8}, "encoder": {"hidden_dims": [8]}}
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_trains(variant: str, kind: str) -> None:
+    cfg = config({**SMALL, **VARIANTS[variant]}, buffers={"replay": {"type": kind, "size": 500}},
+                 training={"total_timesteps": 512})  # fmt: skip
+    done = run(cfg)
+    assert done.clock.env_steps == 512
+    assert done.clock.updates == pytest.approx((512 - 64) * 0.25, abs=2)
+    assert done.clock.epochs == 4 and done.clock.cycles == 128
+    assert torch.isfinite(done.algorithm.learner.theta).all()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("kind", ["uniform", "prioritized", "trajectory"])
+def test_with_memory_it_learns_from_sequences(kind: str, stored: bool) -> None:
+    algorithm = {**SMALL, "sequence_length": 8, "burn_in": 2, "stored_state": stored, "n_step": 2, "train_freq": 2}
+    done = run(config(algorithm, network=GRU, buffers={"replay": {"type": kind, "size": 500}},
+                      training={"total_timesteps": 512}))  # fmt: skip
+    assert done.clock.updates > 50
+    assert torch.isfinite(done.algorithm.learner.theta).all()
+
+
+def test_nothing_is_learned_too_early_and_nothing_is_owed_for_it() -> None:
+    done = build(config({**SMALL, "learning_starts": 400}, training={"total_timesteps": 512}))
+    updates = []
+    advance = done.scheduler.advance
+    done.scheduler.advance = lambda report, **more: (updates.append((done.clock.env_steps, report.updates)),
+                                                     advance(report, **more))[1]  # type: ignore[method-assign] # fmt: skip
+    done.run()
+    close(done)
+    assert sum(count for steps, count in updates if steps < 400) == 0
+    assert sum(count for _, count in updates) == pytest.approx((512 - 400) * 0.25, abs=2)
+
+
+def test_the_loss_is_the_papers() -> None:
+    """Double Q-learning on a real batch, written out by hand."""
+    built = build(config(SMALL, training={"total_timesteps": 4096}))
+    dqn, cfg = built.algorithm, built.config.algorithm.config
+    for _ in range(40):
+        dqn.collect(moment(cfg))
+    dqn.target.theta.mul_(0.9)
+    batch, _ = dqn.batch(dqn.replay["replay"], cfg, 0.99)
+    loss, _ = dqn.loss(dqn.net, batch, {"lr": 1e-3}, double=True, burn_in=0)
+    target = {name: 0.9 * value for name, value in dqn.net.named_parameters()}
+    online = dqn.net(batch["next_obs"], (), batch["first"])[0]
+    slow = torch.func.functional_call(dqn.net, target, (batch["next_obs"], (), batch["first"]))[0]
+    wanted = batch["reward"] + batch["discount"] * chosen(slow, online.argmax(-1))
+    value = chosen(dqn.net(batch["obs"], (), batch["first"])[0], batch["action"])
+    torch.testing.assert_close(loss, torch.nn.functional.smooth_l1_loss(value, wanted.detach()))
+    torch.testing.assert_close(batch["error"], (value - wanted).abs().detach())
+    close(built)
+
+
+def test_the_numpy_actor_sees_the_newest_weights() -> None:
+    built = build(config({**SMALL, "dueling": True}))
+    dqn = built.algorithm
+    obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    first = np.zeros(5, bool)
+    for _ in range(2):
+        found = dqn.act(obs, (), first, deterministic=True).action
+        values = dqn.net(torch.from_numpy(obs)[None], (), torch.zeros(1, 5, dtype=torch.bool))[0][0]
+        np.testing.assert_array_equal(found, values.argmax(-1).numpy())
+        dqn.learner.theta.mul_(-1.7)
+    close(built)
+
+
+def test_evaluation_of_noisy_networks_draws_nothing() -> None:
+    built = build(config({**SMALL, "noisy": True}))
+    before = torch.get_rng_state()
+    obs = np.zeros((3, 4), np.float32)
+    first = np.ones(3, bool)
+    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["values"] for _ in range(2)]
+    np.testing.assert_array_equal(*answers)
+    assert torch.equal(before, torch.get_rng_state())
+    close(built)
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "where"),
+    [
+        ({"learning_starts": 5000}, {"buffers": {"replay": {"size": 400}}}, "algorithm.learning_starts"),
+        ({"atoms": 5, "v_min": 1, "v_max": 0}, {}, "algorithm.v_min"),
+        ({"burn_in": 40}, {}, "algorithm.burn_in"),
+        ({}, {"env": "Pendulum-v1"}, "algorithm.name"),
+    ],
+)
+def test_what_cannot_work_is_refused(settings: dict[str, Any], more: dict[str, Any], where: str) -> None:
+    with pytest.raises(ConfigError, match=where.replace(".", r"\.")):
+        build(config({**SMALL, **settings}, **more))
+
+
+def test_a_phase_names_a_buffer_that_is_there() -> None:
+    phases = [{"name": "a", "hooks": ["collect"], "buffer": "reply"}]
+    with pytest.raises(ConfigError, match=r"training\.phases\.a\.buffer.*did you mean 'replay'"):
+        build(config(SMALL, training={"phases": phases}))
+
+
+def test_a_hybrid_curriculum_is_yaml_only(tmp_path: Path) -> None:
+    small = ["training.total_timesteps=3072", "environment.num_envs=4", "algorithm.batch_size=16",
+             "training.phases.1.duration_updates=20", "training.evaluation.every_steps=0"]  # fmt: skip
+    done = run(load("+experiment=cartpole_hybrid", small).config)
+    assert done.scheduler.finished and done.clock.env_steps == 3072
+    assert done.clock.updates == pytest.approx(20 + (3072 - 2048) / 2, abs=2)
+
+
+def test_offline_pretraining_on_the_steps_of_another_run(tmp_path: Path) -> None:
+    first = build(config(SMALL, training={"total_timesteps": 512}))
+    first.stateful["buffers"].attach(tmp_path / "buffers")  # type: ignore[attr-defined]
+    first.run()
+    first.state_dict()
+    close(first)
+    phases = [
+        {
+            "name": "pretrain",
+            "type": "offline",
+            "duration_updates": 30,
+            "hooks": ["update_controller"],
+            "buffer": "demos",
+        },
+        {"name": "online", "hooks": ["collect", {"update_controller": {"per_env_step": 0.25}}]},
+    ]
+    buffers = {"demos": {"type": "stored", "path": str(tmp_path)}}
+    done = run(config(SMALL, training={"total_timesteps": 512, "phases": phases}, buffers=buffers))
+    assert done.clock.updates == pytest.approx(30 + (512 - 64) * 0.25, abs=2)
+    assert len(done.algorithm.replay["demos"]) == 512
+
+
+def test_a_run_repeats_itself_and_goes_on_from_its_state() -> None:
+    """In one process; tests/test_resume.py does it with kill -9."""
+    cfg = config({**SMALL, **VARIANTS["rainbow"]}, buffers={"replay": {"type": "prioritized", "size": 300}},
+                 training={"total_timesteps": 768})  # fmt: skip
+    whole = run(cfg)
+    half = build(cfg.model_copy(update={"training": cfg.training.model_copy(update={"total_timesteps": 768})}))
+    half.callbacks.append(_StopAt(384))  # type: ignore[arg-type]
+    half.run()
+    state = half.state_dict()
+    again = build(cfg)
+    again.load_state_dict(state)
+    again.run()
+    assert torch.equal(whole.algorithm.learner.theta, again.algorithm.learner.theta)
+    assert torch.equal(whole.algorithm.target.theta, again.algorithm.target.theta)
+    for done in (half, again):
+        close(done)
+
+
+class _StopAt:
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("state_dict", "load_state_dict", "close"):
+            raise AttributeError(name)
+        return lambda run, *_: (
+            run.stop("here") if name == "on_cycle_end" and run.clock.env_steps >= self.steps else None
+        )
+
+
+# ---- values of a solved MDP --------------------------------------------------------------------------------------
+
+
+def optimal_values(env: Any, gamma: float) -> np.ndarray:
+    """Q* of a toy-text MDP by policy iteration on its own transition table."""
+    table = env.unwrapped.P
+    states, actions = len(table), len(table[0])
+    P, R = np.zeros((states, actions, states)), np.zeros((states, actions))
+    for s in range(states):
+        for a in range(actions):
+            for p, after, reward, over in table[s][a]:
+                R[s, a] += p * reward
+                P[s, a, after] += 0.0 if over else p
+    policy = np.zeros(states, int)
+    while True:
+        chosen_P, chosen_R = P[np.arange(states), policy], R[np.arange(states), policy]
+        V = np.linalg.solve(np.eye(states) - gamma * chosen_P, chosen_R)
+        Q = R + gamma * P @ V
+        if (Q.argmax(1) == policy).all() or np.allclose(Q.max(1), V):
+            return Q
+        policy = Q.argmax(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["double", "c51"])
+def test_values_approach_the_optimum_of_a_solved_mdp(variant: str) -> None:
+    import gymnasium as gym
+
+    gamma = 0.9
+    expected = optimal_values(gym.make("FrozenLake-v1", is_slippery=False), gamma)
+    settings = {"double": {}, "c51": {"atoms": 21, "v_min": 0.0, "v_max": 1.0}}[variant]
+    algorithm = {**SMALL, **settings, "gamma": gamma, "epsilon": 1.0, "lr": 3e-3, "tau": 0.05, "target_every": 1,
+                 "batch_size": 64, "train_freq": 4}  # fmt: skip
+    cfg = config(algorithm, env="FrozenLake-v1", environment={"kwargs": {"is_slippery": False}, "num_envs": 8},
+                 network={"critic": {"hidden_dims": []}}, training={"total_timesteps": 12_000})  # fmt: skip
+    done = run(cfg)
+    dqn = done.algorithm
+    states = np.arange(16)
+    found, _ = dqn.explorer.values(states, (), np.ones(16, bool), noise=False)
+    seen = {int(s) for s in dqn.replay["replay"].arena.data["obs"]}
+    live = [s for s in sorted(seen) if expected[s].max() > 0]
+    assert len(live) >= 10
+    assert np.abs(found[live].max(1) - expected[live].max(1)).max() < 0.08

@@ -1,0 +1,111 @@
+"""Replayed rollouts: true weights, capped; V-trace equals GAE where nothing is off-policy; final slots are nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ludus.errors import ConfigError
+from support import build, close, config, moment, run
+
+ENV = {"num_envs": 4, "max_episode_steps": 11, "vectorization": "sync"}
+
+
+def started(memory: str = "none", cycles: int = 4, env: str = "CartPole-v1", **algorithm):
+    settings = {"name": "ppo_replay", "rollout_steps": 16, "batch_size": 0.5, "replay_ratio": 2, "lr": 1e-2}
+    cfg = config({**settings, **algorithm}, env=env, environment=ENV, network={"memory": memory})
+    one = build(cfg)
+    now = moment(cfg.algorithm.config)
+    for _ in range(cycles):
+        one.algorithm.collect(now)
+        one.algorithm.update_controller(now)
+    return one, now
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_replayed_steps_of_an_unchanged_policy_are_fresh_ones(memory: str) -> None:
+    """Weights 1 and log-probabilities of the rollout they come from, in the middle of sequences too."""
+    one, now = started(memory, cycles=0, gamma=0.9, gae_lambda=0.8)
+    ppo = one.algorithm
+    ppo.collect(now)
+    fresh = {name: column.clone() for name, column in ppo.columns.items()}
+    columns, _ = ppo.replayed_targets(ppo.replays["replay"], now, 13, 4)
+    used = columns["used"] > 0
+    assert used.float().mean() < 1, "a final observation lies among them"
+    torch.testing.assert_close(columns["weight"][used], torch.ones(int(used.sum())), atol=1e-4, rtol=0)
+    assert not columns["weight"][~used].any() and not columns["advantage"][~used].any()
+    whole = fresh["obs"].flatten(0, 1)
+    for t, b in zip(*torch.where(used[:1]), strict=True):
+        same = (whole == columns["obs"][t, b]).all(-1)
+        assert same.sum() == 1
+        fresh_log_prob = fresh["log_prob"].flatten()[same][0]
+        torch.testing.assert_close(columns["log_prob"][t, b], fresh_log_prob, atol=1e-4, rtol=1e-4)
+    close(one)
+
+
+def test_vtrace_of_own_steps_is_gae() -> None:
+    """A stretch that ends where the rollout ends has the rollout's own advantages."""
+    one, now = started(cycles=0, gamma=0.9, gae_lambda=0.8, rollout_steps=64)
+    ppo = one.algorithm
+    ppo.collect(now)
+    fresh = ppo.columns
+    columns, _ = ppo.replayed_targets(ppo.replays["replay"], now, 24, 4)
+    checked = 0
+    flat = fresh["obs"].flatten(0, 1)
+    for b in range(columns["obs"].shape[1]):
+        ends = torch.where(columns["used"][:, b] == 0)[0]
+        for t in range(int(ends[0]) if len(ends) else 0):  # its episode ends within: nothing is cut off
+            row = (flat == columns["obs"][t, b]).all(-1)
+            for name in ("advantage", "target"):
+                torch.testing.assert_close(columns[name][t, b], fresh[name].flatten()[row][0], atol=1e-3, rtol=1e-3)
+            checked += 1
+    assert checked > 10
+    close(one)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_weights_are_capped(memory: str, env: str) -> None:
+    one, now = started(memory, env=env, replay_is_clip=1.05)
+    ppo = one.algorithm
+    ppo.collect(now)
+    weight = ppo.columns["weight"]
+    assert weight.shape == (16, 4 * (1 + 2))
+    assert weight.max() == pytest.approx(1.05)
+    assert (weight[:, :4] == 1).all()
+    close(one)
+
+
+def test_the_first_rollout_has_nothing_to_replay_and_ratio_zero_never_has() -> None:
+    one, now = started(cycles=0)
+    one.algorithm.collect(now)
+    assert one.algorithm.columns["weight"].shape == (16, 4)
+    close(one)
+    one, now = started(replay_ratio=0)
+    one.algorithm.collect(now)
+    assert one.algorithm.columns["weight"].shape == (16, 4)
+    close(one)
+
+
+def test_minibatches_keep_their_size() -> None:
+    one, now = started(cycles=3)
+    seen = []
+    step = one.algorithm.learner.step
+    one.algorithm.learner.step = lambda batch, numbers: seen.append(batch["advantage"].numel()) or step(batch, numbers)
+    one.algorithm.collect(now)
+    report = one.algorithm.update_controller(now)
+    assert set(seen) == {32} and report.updates == len(seen) == 4 * 2 * 3
+    close(one)
+
+
+def test_runs_and_reports_its_weights() -> None:
+    cfg = config({"name": "ppo_replay", "rollout_steps": 32, "replay_ratio": 1}, training={"total_timesteps": 1_024})
+    done = run(cfg)
+    assert done.clock.env_steps == 1_024
+
+
+def test_batch_sizes_that_cannot_work() -> None:
+    with pytest.raises(ConfigError, match="does not divide"):
+        build(config({"name": "ppo_replay", "rollout_steps": 16, "batch_size": 100}))
+    with pytest.raises(ConfigError, match="whole number of sequences"):
+        build(config({"name": "ppo_replay", "rollout_steps": 16, "batch_size": 8}, network={"memory": "gru"}))

@@ -1,0 +1,104 @@
+"""The comparison of memory cores: fair by construction, goes on where it stopped, says only what its rows say."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ludus.bench.memory import Plan, bench, jobs, matching
+from ludus.bench.memory.results import Row, sentences, table
+from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
+from ludus.config.compose import dump
+from ludus.errors import ConfigError
+from ludus.runs.compare import Scores
+from ludus.runs.differences import differences
+from ludus.runs.export import render
+
+CARTPOLE = TASKS["CartPole-v1-masked"]
+
+
+def row(core: str, values: list[float], speed: float = 100.0, *, remembers: bool = True) -> Row:
+    return Row("Maze", core, remembers, 1000, Scores.of([values]), 0, None, speed, 1.0, 0.5, 300.0)
+
+
+@pytest.mark.parametrize(("target", "width"), [(1, 1), (100, 10), (104, 10), (117, 11), (10_000, 100)])
+def test_the_nearest_width(target: int, width: int) -> None:
+    assert matching.nearest_width(lambda units: units * units, target) == (width, width * width)
+
+
+@pytest.mark.parametrize("core", CORES.values(), ids=list(CORES))
+def test_parameters_are_equal_within_two_percent(core: jobs.Core) -> None:
+    target = matching.reference_size(CARTPOLE, 1.0)
+    width, size = matching.matched(CARTPOLE, core, target)
+    assert size == pytest.approx(target, rel=0.02)
+    assert matching.count(matching.configured(CARTPOLE, core, width)) == size
+
+
+def test_cores_differ_in_nothing_but_the_network_and_what_it_sees() -> None:
+    plan = Plan([CARTPOLE], list(CORES.values()), [1], 1.0, 1000)
+    configs = {job.core.name: dump(matching.load(job.words[0], job.words[1:]).config) for job in plan.jobs()}
+    for name, config in configs.items():
+        changed = {change.path for change in differences(configs["lstm"], config)}
+        allowed = ("network.", "experiment.name", *(("environment.wrappers",) if name == "ppo-4" else ()))
+        assert all(path.startswith(allowed) for path in changed), (name, changed)
+
+
+def test_a_share_that_cannot_be_met_is_refused() -> None:
+    with pytest.raises(ConfigError, match="choose a larger share"):
+        matching.matched(CARTPOLE, CORES["lstm"], 20)
+
+
+def test_tasks_by_preset_name_or_spec() -> None:
+    assert pick_tasks(["classic-masked", "CartPole-v1-masked"]) == list(PRESETS["classic-masked"])
+    assert pick_tasks(["CartPole-v1:ppo"])[0].spec == "CartPole-v1:ppo"
+    with pytest.raises(ConfigError, match="did you mean 'CartPole-v1-masked'"):
+        pick_tasks(["CartPole-v1-maskd"])
+    with pytest.raises(ConfigError, match="no such core"):
+        pick_cores(["lstn"])
+
+
+def test_findings_say_what_the_rows_say() -> None:
+    said = sentences(
+        [row("gru", [10, 11, 12], 50), row("lstm", [9, 10, 11], 200), row("ppo-1", [0, 0, 0], 900, remembers=False)]
+    )
+    assert said[0].startswith("On Maze, gru has the highest final return (IQM 11.0, 95 % interval")
+    assert said[0].endswith("the intervals of lstm overlap its own.")
+    assert said[1] == "Without memory (ppo-1) it is 0.0."
+    assert "lstm trains fastest at 200 steps/s, 4.0 times gru" in said[2]
+    clear = sentences([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
+    assert clear[0].endswith("clear of all others.")
+
+
+def test_the_table_in_every_format() -> None:
+    found = table([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
+    assert "**11.0**" in render(found, "markdown")
+    assert len(list(csv.reader(render(found, "csv").splitlines()))) == 3
+    assert r"\textbf{11.0}" in render(found, "latex")
+
+
+@pytest.mark.integration
+def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
+    plan = Plan([CARTPOLE], [CORES["ppo-1"], CORES["gru"]], [1], 1.0, 1024)
+    lines: list[str] = []
+    assert bench(plan, tmp_path, 2, lines.append) == []
+    assert sum("seed 1" in line for line in lines) == 2
+    lines.clear()
+    bench(dataclasses.replace(plan, seeds=[1, 2]), tmp_path, 2, lines.append)
+    assert "2 of 4 runs are there already" in lines
+    assert sum(", seed" in line for line in lines) == 2
+    for name in ("table.md", "table.csv", "table.tex", "results.json", "findings.md", "trade-off.png"):
+        assert (tmp_path / name).stat().st_size > 0
+    assert (tmp_path / "CartPole-v1-masked.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.integration
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    broken = dataclasses.replace(CARTPOLE, overrides=("environment.num_envs=2", "algorithm.batch_size=7"))
+    plan = Plan([CARTPOLE], [CORES["gru"]], [1], None, 512)
+    wrong = [dataclasses.replace(job, task=broken, overrides=("algorithm.batch_size=7",)) for job in plan.jobs()]
+    (failure,) = jobs.train([*wrong, *plan.jobs()], tmp_path, 1, lambda _: None)
+    assert "does not divide the rollout" in failure
+    assert len(jobs.finished(plan.jobs(), tmp_path)) == 1

@@ -1,0 +1,65 @@
+"""A suite that is not installed: one line that says how to get it. Absence is an import that is blocked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from ludus.cli.env_facts import shipped
+from ludus.envs.families import Family
+
+BLOCK = "import sys; sys.modules.update(dict.fromkeys({modules!r})); from ludus.cli import main; main({words!r})"
+FAMILIES: dict[str, tuple[str, Family]] = {}
+for _entry in shipped():
+    if _entry.family.modules:
+        FAMILIES.setdefault(_entry.family.name, (_entry.name, _entry.family))
+
+
+def _without(modules: Sequence[str], *words: str) -> subprocess.CompletedProcess[str]:
+    code = BLOCK.format(modules=[*modules], words=[*words])
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_its_environments_say_what_to_install(name: str) -> None:
+    env, family = FAMILIES[name]
+    done = _without(family.modules, "env", "info", env)
+    assert done.returncode == 2 and done.stdout == "", done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: environment.id: ") and line.endswith(f"; {family.remedy}")
+
+
+def test_training_says_it_too() -> None:
+    done = _without(["ale_py"], "train", "ALE-Pong-v5:ppo", "-q")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: environment.id: ALE/Pong-v5: an optional dependency is missing; pip install 'ludus[atari]'"
+    ]
+
+
+def test_a_backend_that_is_not_installed() -> None:
+    done = _without(["envpool"], "train", "CartPole-v1:ppo", "-q", "environment.vectorization=envpool")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("; pip install 'ludus[envpool]'")
+
+
+def test_the_smoke_table_says_missing_and_goes_on() -> None:
+    code = BLOCK.format(modules=["ale_py"], words=["smoke", "env", "ALE-Pong-v5", "CartPole-v1"]).replace(
+        "main([", "import ludus.bench.smoke as s, json; s._finish = fake; main(["
+    )
+    fake = (
+        "def fake(command, folder, timeout):\n"
+        "    import io, contextlib, json\n"
+        "    from ludus.bench import trial\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as out:\n"
+        "        code = trial.main(*command[3:])\n"
+        "    return code, out.getvalue(), ''\n"
+    )
+    done = subprocess.run([sys.executable, "-c", fake + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[1]: line for line in done.stdout.splitlines()[:-1]}
+    assert rows["ALE-Pong-v5"].startswith("MISSING") and rows["ALE-Pong-v5"].endswith("pip install 'ludus[atari]'")
+    assert rows["CartPole-v1"].startswith("PASS")

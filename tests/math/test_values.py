@@ -1,0 +1,64 @@
+"""Targets of action values against known answers and brute force."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ludus.math.values import chosen, huber, n_step_rows, project, q_target
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "golden_vectors.json").read_text())
+
+
+def test_q_learning_and_double_q_learning() -> None:
+    case = {k: torch.tensor(v) for k, v in GOLDEN["q_learning"].items() if k != "oracle"}
+    value = chosen(case["q_tm1"], case["a"])
+    single = q_target(case["r"], case["discount"], case["q_t"]) - value
+    double = q_target(case["r"], case["discount"], case["q_t"], case["q_t_selector"]) - value
+    torch.testing.assert_close(single, case["td"], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(double, case["double_td"], atol=1e-6, rtol=1e-5)
+
+
+def test_categorical_projection() -> None:
+    case = {k: torch.tensor(v) for k, v in GOLDEN["c51_projection"].items() if k != "oracle"}
+    found = project(case["z_p"], case["probs"], case["z_q"])
+    torch.testing.assert_close(found, case["out"], atol=1e-6, rtol=1e-5)
+
+
+def test_a_projection_keeps_mass_and_within_the_range_the_mean() -> None:
+    atoms = torch.linspace(-2, 2, 9)
+    support, probabilities = torch.rand(5, 3, 9) * 3 - 1.5, torch.randn(5, 3, 9).softmax(-1)
+    found = project(support, probabilities, atoms)
+    torch.testing.assert_close(found.sum(-1), torch.ones(5, 3))
+    torch.testing.assert_close((found * atoms).sum(-1), (support * probabilities).sum(-1), atol=1e-5, rtol=1e-4)
+
+
+def test_huber_is_torchs_smooth_l1() -> None:
+    error = torch.linspace(-3, 3, 31)
+    expected = torch.nn.functional.smooth_l1_loss(error, torch.zeros(31), reduction="none")
+    torch.testing.assert_close(huber(error), expected)
+
+
+@given(T=st.integers(1, 7), N=st.integers(1, 3), n=st.integers(1, 5), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_n_step_rows_are_brute_force(T: int, N: int, n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mask = rng.random((T, N)) < 0.8
+    reward = np.where(mask, rng.normal(size=(T, N)), 0).astype(np.float32)
+    last = np.roll(~mask, -1, 0)
+    last[-1] = False
+    terminated = mask & last & (rng.random((T, N)) < 0.5)  # an episode's last step is followed by a row without a step
+    total, discount, row = n_step_rows(reward, terminated, mask, n, 0.9)
+    for t in range(T):
+        for b in np.flatnonzero(mask[t]):
+            m = 1
+            while m < n and t + m < T and mask[t + m, b]:
+                m += 1
+            np.testing.assert_allclose(total[t, b], sum(0.9**k * reward[t + k, b] for k in range(m)), rtol=1e-5)
+            assert row[t, b] == t + m
+            np.testing.assert_allclose(discount[t, b], 0 if terminated[t + m - 1, b] else 0.9**m, rtol=1e-6)

@@ -1,0 +1,81 @@
+"""An ensemble is its members side by side; the acting policy is live."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from ludus.config.schema import Head, Network
+from ludus.networks.actors import NumpyActor, TorchActor, make_actor
+from ludus.networks.q_networks import ActingPolicy, ActorHead, Critics, EnsembleLinear, Trunk, features_of
+
+BOX = gym.spaces.Box(-1, 1, (5,), np.float32)
+
+
+def test_ensemble_equals_separate_networks() -> None:
+    critics = Critics(Head(hidden_dims=(16, 8), activation="relu"), 3, 5 + 2, 1, bare=True)
+    features, action = torch.randn(4, 6, 5), torch.randn(4, 6, 2)
+    out = critics(features, action)
+    assert out.shape == (3, 4, 6, 1)
+    for member in range(3):
+        x = torch.cat([features, action], -1)
+        for layer in critics.layers:
+            x = x @ layer.weight[member] + layer.bias[member] if isinstance(layer, EnsembleLinear) else layer(x)
+        torch.testing.assert_close(out[member], x)
+
+
+def test_members_differ_and_are_orthogonal() -> None:
+    layer = EnsembleLinear(2, 16, 16, gain=1.0)
+    assert not torch.allclose(layer.weight[0], layer.weight[1])
+    for weight in layer.weight:
+        torch.testing.assert_close(weight @ weight.T, torch.eye(16), atol=1e-5, rtol=0)
+
+
+def test_one_member_learns_nothing_from_the_others() -> None:
+    critics = Critics(Head(hidden_dims=(8,)), 2, 5, 1, bare=True)
+    critics(torch.randn(1, 4, 5))[0].sum().backward()
+    for layer in critics.layers:
+        if isinstance(layer, EnsembleLinear):
+            assert layer.weight.grad[0].abs().sum() > 0
+            assert layer.weight.grad[1].abs().sum() == 0
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_a_live_actor_follows_without_a_refresh(memory: str) -> None:
+    trunk = Trunk(Network(memory=memory), BOX)
+    policy = ActingPolicy(trunk, ActorHead(Head(hidden_dims=(16,)), trunk.out_dim, 4, bare=trunk.bare))
+    fast, slow = make_actor(policy, live=True), TorchActor(policy)
+    assert isinstance(fast, NumpyActor)
+    obs, first = np.random.default_rng(0).standard_normal((3, 5), np.float32), np.zeros(3, bool)
+    for _ in range(2):
+        ours, _ = fast(obs, fast.initial_state(3), first)
+        theirs, _ = slow(obs, slow.initial_state(3), first)
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                parameter.add_(0.1)
+
+
+def test_only_present_features_learn() -> None:
+    trunk = Trunk(Network(encoder={"type": "mlp", "hidden_dims": [6]}), BOX)
+    nets = {"trunk": trunk, "target_trunk": trunk}
+    first = torch.zeros(1, 4, dtype=torch.bool)
+    batch = {"obs": torch.randn(1, 4, 5), "next_obs": torch.randn(1, 4, 5), "first": first}
+    now, following, target = features_of(nets, batch, 0)
+    assert now.requires_grad and not following.requires_grad and not target.requires_grad
+
+
+def test_burn_in_equals_the_whole_pass() -> None:
+    """Features after a burn-in are those of one pass over everything, without its gradient."""
+    trunk = Trunk(Network(memory="gru"), BOX)
+    nets = {"trunk": trunk, "target_trunk": trunk}
+    obs, first = torch.randn(10, 3, 5), torch.zeros(10, 3, dtype=torch.bool)
+    first[6, 1] = True
+    state = (torch.randn(3, 64),)
+    batch = {"obs": obs, "first": first, "state": state}
+    whole, _ = trunk(obs, state, first)
+    now, following, _ = features_of(nets, batch, 4)
+    torch.testing.assert_close(now, whole[4:-1])
+    torch.testing.assert_close(following, whole[5:])
