@@ -73,8 +73,8 @@ def test_the_new_wrapper_changes_time_but_not_the_raw_return(follow: Any, tmp_pa
 
 def test_a_vectorized_wrapper_equals_the_single_one(follow: Any, tmp_path: Path) -> None:
     train = follow("wrapper.md")
-    wrappers = "'environment.wrappers=[{id: scale_observation, scale: 2.0}]'"
-    line = f"ludus train CartPole-v1:ppo --plugin scale_observation.py {wrappers} --max-timesteps 1024 -q"
+    wrappers = "'environment.wrappers=[{id: enlarge_observation, scale: 2.0}]'"
+    line = f"ludus train CartPole-v1:ppo --plugin enlarge_observation.py {wrappers} --max-timesteps 1024 -q"
     curves = []
     for backend in ("native", "sync"):
         train(f"{line} environment.vectorization={backend}")

@@ -17,7 +17,6 @@ from ludus.envs import snapshot
 from ludus.envs.snapshots import Choice, key
 from ludus.envs.vector import VectorEnv
 from ludus.errors import DataError, EnvironmentFailed
-from ludus.registry import WRAPPERS
 from ludus.runs.tree import flatten, unflatten
 
 RUNGS = {
@@ -34,7 +33,7 @@ RUNGS = {
     "HalfCheetah-v5": "adapter",
     "Ant-v5": "adapter",
     "ALE/Pong-v5": "adapter",
-    "MiniGrid-DoorKey-5x5-v0": "pickle",
+    "MiniGrid-DoorKey-5x5-v0": "adapter",
 }
 CASES = [
     *((id, "sync") for id in RUNGS),
@@ -46,7 +45,12 @@ CASES = [
     ("MiniGrid-DoorKey-5x5-v0", "async"),
     ("CartPole-v1", "native"),
 ]
-NEEDS = {"Box2D": ("LunarLander", "BipedalWalker"), "mujoco": ("HalfCheetah", "Ant"), "ale_py": ("ALE",)}
+NEEDS = {
+    "Box2D": ("LunarLander", "BipedalWalker"),
+    "mujoco": ("HalfCheetah", "Ant"),
+    "ale_py": ("ALE",),
+    "minigrid": ("MiniGrid",),
+}
 
 
 def fields(id: str) -> dict[str, Any]:
@@ -58,9 +62,6 @@ def fields(id: str) -> dict[str, Any]:
         pytest.importorskip("imageio")  # Gymnasium's MuJoCo environments import it
     if id.startswith("ALE"):
         return {"max_episode_steps": 70, "kwargs": {"obs_type": "grayscale"}}
-    if id.startswith("MiniGrid"):
-        WRAPPERS.register("test_image_only")(pytest.importorskip("minigrid.wrappers").ImgObsWrapper)
-        return {"wrappers": ({"id": "test_image_only"},), "max_episode_steps": 70}
     return {"max_episode_steps": 70}
 
 

@@ -230,17 +230,26 @@ def test_values_nobody_can_store_are_named() -> None:
 
 
 WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
+    "action_reward": ("CartPole-v1", {"rewards": [0.1, 0.2]}),
     "cart_pole_shaping": ("CartPole-v1", {"gamma": 0.9}),
     "cast_observation": ("CartPole-v1", {}),
     "clip_action": ("Pendulum-v1", {}),
+    "clip_observation": ("Pendulum-v1", {"low": -0.5, "high": 0.5}),
     "clip_reward": ("Pendulum-v1", {}),
     "discrete_encoder": ("FrozenLake-v1", {"encoding": "binary"}),
     "flatten": ("Blackjack-v1", {}),
+    "frame_skip": ("CartPole-v1", {"skip": 2}),
+    "frame_stack": ("Pendulum-v1", {"frames": 3}),
     "mask_observation": ("Pendulum-v1", {"indices": [1]}),
     "mountain_car_shaping": ("MountainCar-v0", {}),
+    "normalize_observation": ("Pendulum-v1", {"mean": 0.1, "std": 2.0}),
     "one_hot": ("FrozenLake-v1", {}),
+    "remap_actions": ("CartPole-v1", {"mapping": [1, 0, 1]}),
     "rescale_action": ("Pendulum-v1", {}),
+    "scale_observation": ("MountainCar-v0", {}),
     "scale_reward": ("Bandit-v0", {"scale": 0.5}),
+    "state_count_bonus": ("MountainCar-v0", {}),
+    "sticky_actions": ("CartPole-v1", {"probability": 0.4}),
     "time_aware": ("Acrobot-v1", {}),
     "test_stack": ("CartPole-v1", {"stack_size": 3}),
     "test_delay": ("Pendulum-v1", {"delay": 2}),
@@ -249,8 +258,12 @@ WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "test_statistics": ("CartPole-v1", {}),
 }
 """Ours, and Gymnasium's wrappers that keep something."""
-ELSEWHERE = {"vizdoom_shaping", "retro_mario_shaping"}
-"""Those of suites that are not saved by their attributes; tested with them."""
+ELSEWHERE = {
+    "ale_action_masking", "breakout_features", "channels_first", "crop", "episodic_life", "fire_reset", "grayscale",
+    "max_and_skip", "minigrid_image", "minigrid_rgb", "minigrid_symbols", "noop_reset", "old_api", "pixels_only",
+    "pong_features", "pong_shaping", "resize", "retro_mario_shaping", "vizdoom_shaping",
+}  # fmt: skip
+"""Those for pictures and for single suites: saved in the tests of theirs."""
 
 
 @pytest.fixture
