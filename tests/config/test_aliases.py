@@ -193,7 +193,9 @@ def test_every_alias_leads_somewhere():
             found = parent.keyed
         else:
             free = path[:2] == ("environment", "kwargs")  # an environment's own arguments
-            found = free or path[-1] in ("name", "type") or ".".join(path[:2] if path[0] == "algorithm" else path) in known
+            found = (
+                free or path[-1] in ("name", "type") or ".".join(path[:2] if path[0] == "algorithm" else path) in known
+            )
         assert found, f"{alias} -> {target}"
         assert canonical(tuple(target.split(".")))[0] == path, f"{target} is itself an alias"
     assert {f"algorithm.{field}" for _, field in SCHEDULED} <= known
