@@ -37,10 +37,12 @@ class NanGuard:
 
     def check(self, hook: str, report: Report, env_steps: int) -> Report:
         """The report, without what is not finite."""
+        if not report.metrics:  # says nothing: neither sound nor not
+            return report
         bad = [name for name, value in report.metrics.items() if not math.isfinite(value)]
         if not bad:
             self._in_a_row = 0
-            if self.choice == "skip" and report.updates and report.metrics:  # those who say nothing are judged later
+            if self.choice == "skip" and report.updates:
                 self.remember()
             return report
         self._in_a_row += 1
