@@ -138,7 +138,7 @@ def resident(pid: int) -> float:
 @pytest.mark.parametrize("spec", ["random", "ppo"])
 def test_58_memory_does_not_grow(start: Ludus, tmp_path: Path, spec: str) -> None:
     """Less than 1 MB per 100,000 steps, after the first quarter."""
-    total = 800_000 if spec == "random" else 400_000
+    total = 800_000  # the allocator's own ups and downs are a megabyte, whatever the length
     words = [word for word in SMALL if not word.startswith(("CartPole", "algorithm", "environment"))]
     words += [f"CartPole-v1:{spec}", "environment.num_envs=16", f"training.total_timesteps={total}"]
     words += ["algorithm.rollout_steps=128"]
