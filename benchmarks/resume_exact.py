@@ -21,6 +21,7 @@ from ludus.runs.fingerprint import fingerprint
 from ludus.verify import TIMING
 
 PPO = ("algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2")
+GAMES = ("environment.num_envs=4", "environment.max_episode_steps=300", *PPO, "training.total_timesteps=4096")
 CASES: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo": PPO,
     "CartPole-v1:ppo_gru_masked": ("algorithm.rollout_steps=32",),
@@ -31,22 +32,26 @@ CASES: dict[str, tuple[str, ...]] = {
     "Acrobot-v1:ppo": PPO,
     "MountainCar-v0:ppo": PPO,
     "LunarLander-v3:ppo": PPO,
-    "HalfCheetah-v5": PPO,
-    "Ant-v5": PPO,
-    "BipedalWalker-v3": PPO,
-    "ALE/Pong-v5": ("environment.num_envs=2", *PPO),
+    "BipedalWalker-v3:ppo": PPO,
+    "HalfCheetah-v5:ppo": PPO,
+    "Ant-v5:ppo": PPO,
+    "MiniGrid-DoorKey-5x5-v0:ppo": PPO,
+    "ALE-Breakout-v5:ppo": GAMES,
+    "ALE-Pong-v5:ppo": (*GAMES, "environment.vectorization=sync"),
+    "CartPole-v1:dqn": ("algorithm.update_ratio=0.1",),
+    "CartPole-v1:rainbow": ("algorithm.update_ratio=0.1", "buffers.replay.size=3000"),
+    "Pendulum-v1:sac": ("algorithm.update_ratio=0.1",),
+    "Pendulum-v1:td3": ("algorithm.update_ratio=0.1", "buffers.replay.storage=disk"),
+    "FrozenLake-v1:q_learning": (),
 }
-"""Shipped configs; a bare id is trained with the settings of CartPole-v1:ppo."""
-COMMON = ("training.checkpoints.every_steps=2000", "training.evaluation.every_steps=3000", "runtime.compile=never")
+"""Shipped configs, made small."""
+COMMON = ("training.checkpoints.every_steps=1500", "training.evaluation.every_steps=3000", "runtime.compile=never")
 ENDS = ("training.total_timesteps=10240", "training.evaluation.episodes=2", "training.stop.eval_reward=null", "-q")
 
 
 def command(case: str) -> list[str]:
     """The command line of a case."""
-    words = [case] if ":" in case else ["CartPole-v1:ppo", f"environment.id={case}"]
-    if "ALE" in case:
-        return ["train", *words, *CASES[case], *COMMON, *ENDS, "training.evaluation.timeout_seconds=5"]
-    return ["train", *words, *CASES[case], *COMMON, *ENDS]
+    return ["train", case, *COMMON, *ENDS, *CASES[case]]
 
 
 def ludus(words: list[str], folder: Path) -> subprocess.Popen[str]:

@@ -363,9 +363,10 @@ def open_console(
     silent = switches.quiet() or not config.logging.console
     console = Console(monitor=monitor, copy=folder.log if switches.session_logs() else None, quiet=silent)
     env = collector_of(run).env
-    policy = getattr(algorithm, "policy", None)
-    device = next(policy.parameters()).device if policy is not None else "cpu"
-    size = sum(p.numel() for p in policy.parameters()) if policy is not None else 0
+    networks = [part.model for part in algorithm.state().values() if hasattr(part, "model")]
+    parameters = [parameter for network in networks for parameter in network.parameters()]
+    device = parameters[0].device if parameters else "cpu"
+    size = sum(parameter.numel() for parameter in parameters)
     header = {
         "run": folder.id,
         "config": " ".join([resolved.spec, *resolved.overrides]),
