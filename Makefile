@@ -22,15 +22,15 @@ train: install ## train PPO on CartPole-v1 until it is solved
 	$(BIN)/ludus train CartPole-v1:ppo -q $(ARGS)
 
 test: lint ## lint, layer rules, types, then the tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-all: $(VENV)/.all lint ## the same with every suite installed, then every config for a moment
-	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 	$(BIN)/ludus smoke env --jobs $(WORKERS) --strict $(UNSHIPPED)
 	$(BIN)/ludus smoke train --jobs $(WORKERS) --strict --timesteps 256 $(UNSHIPPED)
 
 test-slow: $(VENV)/.dev ## the tests that learn something
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

@@ -83,8 +83,14 @@ def kill_when_past(process: subprocess.Popen, run_folder: Path, steps: int) -> N
     process.wait()
 
 
+LONG = ("CartPole-v1:ppo_trxl_masked", "CartPole-v1:sac", "Pendulum-v1:sac_gru_masked", "CartPole-v1:dqn_gru_masked")
+"""Half a minute each, and not far from another case."""
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("spec", CASES)
+@pytest.mark.parametrize(
+    "spec", [pytest.param(spec, marks=pytest.mark.slow) if spec in LONG else spec for spec in CASES]
+)
 def test_killed_twice_and_resumed_equals_uninterrupted(spec: str, tmp_path: Path) -> None:
     words = ["train", spec, *CASES[spec], *COMMON, *EVALUATION]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
