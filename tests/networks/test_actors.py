@@ -52,7 +52,8 @@ def test_numpy_equals_torch(observation: str, action: str, memory: str) -> None:
         obs, first = observations(spaces.observation, t), rng.random(B) < 0.3
         ours, fast_state = fast(obs, fast_state, first)
         theirs, slow_state = slow(obs, slow_state, first)
-        np.testing.assert_allclose(ours, theirs, atol=2e-6 if memory in ("none", "gru", "lstm") else 2e-5)
+        close = {"atol": 2e-6} if memory in ("none", "gru", "lstm") else {"atol": 2e-5, "rtol": 1e-4}  # sums of exps
+        np.testing.assert_allclose(ours, theirs, **close)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])

@@ -14,6 +14,7 @@ from ludus.errors import ConfigError
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
     from ludus.config.schema import ExperimentConfig
+    from ludus.orchestration.orchestrator import Orchestrator
 
 DEFAULT = "Bandit-v0:ppo"
 
@@ -95,18 +96,23 @@ def train(
         return print_config(jobs[0].config, cfg, package)
     if not quiet and not confirmed(jobs):
         return 0
-    from ludus import session
     from ludus.orchestration.signals import EARLY
+    from ludus.session import train as train_run
 
     for job in jobs:
-        earlier = session.unfinished(job.config, runs_dir) if resume else None
-        if earlier is not None:
-            run = session.resume(earlier, [], runs_dir=runs_dir, debug=debug)
-        else:
-            run = session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
-        if run is not None and run.interrupted:
+        run = go_on_with_unfinished(job, runs_dir, debug) if resume else None
+        run = run or train_run(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
+        if run.interrupted:
             return EARLY
     return 0
+
+
+def go_on_with_unfinished(job: Resolved, runs_dir: Path, debug: bool) -> Orchestrator | None:
+    """The newest unfinished run of just this config, trained to its end; none if there is none."""
+    from ludus.session import resume, unfinished
+
+    earlier = unfinished(job.config, runs_dir)
+    return None if earlier is None else resume(earlier, [], runs_dir=runs_dir, debug=debug)
 
 
 def go_on(

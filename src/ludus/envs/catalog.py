@@ -68,6 +68,7 @@ EXTRAS = {
     "gymnasium.envs.mujoco": "mujoco",
     "gymnasium.envs.classic_control": "video",
     "gymnasium.envs.toy_text": "video",
+    "vizdoom.gymnasium_wrapper": "vizdoom",
     "ludus.envs.suites.vizdoom": "vizdoom",
     "ludus.envs.suites.retro": "retro",
     "ludus.envs.suites.brax": "brax",
