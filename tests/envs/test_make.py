@@ -165,9 +165,10 @@ def test_native_environments_that_raise_are_named(make: Make) -> None:
         env.step(np.zeros(4, int))
 
 
-def test_vector_classes_that_only_know_the_next_step_are_not() -> None:
+def test_vector_classes_that_only_know_the_next_step_are_not(monkeypatch: Any) -> None:
     if "Probe/Stubborn-v0" not in gym.registry:
         gym.register("Probe/Stubborn-v0", "envs.probes:Counter", vector_entry_point=Stubborn)
+    monkeypatch.setitem(gym.vector.VectorEnv.metadata, "autoreset_mode", AutoresetMode.SAME_STEP)  # as ALE's does
     assert "only resets in the step after" in refusal("Probe/Stubborn-v0", vectorization="native")
     with make_vector(Environment(id="Probe/Stubborn-v0")) as env:
         assert env.backend == "sync"

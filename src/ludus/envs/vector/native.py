@@ -185,9 +185,15 @@ def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:
         if env.metadata.get("autoreset_mode") == mode:
             return env
         env.close()
-    if getattr(make, "metadata", {}).get("autoreset_mode") in MODES:
+    if _own_metadata(make).get("autoreset_mode") in MODES:
         return make(num_envs=num_envs, **arguments)
     raise Unsuited("its vector class only resets in the step after an episode's end")
+
+
+def _own_metadata(make: Any) -> dict[str, Any]:
+    """What a class says of itself; some classes write into the dictionary that all of Gymnasium's share."""
+    classes = inspect.getmro(make) if inspect.isclass(make) else ()
+    return next((vars(c)["metadata"] for c in classes if c is not gym.vector.VectorEnv and "metadata" in vars(c)), {})
 
 
 def _info(recipe: Recipe, env: gym.vector.VectorEnv, see: Port, act: Port) -> EnvInfo:
