@@ -20,7 +20,8 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import Run, read_json
-from ludus.session import begin_from, close
+from ludus.session import begin_from
+from ludus.session.parts import close
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 

@@ -228,7 +228,7 @@ def run_config(run: Run) -> ExperimentConfig:
 
 def load(run: Run, name: str, env: VectorEnv) -> Player:
     """The policy of a checkpoint, `<run>/step=N`."""
-    from ludus.session import load_player
+    from ludus.session.loading import load_player
     from ludus.types import Spaces
 
     return load_player(run, name.rpartition("/")[2], Spaces(env.observation_space, env.action_space))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import gymnasium as gym
@@ -20,7 +21,7 @@ SMALLEST_FOR_NATURE = 36
 LARGEST_FOR_SMALL = 16
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module, ABC):
     """Turns observations of one space into feature vectors."""
 
     Config: type[Model]
@@ -36,9 +37,9 @@ class Encoder(nn.Module):
         """The same observations [T, B, ...] in the memory layout that is read fastest, once per rollout."""
         return obs_TB
 
+    @abstractmethod
     def forward(self, obs_TB: Tensor) -> Tensor:
         """Features [T, B, D] of observations [T, B, ...]."""
-        raise NotImplementedError
 
 
 def is_image(space: gym.Space) -> bool:

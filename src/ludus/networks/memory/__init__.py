@@ -8,6 +8,7 @@ steps equals T calls over one step, for any pattern of `first` (tests/contracts/
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ Step = Callable[[Array, Tree, Array], tuple[Array, Tree]]
 Take = Callable[[Tensor], Array]
 
 
-class MemoryCore(nn.Module):
+class MemoryCore(nn.Module, ABC):
     """A sequence model with explicit state."""
 
     Config: type[Model]
@@ -32,13 +33,13 @@ class MemoryCore(nn.Module):
     recurrent: bool = True
     """Whether the state matters: sequences must then stay whole in minibatches."""
 
+    @abstractmethod
     def initial_state(self, batch: int) -> Tree:
         """State before an episode, batch first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         """Outputs for T steps and the state after the last one."""
-        raise NotImplementedError
 
     def numpy_step(self, take: Take) -> Step | None:
         """One step in numpy on weights that `take` copies or views, for acting on the CPU; none acts in torch."""

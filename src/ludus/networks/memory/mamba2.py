@@ -1,13 +1,10 @@
 """Mamba-2 (Dao & Gu 2024, arXiv:2405.21060): heads with one decay each, computed as matrix products over chunks.
 
-Reading order: Mamba2Config -> Mamba2 (project, residual blocks, norm) -> _Mixer (figure 6 of the paper) -> math.dual. A
+Reading order: DualMixer (figure 6 of the paper) -> networks.state_space (the blocks around it) -> math.dual. A
 reset sets the decay of the state to 0 and hides earlier inputs from the convolution.
 """
 
 from __future__ import annotations
-
-import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,41 +13,23 @@ from torch import Tensor, nn
 from torch.nn.functional import linear as affine
 from torch.nn.functional import silu, softplus
 
-from ludus.config.model import Model
 from ludus.math.convolution import causal_convolution
 from ludus.math.dual import dual_scan
 from ludus.math.normalization import inverse_rms, rms_norm_numpy, silu_numpy
-from ludus.networks.layers import RMSNorm, linear
-from ludus.networks.memory import MemoryCore, Step, Take
+from ludus.networks.memory import Step, Take
+from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Array, Tree
 
-DELTA_RANGE = (1e-3, 1e-1)
-"""Step sizes at the start, drawn log-uniformly."""
 RATE_RANGE = (1.0, 16.0)
 """Rates of decay at the start, drawn uniformly."""
 
 
-class Mamba2Config(Model):
+class Mamba2Config(StateSpaceConfig):
     """Residual blocks of Mamba-2."""
 
-    hidden_dim: PositiveInt = 64
-    """Width of the residual stream."""
-    num_layers: PositiveInt = 1
-    """Blocks."""
-    state_dim: PositiveInt = 16
-    """States per channel."""
-    conv_width: PositiveInt = 4
-    """Taps of the causal convolution."""
-    expand: PositiveInt = 2
-    """Channels of a block in units of `hidden_dim`."""
     head_dim: PositiveInt | None = None
     """Channels that share one decay; the default is the largest divisor of the channels of a block up to 64."""
-
-    @property
-    def channels(self) -> int:
-        """Channels of a block."""
-        return self.expand * self.hidden_dim
 
     @property
     def channels_per_head(self) -> int:
@@ -64,47 +43,7 @@ class Mamba2Config(Model):
         return self
 
 
-@MEMORY.register("mamba2")
-class Mamba2(MemoryCore):
-    """Input projection, blocks x + mixer(norm(x)), norm."""
-
-    Config = Mamba2Config
-
-    def __init__(self, cfg: Mamba2Config, in_dim: int) -> None:
-        super().__init__()
-        self.out_dim = cfg.hidden_dim
-        self.project = linear(in_dim, cfg.hidden_dim, gain=1.0)
-        self.norms: Any = nn.ModuleList(RMSNorm(cfg.hidden_dim) for _ in range(cfg.num_layers))
-        self.mixers: Any = nn.ModuleList(_Mixer(cfg) for _ in range(cfg.num_layers))
-        self.norm = RMSNorm(cfg.hidden_dim)
-
-    def initial_state(self, batch: int) -> Tree:
-        return tuple(mixer.initial_state(batch) for mixer in self.mixers)
-
-    def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
-        x_TBH, last = self.project(x_TBD), []
-        for norm, mixer, start in zip(self.norms, self.mixers, state, strict=True):
-            y_TBH, end = mixer(norm(x_TBH), start, first_TB)
-            x_TBH = x_TBH + y_TBH
-            last.append(end)
-        return self.norm(x_TBH), tuple(last)
-
-    def numpy_step(self, take: Take) -> Step:
-        project, bias, scale = take(self.project.weight.t()), take(self.project.bias), take(self.norm.weight)
-        layers = [(take(n.weight), m.numpy_step(take)) for n, m in zip(self.norms, self.mixers, strict=True)]
-
-        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            x, last = x_BD @ project + bias, []
-            for (weight, mixer), start in zip(layers, state, strict=True):
-                y, end = mixer(rms_norm_numpy(x, weight), start, first_B)
-                x = x + y
-                last.append(end)
-            return rms_norm_numpy(x, scale), tuple(last)
-
-        return step
-
-
-class _Mixer(nn.Module):
+class DualMixer(Mixer):
     """One projection for everything, convolution of x, B and C, the dual form, a gated norm."""
 
     def __init__(self, cfg: Mamba2Config) -> None:
@@ -117,16 +56,13 @@ class _Mixer(nn.Module):
         bound = self.taps**-0.5
         self.conv_weight = nn.Parameter(torch.empty(mixed, self.taps).uniform_(-bound, bound))
         self.conv_bias = nn.Parameter(torch.empty(mixed).uniform_(-bound, bound))
-        low, high = (math.log(bound) for bound in DELTA_RANGE)
-        start = torch.empty(self.heads).uniform_(low, high).exp()
-        self.delta_bias = nn.Parameter(start + torch.log(-torch.expm1(-start)))  # softplus of it is `start`
+        self.delta_bias = nn.Parameter(first_step_sizes(self.heads))
         self.log_rate = nn.Parameter(torch.empty(self.heads).uniform_(*RATE_RANGE).log())
         self.skip = nn.Parameter(torch.ones(self.heads))
         self.norm = nn.Parameter(torch.ones(self.channels))
         self.output = nn.Linear(self.channels, cfg.hidden_dim, bias=False)
 
     def initial_state(self, batch: int) -> Tree:
-        """(newest inputs of the convolution, states)."""
         new = self.skip.new_zeros
         return new(batch, self.taps - 1, len(self.conv_bias)), new(batch, self.heads, self.states, self.head)
 
@@ -144,7 +80,6 @@ class _Mixer(nn.Module):
         return affine(gated_TBE, self.output.weight * self.norm) * inverse_rms(gated_TBE), (past, h_BMNP)
 
     def numpy_step(self, take: Take) -> Step:
-        """The same for one step."""
         w_in, w_out, taps = take(self.input.weight.t()), take(self.output.weight.t()), take(self.conv_weight.t())
         conv_bias, delta_bias, log_rate, skip, norm = (
             take(p) for p in (self.conv_bias, self.delta_bias, self.log_rate, self.skip, self.norm)
@@ -165,3 +100,10 @@ class _Mixer(nn.Module):
             return rms_norm_numpy(gated, norm) @ w_out, (window[:, 1:], h_BMNP)
 
         return step
+
+
+@MEMORY.register("mamba2")
+class Mamba2(StateSpaceCore):
+    """Blocks around the dual form."""
+
+    Config, Mixer = Mamba2Config, DualMixer

@@ -1,85 +1,31 @@
 """Transformer-XL (Dai et al. 2019, arXiv:1901.02860) with a sliding memory of the open episode.
 
-The state holds the inputs of every layer at the last `memory_length` steps, and how many of them belong to the open
-episode. Norms come first in each sublayer, which reinforcement learning needs (Parisotto et al. 2020, "TrXL-I").
+Norms come first in each sublayer, which reinforcement learning needs (Parisotto et al. 2020, "TrXL-I").
 """
 
 from __future__ import annotations
 
-import torch
-from pydantic import PositiveInt, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
-from ludus.config.model import Model
-from ludus.networks.attention import RelativeAttention, Window
-from ludus.networks.layers import linear
-from ludus.networks.memory import MemoryCore
+from ludus.networks.attention import Window
+from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
-from ludus.types import Tree
 
 
-class TrXLConfig(Model):
+class TrXLConfig(TransformerConfig):
     """Transformer-XL blocks."""
 
-    hidden_dim: PositiveInt = 64
-    """Width of the residual stream."""
-    num_layers: PositiveInt = 1
-    """Blocks."""
-    num_heads: PositiveInt = 4
-    """Attention heads; must divide `hidden_dim`."""
-    memory_length: PositiveInt = 64
-    """Steps of the open episode that every step sees besides itself, per layer."""
-    feedforward_dim: PositiveInt | None = None
-    """Width inside the second half of a block; the default is twice `hidden_dim`."""
 
-    @model_validator(mode="after")
-    def whole_heads(self) -> TrXLConfig:
-        if self.hidden_dim % self.num_heads:
-            raise ValueError(f"num_heads {self.num_heads} does not divide hidden_dim {self.hidden_dim}")
-        return self
-
-
-@MEMORY.register("trxl")
-class TrXL(MemoryCore):
-    """Input projection, blocks, norm."""
-
-    Config = TrXLConfig
-
-    def __init__(self, cfg: TrXLConfig, in_dim: int) -> None:
-        super().__init__()
-        self.out_dim, self.memory = cfg.hidden_dim, cfg.memory_length
-        self.project = linear(in_dim, cfg.hidden_dim, gain=1.0)
-        self.blocks = nn.ModuleList(_Block(cfg) for _ in range(cfg.num_layers))
-        self.norm = nn.LayerNorm(cfg.hidden_dim)
-
-    def initial_state(self, batch: int) -> Tree:
-        weight = self.project.weight
-        memory = tuple(weight.new_zeros(batch, self.memory, self.out_dim) for _ in self.blocks)
-        return memory, torch.zeros(batch, dtype=torch.long, device=weight.device)
-
-    def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
-        memory, length_B = state
-        window = Window(first_TB, length_B, self.memory)
-        x_TBH, kept = self.project(x_TBD), []
-        for block, past_BMH in zip(self.blocks, memory, strict=True):
-            x_SBH = torch.cat([past_BMH.transpose(0, 1), x_TBH])
-            kept.append(x_SBH[len(x_TBH) :].transpose(0, 1))
-            x_TBH = block(x_SBH, x_TBH, window)
-        return self.norm(x_TBH), (tuple(kept), window.length_after(first_TB, length_B))
-
-
-class _Block(nn.Module):
+class TrXLBlock(Block):
     """x + attention(norm(x)), then x + feedforward(norm(x))."""
-
-    def __init__(self, cfg: TrXLConfig) -> None:
-        super().__init__()
-        width, inner = cfg.hidden_dim, cfg.feedforward_dim or 2 * cfg.hidden_dim
-        self.norm = nn.LayerNorm(width)
-        self.attention = RelativeAttention(width, cfg.num_heads, cfg.memory_length)
-        self.feedforward = nn.Sequential(
-            nn.LayerNorm(width), linear(width, inner), nn.ReLU(), linear(inner, width, 1.0)
-        )
 
     def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
         x_TBH = x_TBH + self.attention(self.norm(x_SBH), window)
         return x_TBH + self.feedforward(x_TBH)
+
+
+@MEMORY.register("trxl")
+class TrXL(TransformerCore):
+    """Residual blocks."""
+
+    Config, Block = TrXLConfig, TrXLBlock

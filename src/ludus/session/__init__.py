@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.schema import ExperimentConfig
-from ludus.data.buffers import Buffers
-from ludus.data.collector import Collector
 from ludus.data.streams import Streams
-from ludus.envs.make import make_vector, probe
-from ludus.envs.vector import VectorEnv
-from ludus.errors import DataError, Diverged, LudusError
-from ludus.experiment import Player, build, build_player
+from ludus.envs.make import probe
+from ludus.errors import DataError
+from ludus.experiment import build
 from ludus.metrics import switches
 from ludus.metrics.alert_command import AlertCommand
 from ludus.metrics.monitor import Monitor
 from ludus.metrics.rules import Rules
-from ludus.metrics.sinks import Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.metrics.stalled import Stalled
 from ludus.metrics.vitals import Vitals, one_decision
 from ludus.orchestration import preflight
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
-from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
+from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.status import Status
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.orchestrator import Orchestrator
@@ -42,16 +36,14 @@ from ludus.orchestration.transfer import Transfer, transfer
 from ludus.runs import checkpoint
 from ludus.runs.differences import differences, refuse_what_may_not_change
 from ludus.runs.lock import RunLock
-from ludus.runs.report import write_report
 from ludus.runs.store import Run, safe_name
-from ludus.types import Spaces
+from ludus.session.face import make_sinks, open_console, render_env
+from ludus.session.loading import load_state, restore, without_buffers
+from ludus.session.outcome import counters, finish, record_failure
+from ludus.session.parts import buffers_of, close, collector_of
 
 if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
-
-
-MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
-"""What loading a state of another shape raises, from torch and from us."""
 
 
 def train(
@@ -238,191 +230,7 @@ class Session:
             print(f"ludus: {message}", file=sys.stderr, flush=True)
 
 
-def restore(run: Orchestrator, state: Mapping[str, Any], where: str) -> None:
-    """Put a whole state back; one that does not fit the config is refused as a whole."""
-    try:
-        run.load_state_dict(state)
-    except MISFITS as error:
-        raise _misfit(where, error) from error
-
-
-def _misfit(where: str, error: Exception) -> DataError:
-    problem = f"the checkpoint does not fit this config: {' '.join(str(error).split())[:200]}"
-    return DataError(where, problem, "restore config.yaml, or use --mode warm_start")
-
-
-def load_state(run: Run) -> tuple[dict[str, Any], list[str], Path]:
-    """The state of the checkpoint a reference names, or of the newest good one with what was wrong with newer ones."""
-    if run.checkpoint is not None:
-        path = checkpoint.find(run.folder, run.checkpoint)
-        return checkpoint.load(path), [], path
-    loaded = checkpoint.load_newest_good(run.folder)
-    return loaded.state, [f"skipped {fault}" for fault in loaded.skipped], loaded.path
-
-
 def run_name(resolved: Resolved) -> str:
     """The experiment's name, with the variant where it is only the environment's."""
     name = resolved.config.experiment.name
     return safe_name(resolved.spec) if name is None or resolved.spec.startswith(f"{name}:") else name
-
-
-def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) -> None:
-    """Why it ended, into status.json and run.log; with the traceback of a worker if there is one."""
-    if error is None:
-        return
-    stopped = isinstance(error, KeyboardInterrupt)
-    reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
-    with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
-        folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
-        folder.log(reason)
-        for line in (getattr(error, "detail", None) or "").splitlines():
-            folder.log(line)
-        if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
-            dump_divergence(folder.folder, run, error.line())
-
-
-def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Monitor | None) -> None:
-    """Final numbers into the folder and onto the screen."""
-    result = summary(run, folder)
-    alerts = monitor.recap() if monitor is not None else []
-    folder.write_summary({**{key: value for key, value in result.items() if key != "next"}, "alerts": alerts})
-    state = "stopped" if run.interrupted else "finished"
-    folder.set_status(state, reason=run.stop_reason, **counters(run))
-    folder.log(f"{state}: {run.stop_reason}")
-    try:
-        write_report(folder.folder)
-    except OSError as error:  # a full disk must not turn a finished run into a failed one
-        run.say(f"report.html could not be written: {error}")
-    if console is not None:
-        console.summary(result)
-
-
-def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
-    """How it went: the last evaluation decides."""
-    last = run.last
-    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
-    if run.interrupted:
-        following = [(f"ludus resume {folder.id}", "go on where it stopped")]
-    return {
-        **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),
-        **({"best": run.best.mean, "best_step": run.best.env_steps} if run.best else {}),
-        "threshold": run.threshold,
-        "solved": bool(last and run.threshold is not None and last.mean >= run.threshold),
-        "reason": run.stop_reason,
-        "seconds": run.seconds,
-        "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
-        "precision": run.stateful["precision"].state_dict()["name"],
-        "resume": collector_of(run).env.rung,
-        **counters(run),
-        "folder": str(folder.folder),
-        "next": following,
-    }
-
-
-def counters(run: Orchestrator) -> dict[str, int]:
-    """The counters, by their own names."""
-    return {"env_steps": run.clock.env_steps, "updates": run.clock.updates, "epochs": run.clock.epochs}
-
-
-def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
-    """metrics.jsonl always; the others as configured."""
-    from ludus.metrics.sinks.csv import Csv
-    from ludus.metrics.sinks.jsonl import Jsonl
-
-    sinks: list[Sink] = [Jsonl(folder.folder / "metrics.jsonl")]
-    if config.logging.csv:
-        sinks.append(Csv(folder.folder / "metrics.csv"))
-    if config.logging.tensorboard:
-        from ludus.metrics.sinks.tensorboard import TensorBoard
-
-        sinks.append(TensorBoard(folder.folder / "tensorboard"))
-    if config.logging.wandb.enabled:
-        from ludus.metrics.sinks.wandb import Wandb
-
-        there = config.logging.wandb
-        sinks.append(
-            Wandb(
-                folder.folder,
-                name=folder.id,
-                project=there.project,
-                entity=there.entity,
-                tags=(*config.experiment.tags, *there.tags),
-                config=dump(config),
-            )
-        )
-    return sinks
-
-
-def open_console(
-    run: Orchestrator, resolved: Resolved, folder: Run, monitor: Monitor, memory: str, earlier: list[dict[str, Any]]
-) -> Console:
-    """The console with its header; silent ones still leave their lines in run.log."""
-    from ludus.metrics.sinks.console import Console
-
-    config, algorithm = run.config, run.algorithm
-    silent = switches.quiet() or not config.logging.console
-    console = Console(monitor=monitor, copy=folder.log if switches.session_logs() else None, quiet=silent)
-    env = collector_of(run).env
-    networks = [part.model for part in algorithm.state().values() if hasattr(part, "model")]
-    parameters = [parameter for network in networks for parameter in network.parameters()]
-    device = parameters[0].device if parameters else "cpu"
-    size = sum(parameter.numel() for parameter in parameters)
-    header = {
-        "run": folder.id,
-        "config": " ".join([resolved.spec, *resolved.overrides]),
-        "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
-        "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
-        "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
-        "seed": str(config.experiment.seed),
-        "folder": str(folder.folder),
-    }
-    console.replay(earlier)
-    console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
-    return console
-
-
-def render_env(config: ExperimentConfig) -> VectorEnv:
-    """One environment that can be looked at."""
-    return make_vector(config.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
-
-
-def close(run: Orchestrator) -> None:
-    """Shut all environments down, and what a callback holds open."""
-    for callback in run.callbacks:
-        if hasattr(callback, "close"):
-            callback.close()
-    run.evaluator.close()
-    collector_of(run).close()
-
-
-def buffers_of(run: Orchestrator) -> Buffers:
-    """All buffers of a run."""
-    buffers = run.stateful["buffers"]
-    assert isinstance(buffers, Buffers)
-    return buffers
-
-
-def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
-    collector = collector_of(run)
-    seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
-    buffers_of(run).clear()
-    return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
-
-
-def collector_of(run: Orchestrator) -> Collector:
-    """The one collector of a run."""
-    collector = run.stateful["collector"]
-    assert isinstance(collector, Collector)
-    return collector
-
-
-def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:
-    """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(files.read(run.config_path), str(run.config_path))
-    path = checkpoint.find(run.folder, which or run.checkpoint)
-    state = checkpoint.load(path)
-    try:
-        return build_player(config, spaces, state)
-    except MISFITS as error:
-        raise _misfit(str(path), error) from error

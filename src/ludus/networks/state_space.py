@@ -1,0 +1,102 @@
+"""What state-space cores share: residual blocks x + mixer(norm(x)), in torch and, for acting, in numpy."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from ludus.config.model import Model
+from ludus.math.normalization import rms_norm_numpy
+from ludus.networks.layers import RMSNorm, linear
+from ludus.networks.memory import MemoryCore, Step, Take
+from ludus.types import Array, Tree
+
+DELTA_RANGE = (1e-3, 1e-1)
+"""Step sizes at the start, drawn log-uniformly."""
+
+
+class StateSpaceConfig(Model):
+    """Residual blocks."""
+
+    hidden_dim: PositiveInt = 64
+    """Width of the residual stream."""
+    num_layers: PositiveInt = 1
+    """Blocks."""
+    state_dim: PositiveInt = 16
+    """States per channel."""
+    conv_width: PositiveInt = 4
+    """Taps of the causal convolution."""
+    expand: float = Field(default=2.0, gt=0)
+    """Channels of a block in units of `hidden_dim`."""
+
+    @property
+    def channels(self) -> int:
+        """Channels of a block."""
+        return max(1, int(self.expand * self.hidden_dim))
+
+
+class Mixer(nn.Module, ABC):
+    """What mixes the steps of one block."""
+
+    @abstractmethod
+    def initial_state(self, batch: int) -> Tree:
+        """(newest inputs of the convolution, states)."""
+
+    @abstractmethod
+    def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs for T steps and the state after the last one."""
+
+    @abstractmethod
+    def numpy_step(self, take: Take) -> Step:
+        """The same for one step."""
+
+
+class StateSpaceCore(MemoryCore):
+    """Input projection, blocks x + mixer(norm(x)), norm."""
+
+    Mixer: type[Any]
+
+    def __init__(self, cfg: StateSpaceConfig, in_dim: int) -> None:
+        super().__init__()
+        self.out_dim = cfg.hidden_dim
+        self.project = linear(in_dim, cfg.hidden_dim, gain=1.0)
+        self.norms: Any = nn.ModuleList(RMSNorm(cfg.hidden_dim) for _ in range(cfg.num_layers))
+        self.mixers: Any = nn.ModuleList(self.Mixer(cfg) for _ in range(cfg.num_layers))
+        self.norm = RMSNorm(cfg.hidden_dim)
+
+    def initial_state(self, batch: int) -> Tree:
+        return tuple(mixer.initial_state(batch) for mixer in self.mixers)
+
+    def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        x_TBH, last = self.project(x_TBD), []
+        for norm, mixer, start in zip(self.norms, self.mixers, state, strict=True):
+            y_TBH, end = mixer(norm(x_TBH), start, first_TB)
+            x_TBH = x_TBH + y_TBH
+            last.append(end)
+        return self.norm(x_TBH), tuple(last)
+
+    def numpy_step(self, take: Take) -> Step:
+        project, bias, scale = take(self.project.weight.t()), take(self.project.bias), take(self.norm.weight)
+        layers = [(take(n.weight), m.numpy_step(take)) for n, m in zip(self.norms, self.mixers, strict=True)]
+
+        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+            x, last = x_BD @ project + bias, []
+            for (weight, mixer), start in zip(layers, state, strict=True):
+                y, end = mixer(rms_norm_numpy(x, weight), start, first_B)
+                x = x + y
+                last.append(end)
+            return rms_norm_numpy(x, scale), tuple(last)
+
+        return step
+
+
+def first_step_sizes(count: int) -> Tensor:
+    """What softplus turns into step sizes drawn from `DELTA_RANGE`."""
+    low, high = (math.log(bound) for bound in DELTA_RANGE)
+    start = torch.empty(count).uniform_(low, high).exp()
+    return start + torch.log(-torch.expm1(-start))

@@ -1,0 +1,86 @@
+"""What transformer cores share: blocks over a sliding memory of the open episode.
+
+The state holds the inputs of every block at the last `memory_length` steps, and how many of them belong to the open
+episode.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import torch
+from pydantic import PositiveInt, model_validator
+from torch import Tensor, nn
+
+from ludus.config.model import Model
+from ludus.networks.attention import RelativeAttention, Window
+from ludus.networks.layers import linear
+from ludus.networks.memory import MemoryCore
+from ludus.types import Tree
+
+
+class TransformerConfig(Model):
+    """Blocks of attention and feedforward layers."""
+
+    hidden_dim: PositiveInt = 64
+    """Width of the residual stream."""
+    num_layers: PositiveInt = 1
+    """Blocks."""
+    num_heads: PositiveInt = 4
+    """Attention heads; must divide `hidden_dim`."""
+    memory_length: PositiveInt = 64
+    """Steps of the open episode that every step sees besides itself, per layer."""
+    feedforward_dim: PositiveInt | None = None
+    """Width inside the second half of a block; the default is twice `hidden_dim`."""
+
+    @model_validator(mode="after")
+    def whole_heads(self) -> Self:
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(f"num_heads {self.num_heads} does not divide hidden_dim {self.hidden_dim}")
+        return self
+
+
+class Block(nn.Module, ABC):
+    """The two halves of a block; a core says how each is joined to the residual stream."""
+
+    def __init__(self, cfg: TransformerConfig) -> None:
+        super().__init__()
+        width, inner = cfg.hidden_dim, cfg.feedforward_dim or 2 * cfg.hidden_dim
+        self.norm = nn.LayerNorm(width)
+        self.attention = RelativeAttention(width, cfg.num_heads, cfg.memory_length)
+        self.feedforward = nn.Sequential(
+            nn.LayerNorm(width), linear(width, inner), nn.ReLU(), linear(inner, width, 1.0)
+        )
+
+    @abstractmethod
+    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
+        """The stream after the block; S = M + T are the steps it may look at."""
+
+
+class TransformerCore(MemoryCore):
+    """Input projection, blocks, norm."""
+
+    Block: type[Block]
+
+    def __init__(self, cfg: TransformerConfig, in_dim: int) -> None:
+        super().__init__()
+        self.out_dim, self.memory = cfg.hidden_dim, cfg.memory_length
+        self.project = linear(in_dim, cfg.hidden_dim, gain=1.0)
+        self.blocks = nn.ModuleList(self.Block(cfg) for _ in range(cfg.num_layers))
+        self.norm = nn.LayerNorm(cfg.hidden_dim)
+
+    def initial_state(self, batch: int) -> Tree:
+        weight = self.project.weight
+        memory = tuple(weight.new_zeros(batch, self.memory, self.out_dim) for _ in self.blocks)
+        return memory, torch.zeros(batch, dtype=torch.long, device=weight.device)
+
+    def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        memory, length_B = state
+        window = Window(first_TB, length_B, self.memory)
+        x_TBH, kept = self.project(x_TBD), []
+        for block, past_BMH in zip(self.blocks, memory, strict=True):
+            x_SBH = torch.cat([past_BMH.transpose(0, 1), x_TBH])
+            kept.append(x_SBH[len(x_TBH) :].transpose(0, 1))
+            x_TBH = block(x_SBH, x_TBH, window)
+        return self.norm(x_TBH), (tuple(kept), window.length_after(first_TB, length_B))

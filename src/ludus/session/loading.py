@@ -1,0 +1,62 @@
+"""States of checkpoints on their way into a run or a player."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.config import files
+from ludus.config.compose import parse
+from ludus.data.streams import Streams
+from ludus.errors import DataError
+from ludus.experiment import Player, build_player
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.runs import checkpoint
+from ludus.runs.store import Run
+from ludus.session.parts import buffers_of, collector_of
+from ludus.types import Spaces
+
+MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
+"""What loading a state of another shape raises, from torch and from us."""
+
+
+def load_state(run: Run) -> tuple[dict[str, Any], list[str], Path]:
+    """The state of the checkpoint a reference names, or of the newest good one with what was wrong with newer ones."""
+    if run.checkpoint is not None:
+        path = checkpoint.find(run.folder, run.checkpoint)
+        return checkpoint.load(path), [], path
+    loaded = checkpoint.load_newest_good(run.folder)
+    return loaded.state, [f"skipped {fault}" for fault in loaded.skipped], loaded.path
+
+
+def restore(run: Orchestrator, state: Mapping[str, Any], where: str) -> None:
+    """Put a whole state back; one that does not fit the config is refused as a whole."""
+    try:
+        run.load_state_dict(state)
+    except MISFITS as error:
+        raise _misfit(where, error) from error
+
+
+def _misfit(where: str, error: Exception) -> DataError:
+    problem = f"the checkpoint does not fit this config: {' '.join(str(error).split())[:200]}"
+    return DataError(where, problem, "restore config.yaml, or use --mode warm_start")
+
+
+def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
+    collector = collector_of(run)
+    seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
+    buffers_of(run).clear()
+    return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
+
+
+def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:
+    """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
+    config = parse(files.read(run.config_path), str(run.config_path))
+    path = checkpoint.find(run.folder, which or run.checkpoint)
+    state = checkpoint.load(path)
+    try:
+        return build_player(config, spaces, state)
+    except MISFITS as error:
+        raise _misfit(str(path), error) from error
