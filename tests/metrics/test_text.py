@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.metrics.text import BARS, ascii_only, clean, duration, number, rate, sparkline
+from ludus.metrics.text import BARS, ascii_only, clean, duration, number, points, rate, sparkline
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ def test_number(value: float, precision: int, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(0.2, "0.2"), (20.0, "20"), (0.0, "0"), (1000.0, "1,000")])
 def test_number_trimmed(value: float, text: str) -> None:
     assert number(value, 4, trim=True) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.957812, "0.958"), (-9.4321, "-9.432"), (475.0, "475.0"), (-156.23, "-156.2")],
+)
+def test_a_score_near_zero_shows_what_decides(value: float, text: str) -> None:
+    assert points(value) == text
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_both_pages_say_how_it_went(folder: Path) -> None:
     ):  # fmt: skip
         assert words in found.words, words
     text = (folder / "report.md").read_text()
-    for words in ("# CartPole-v1:ppo: SOLVED", "| gap | +5.0 |", "**480.0**", "## Checkpoints", "step=1000", "▁"):
+    for words in ("# CartPole-v1:ppo: SOLVED", "| gap | +5.000 |", "**480.0**", "## Checkpoints", "step=1000", "▁"):
         assert words in text, words
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
@@ -24,8 +24,8 @@ Kind = Literal["min", "max", "delta", "collapse", "stall", "fall"]
 class Rule(Model):
     """One metric, or every metric a pattern such as `*/entropy` matches."""
 
-    precision: int = Field(default=3, ge=0, le=10)
-    """Decimals."""
+    precision: Annotated[int, Field(ge=0, le=10)] | Literal["score"] = 3
+    """Decimals; `score`: one, and three below ten."""
     trim: bool = False
     """Drop trailing zeros."""
     highlight: bool = False

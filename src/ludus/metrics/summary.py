@@ -9,7 +9,7 @@ from typing import Any
 from ludus.metrics.history import History
 from ludus.metrics.rules import Rules
 from ludus.metrics.screen import BAD, DIM, GOOD, SPARK, TITLE, WARN, Line, box
-from ludus.metrics.text import clean, duration, number, rate, sparkline
+from ludus.metrics.text import clean, duration, number, points, rate, sparkline
 
 _NEXT = (("ludus play @last", "watch it play"), ("ludus play @last --video auto", "record it"))
 
@@ -53,11 +53,11 @@ def _verdict(result: Mapping[str, Any], width: int) -> list[Line]:
     size = min(width, 72)
     if mean is None:
         return box("FINISHED", [[("no evaluation was made", "")]], size, DIM)
-    score = f"evaluated mean return {number(mean, 1)}" + (f" ± {number(std, 1)}" if std is not None else "")
+    score = f"evaluated mean return {points(mean)}" + (f" ± {points(std)}" if std is not None else "")
     if threshold is None:
         return box("FINISHED", [[(score, "bold"), ("  no threshold is set", DIM)]], size, SPARK)
-    gap = f"{'+' if mean >= threshold else ''}{number(mean - threshold, 1)}"
-    body: list[Line] = [[(score, "bold"), (f"   threshold {number(threshold, 1)}   gap {gap}", "")]]
+    gap = f"{'+' if mean >= threshold else ''}{points(mean - threshold)}"
+    body: list[Line] = [[(score, "bold"), (f"   threshold {points(threshold)}   gap {gap}", "")]]
     return box("SOLVED", body, size, GOOD) if mean >= threshold else box("NOT SOLVED", body, size, BAD)
 
 

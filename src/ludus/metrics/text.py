@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 BARS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯│±·…⚠✓→≥", "_.,-~=+#x^v=>-++++|~-.!*>>")
@@ -21,15 +22,26 @@ def ascii_only(text: str) -> str:
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
-def number(value: float, precision: int = 3, *, trim: bool = False) -> str:
+Precision = int | Literal["score"]
+"""Decimals; a score has one, and three below ten, where tasks are decided behind the point."""
+
+
+def number(value: float, precision: Precision = 3, *, trim: bool = False) -> str:
     """Fixed decimals with thousands separators; exponents where those would hide the value; `trim` drops zeros."""
     if not math.isfinite(value):
         return str(value)
     size = abs(value)
+    if precision == "score":
+        precision = 3 if size < 10 else 1
     if size >= 1e9 or (size != 0 and size < 0.5 * 10.0**-precision):
         return f"{value:.1e}"
     text = f"{value:,.{precision}f}"
     return text.rstrip("0").rstrip(".") if trim and "." in text else text
+
+
+def points(value: float) -> str:
+    """A return."""
+    return number(value, "score")
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ludus import __version__
 from ludus.metrics.names import EVAL_RETURN, RETURN
-from ludus.metrics.text import clean, duration, number, rate
+from ludus.metrics.text import clean, duration, number, points, rate
 from ludus.runs import history
 from ludus.runs.columns import config_text, size
 from ludus.runs.report import Report, provenance
@@ -54,13 +54,13 @@ def _header(report: Report) -> str:
     score = "not evaluated"
     if run.last is not None:
         spread = history.number(report.evaluations[-1].get("val/roll/ep_rew/std")) if report.evaluations else math.nan
-        around = f' <span class="dim">± {number(spread, 1)}</span>' if math.isfinite(spread) else ""
-        score = f"{number(run.last, 1)}{around}"
+        around = f' <span class="dim">± {points(spread)}</span>' if math.isfinite(spread) else ""
+        score = f"{points(run.last)}{around}"
     goal = "no threshold is set"
     if run.threshold is not None:
         gap = report.gap
-        behind = "" if gap is None else f", gap {'+' if gap >= 0 else ''}{number(gap, 1)}"
-        goal = f"threshold {number(run.threshold, 1)}{behind}"
+        behind = "" if gap is None else f", gap {'+' if gap >= 0 else ''}{points(gap)}"
+        goal = f"threshold {points(run.threshold)}{behind}"
     return (
         f'<header><div><p class="kicker">{_text(run.environment)} · {_text(run.algorithm)} · seed {_text(run.seed)}</p>'
         f"<h1>{_text(run.spec or run.name or run.id)}</h1><p class='id'>{_text(run.id)}</p>{_tags(run.tags)}</div>"
@@ -80,7 +80,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
     return [
         (
             "best",
-            "-" if run.reward is None else number(run.reward, 1),
+            "-" if run.reward is None else points(run.reward),
             f"at {best_step:,} steps" if isinstance(best_step, int) else "",
         ),
         ("environment steps", f"{steps:,}", share),
@@ -164,7 +164,7 @@ def _evaluations(report: Report) -> str:
     lines = []
     for row in reversed(rows):
         cells = [f"{history.number(row.get('env_steps')):,.0f}"]
-        cells += [number(history.number(row.get(f"val/roll/ep_rew/{name}")), 1) for name in names]
+        cells += [points(history.number(row.get(f"val/roll/ep_rew/{name}"))) for name in names]
         cells += [number(history.number(row.get("val/roll/ep_len/mean")), 1)]
         cells += [f"{history.number(row.get('val/roll/episodes')):.0f}"]
         top = history.number(row[EVAL_RETURN]) == best
@@ -179,7 +179,7 @@ def _checkpoints(report: Report) -> str:
         return '<p class="dim">None is left; the numbers above stay.</p>'
     lines = []
     for saved in reversed(report.checkpoints):
-        mean = "-" if saved.mean is None else number(saved.mean, 1)
+        mean = "-" if saved.mean is None else points(saved.mean)
         marks = "".join(f'<span class="mark">{mark}</span>' for mark in saved.marks)
         lines.append(([f"<code>{_text(saved.name)}</code>", mean, size(saved.size), marks], "best" in saved.marks))
     return _folded(("checkpoint", "evaluated mean", "size", ""), lines, "checkpoints")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from ludus.metrics.names import EVAL_RETURN, RETURN
-from ludus.metrics.text import clean, duration, number, rate, sparkline
+from ludus.metrics.text import clean, duration, number, points, rate, sparkline
 from ludus.runs import history
 from ludus.runs.columns import config_text, size
 from ludus.runs.export import Table, markdown_text, to_markdown
@@ -44,12 +44,10 @@ def _result(report: Report) -> str:
         "environment": run.environment,
         "algorithm": run.algorithm,
         "seed": run.seed,
-        "evaluated mean return": "-" if run.last is None else number(run.last, 1),
-        "threshold": "-" if run.threshold is None else number(run.threshold, 1),
-        "gap": "-" if gap is None else f"{'+' if gap >= 0 else ''}{number(gap, 1)}",
-        "best": "-"
-        if run.reward is None
-        else number(run.reward, 1) + (f" at {best_step:,} steps" if best_step else ""),
+        "evaluated mean return": "-" if run.last is None else points(run.last),
+        "threshold": "-" if run.threshold is None else points(run.threshold),
+        "gap": "-" if gap is None else f"{'+' if gap >= 0 else ''}{points(gap)}",
+        "best": "-" if run.reward is None else points(run.reward) + (f" at {best_step:,} steps" if best_step else ""),
         "environment steps": f"{steps:,}",
         "updates": f"{run.updates or 0:,}",
         "wall time": f"{duration(seconds)}, {rate(steps / seconds)} steps/s" if seconds else "-",
@@ -91,7 +89,7 @@ def _evaluations(report: Report) -> str:
     for row in report.evaluations[-30:]:
         if history.number(row[EVAL_RETURN]) == top:
             bold.add((len(rows), 1))
-        cells = [number(history.number(row.get(f"val/roll/ep_rew/{name}")), 1) for name in names]
+        cells = [points(history.number(row.get(f"val/roll/ep_rew/{name}"))) for name in names]
         length = number(history.number(row.get("val/roll/ep_len/mean")), 1)
         rows.append([f"{history.number(row.get('env_steps')):,.0f}", *cells, length])
     head = ["env steps", *names, "length"]
@@ -100,7 +98,7 @@ def _evaluations(report: Report) -> str:
 
 def _checkpoints(report: Report) -> str:
     rows = [
-        [saved.name, "-" if saved.mean is None else number(saved.mean, 1), size(saved.size), ", ".join(saved.marks)]
+        [saved.name, "-" if saved.mean is None else points(saved.mean), size(saved.size), ", ".join(saved.marks)]
         for saved in report.checkpoints
     ]
     bold = frozenset((i, 0) for i, saved in enumerate(report.checkpoints) if "best" in saved.marks)

@@ -21,7 +21,7 @@ from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.summary import summary
-from ludus.metrics.text import ascii_only, clean, duration, number, rate
+from ludus.metrics.text import ascii_only, clean, duration, points, rate
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
@@ -181,16 +181,16 @@ class Console(Sink):
         p = self._progress()
         share = p.env_steps / p.total if p.total else 1.0
         reward = self._history.series.get(RETURN)
-        score = f"  return {number(reward.last, 1)}" if reward else ""
+        score = f"  return {points(reward.last)}" if reward else ""
         counts = f"{share:4.0%}  {p.env_steps:,} / {p.total:,} steps  epoch {p.epoch:,}"
         return f"[{duration(p.seconds):>7}] {counts}  {rate(p.fps)} steps/s  ETA {duration(p.eta)}{score}"
 
     def _evaluation(self, row: Row) -> str:
         p = self._progress()
         mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")
-        spread = f" ± {number(float(std), 1)}" if std is not None else ""
-        goal = f"  threshold {number(self._threshold, 1)}" if self._threshold is not None else ""
-        return f"[{duration(p.seconds):>7}] evaluation at {p.env_steps:,} steps: return {number(mean, 1)}{spread}{goal}"
+        spread = f" ± {points(float(std))}" if std is not None else ""
+        goal = f"  threshold {points(self._threshold)}" if self._threshold is not None else ""
+        return f"[{duration(p.seconds):>7}] evaluation at {p.env_steps:,} steps: return {points(mean)}{spread}{goal}"
 
     def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
         """`lines` on the screen, `plain` (or the same without colours) into the copy."""
