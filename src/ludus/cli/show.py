@@ -97,13 +97,13 @@ def _print_metrics(record: Record) -> None:
 
 def _print_checkpoints(record: Record) -> None:
     from ludus.cli.table import Column, print_table
-    from ludus.metrics.text import number
+    from ludus.metrics.text import points
     from ludus.runs import history
     from ludus.runs.columns import size
     from ludus.runs.report import checkpoints_of
 
     rows = [
-        [saved.name, "-" if saved.mean is None else number(saved.mean, 1), size(saved.size), ", ".join(saved.marks)]
+        [saved.name, "-" if saved.mean is None else points(saved.mean), size(saved.size), ", ".join(saved.marks)]
         for saved in checkpoints_of(record.folder, history.evaluations(record.folder))
     ]
     if rows:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ludus.metrics.text import clean, duration, number
+from ludus.metrics.text import clean, duration, points
 from ludus.runs.query import shown
 from ludus.runs.record import ALIASES, MISSING, Record
 
@@ -107,5 +107,5 @@ def _number(key: str, value: float) -> str:
     if key == "seconds":
         return duration(value)
     if key in _RETURNS:
-        return number(value, 1)
+        return points(value)
     return f"{value:,}" if key in _COUNTS else str(value)

@@ -156,23 +156,22 @@ def comparison_table(comparison: Comparison) -> Table:
     rows: list[list[str]] = []
     bold = set()
     for metric in comparison.metrics:
-        known = [group.scores[metric] for group in comparison.groups if metric in group.scores]
-        precision = 1 if max((abs(end) for s in known for end in (s.best, s.worst)), default=0) >= 10 else 4
         for i, group in enumerate(comparison.groups):
             if i == 0 and len(comparison.groups) > 1 and metric == comparison.metrics[0]:
                 bold.add((len(rows), 4 + several))
             steps = "-" if group.steps_to_threshold is None else f"{group.steps_to_threshold:,.0f}"
             speed = [steps, f"{group.reached}/{len(group.runs)}", columns.text("seconds", group.seconds)]
-            row = [group.label, str(len(group.runs)), *_score_cells(group.scores.get(metric), precision), *speed]
+            row = [group.label, str(len(group.runs)), *_score_cells(group.scores.get(metric)), *speed]
             rows.append([metric, *row] if several else row)
     names = ["metric"] if several else []
     right = [*[False] * (1 + several), *[True] * (len(head) - 1)]
     return Table([*names, *head], rows, right, frozenset(bold))
 
 
-def _score_cells(scores: Scores | None, precision: int) -> list[str]:
+def _score_cells(scores: Scores | None) -> list[str]:
     if scores is None:
         return ["-"] * 6
+    precision = 1 if max(abs(scores.best), abs(scores.worst)) >= 10 else 4
     mean, median, iqm, low, high, worst, best = (
         number(value, precision)
         for value in (scores.mean, scores.median, scores.iqm, scores.low, scores.high, scores.worst, scores.best)
