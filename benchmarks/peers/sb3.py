@@ -42,7 +42,10 @@ def make_envs(task: Task) -> VecEnv:
         import ale_py  # noqa: F401 - registers the games
 
         bare = {"frameskip": 1, "repeat_action_probability": 0.0}  # its AtariWrapper skips frames itself
-        envs: VecEnv = make_atari_env(task.env, task.envs, seed=task.seed, env_kwargs=bare, vec_env_cls=kind)
+        how = {"start_method": "fork"} if kind is SubprocVecEnv else None  # other children do not know the games
+        envs: VecEnv = make_atari_env(
+            task.env, task.envs, seed=task.seed, env_kwargs=bare, vec_env_cls=kind, vec_env_kwargs=how
+        )
         return VecFrameStack(envs, 4)
     envs = make_vec_env(task.env, task.envs, seed=task.seed, vec_env_cls=kind)
     return VecNormalize(envs, gamma=task.gamma) if task.normalize else envs
