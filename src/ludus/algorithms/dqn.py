@@ -97,6 +97,7 @@ class DQN(Algorithm):
     """Learns action values from replayed steps and acts greedily, but for some random actions."""
 
     Config = DQNConfig
+    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 100_000}}
 
     def __init__(self, cfg: DQNConfig, context: Context) -> None:

@@ -86,6 +86,7 @@ class SAC(Algorithm):
     """Maximum-entropy actor-critic with an ensemble of critics and a learned temperature."""
 
     Config = SACConfig
+    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: SACConfig, context: Context) -> None:

@@ -79,6 +79,7 @@ class TD3(Algorithm):
     """Deterministic actor-critic: smallest of several critics, smoothed target policy, delayed policy updates."""
 
     Config = TD3Config
+    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: TD3Config, context: Context) -> None:
