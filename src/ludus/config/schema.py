@@ -276,7 +276,7 @@ class Logging(Model):
 
 
 class Runtime(Model):
-    """How to run, never what to learn."""
+    """How to run; of these only `overlap` changes what is learned."""
 
     threads: PositiveInt | Literal["auto"] = "auto"
     """Torch threads; `auto` is 1 for small networks and one per core for large ones."""
