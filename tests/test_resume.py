@@ -29,7 +29,7 @@ CASES = {
     "FrozenLake-v1:ppo": [*PPO],
     "FrozenLake-v1:q_learning": [],
     "CartPole-v1:ppo_replay": ["algorithm.epochs=2"],
-    "CartPole-v1:sac": [*SAC],
+    "CartPole-v1:sac": [*SAC, "runtime.overlap=true"],
     "Pendulum-v1:sac": [*SAC],
     "Pendulum-v1:sac_gru_masked": [*SAC, "algorithm.sequence_length=8", "algorithm.burn_in=2"],
     "Pendulum-v1:td3": [*SAC, "buffers.replay.storage=disk"],

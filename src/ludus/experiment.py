@@ -13,6 +13,7 @@ from ludus.algorithms import Algorithm, Context
 from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.buffers import Buffers, make_buffers
 from ludus.data.collector import Collector
+from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.streams import GeneratorState, Streams, TorchState
 from ludus.envs.make import make_vector
@@ -55,7 +56,8 @@ def build(
     spaces = Spaces(env.observation_space, env.action_space)
     normalizer = make_normalizer(config.environment, spaces)
     reward_normalizer = make_reward_normalizer(config, env.num_envs)
-    collector = Collector(
+    algorithm_class = ALGORITHMS[config.algorithm.name]
+    collector = collector_for(config, algorithm_class)(
         env,
         streams.integers("training environments", env.num_envs),
         normalizer=normalizer,
@@ -63,7 +65,6 @@ def build(
         savable=savable,
     )
 
-    algorithm_class = ALGORITHMS[config.algorithm.name]
     buffers = Buffers(
         make_buffers(
             config.buffers,
@@ -216,6 +217,14 @@ def evaluation_env(cfg: Environment, count: int, collector: Collector) -> Vector
     if collector.savable and collector.at_a_barrier:
         assert env.rung  # from now on its resets make new environments
     return env
+
+
+def collector_for(config: ExperimentConfig, algorithm: type[Algorithm]) -> type[Collector]:
+    """Which one collects; looking ahead means acting by a policy that learns at the same time."""
+    if config.runtime.overlap and not algorithm.off_policy:
+        problem = f"{config.algorithm.name} learns from its newest policy's actions only"
+        raise ConfigError("runtime.overlap", problem, "set it to false, or use dqn, sac or td3")
+    return LookAheadCollector if config.runtime.overlap else Collector
 
 
 def make_normalizer(cfg: Environment, spaces: Spaces) -> ObservationNormalizer | None:

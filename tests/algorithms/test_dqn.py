@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ludus.config.compose import load
+from ludus.data.batches import draw
 from ludus.errors import ConfigError
 from ludus.math.values import chosen
 from support import build, close, config, moment, run
@@ -67,7 +68,8 @@ def test_the_loss_is_the_papers() -> None:
     for _ in range(40):
         dqn.collect(moment(cfg))
     dqn.target.theta.mul_(0.9)
-    batch, _ = dqn.batch(dqn.replay["replay"], cfg, 0.99)
+    batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=False, device=dqn.device)
+    batch["target"] = dqn.target.theta
     loss, _ = dqn.loss(dqn.net, batch, {"lr": 1e-3}, double=True, burn_in=0)
     target = {name: 0.9 * value for name, value in dqn.net.named_parameters()}
     online = dqn.net(batch["next_obs"], (), batch["first"])[0]
@@ -108,7 +110,6 @@ def test_evaluation_of_noisy_networks_draws_nothing() -> None:
     [
         ({"learning_starts": 5000}, {"buffers": {"replay": {"size": 400}}}, "algorithm.learning_starts"),
         ({"atoms": 5, "v_min": 1, "v_max": 0}, {}, "algorithm.v_min"),
-        ({"burn_in": 40}, {}, "algorithm.burn_in"),
         ({}, {"env": "Pendulum-v1"}, "algorithm.name"),
     ],
 )

@@ -218,3 +218,22 @@ def test_memory_needs_whole_sequences() -> None:
 def test_fractional_batch_is_a_part_of_the_rollout() -> None:
     assert config({"name": "ppo", "batch_size": 0.5}).algorithm.config.steps_per_batch(1_024) == 512
     assert config({"name": "ppo", "batch_size": 1}).algorithm.config.steps_per_batch(1_024) == 1_024
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_accumulating_equals_a_larger_batch(memory: str) -> None:
+    """Advantages are normalised over all that is accumulated, sequences stay whole."""
+    settings = {"max_grad_norm": None, "optimizer": {"type": "sgd"}, "clip_value": 0.2, "entropy_coef": 0.01}
+    thetas, counts = [], []
+    for batch_size, accumulate in ((0.5, 1), (0.25, 2)):
+        run, now = collected(memory, batch_size=batch_size, accumulate=accumulate, **settings)
+        counts.append(run.algorithm.update_controller(now).updates)
+        thetas.append(run.algorithm.learner.theta.clone())
+        close(run)
+    assert counts == [8, 8]
+    torch.testing.assert_close(thetas[0], thetas[1], atol=1e-6, rtol=1e-5)
+
+
+def test_what_cannot_be_accumulated_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm.accumulate: 3 does not divide the 4 minibatches"):
+        collected(accumulate=3)

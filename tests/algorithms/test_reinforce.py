@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError
 from ludus.experiment import build
 from support import close, config, moment
 
@@ -80,3 +82,28 @@ def test_one_update_per_rollout(memory: str) -> None:
     assert report.updates == 1
     assert report.metrics["policy/entropy"] > 0
     close(run)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_accumulating_changes_no_gradient(memory: str) -> None:
+    """Environments with more open steps than others: parts are weighed by the steps that count, not alike."""
+    thetas = []
+    for accumulate in (1, 3):
+        cfg = config(
+            {"name": "reinforce", "rollout_steps": 40, "accumulate": accumulate, "targets": "advantages"},
+            network={"memory": memory},
+        )
+        run = build(cfg)
+        now = moment(cfg.algorithm.config)
+        run.algorithm.collect(now)
+        counted = run.algorithm.batch["weight"].sum(0)
+        assert len(set(counted.tolist())) > 1
+        run.algorithm.update_controller(now)
+        thetas.append(run.algorithm.learner.grad.clone())
+        close(run)
+    torch.testing.assert_close(thetas[0], thetas[1], atol=1e-7, rtol=1e-4)
+
+
+def test_more_parts_than_environments_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm.accumulate: 4 environments cannot be cut into 5 parts"):
+        build(config({"name": "reinforce", "accumulate": 5}))

@@ -227,6 +227,7 @@ def test_a_sequence_of_one_step_without_memory_state_is_a_transition() -> None:
         "obs": torch.cat([batch["obs"], batch["next_obs"]]),
         "first": torch.zeros(2, 16, dtype=torch.bool),
         "state": (),
+        "row": torch.ones(1, 16, dtype=torch.int64),
         "error": torch.zeros(1, 16),
     }
     assert losses(sac, both, numbers) == pytest.approx(losses(sac, batch, numbers), rel=1e-5)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ludus.networks.compiled import Compiler
-from ludus.networks.learner import Layout, Learner, flatten
+from ludus.networks.learner import Layout, Learner, flatten, parts_of
 from ludus.networks.optimizer import OptimizerConfig
 
 
@@ -121,3 +121,30 @@ def test_auto_builds_nothing_for_a_short_run(tmp_path) -> None:
     ours.step(batches(1)[0], {"lr": 0.01})
     assert short.used is False
     assert not list(tmp_path.iterdir())
+
+
+def time_major(size: int) -> dict:
+    generator = torch.Generator().manual_seed(2)
+    x, y = torch.randn(3, size, 4, generator=generator), torch.randn(3, size, 2, generator=generator)
+    return {"x": x, "y": y, "state": (torch.arange(size),)}
+
+
+@pytest.mark.parametrize(("size", "count"), [(8, 4), (7, 3), (3, 5)])
+def test_accumulated_gradients_are_those_of_the_whole_batch(size: int, count: int) -> None:
+    """Also where parts differ in size; three steps, so that Adam and clipping see the same too."""
+    whole, parts = learner(OptimizerConfig()), learner(OptimizerConfig())
+    for _ in range(3):
+        whole.step(time_major(size), {"lr": 0.01})
+        parts.step(time_major(size), {"lr": 0.01}, accumulate=count)
+        torch.testing.assert_close(parts.grad, whole.grad, atol=1e-7, rtol=1e-5)
+    torch.testing.assert_close(parts.theta, whole.theta, atol=1e-6, rtol=1e-5)
+    assert parts.metrics() == pytest.approx(whole.metrics(), rel=1e-4)
+    assert parts.optimizer.count == 3
+
+
+def test_parts_are_the_batch_and_nothing_else() -> None:
+    batch = time_major(7)
+    found = parts_of(batch, 3)
+    assert [round(7 * share) for share, _ in found] == [3, 2, 2]
+    assert torch.equal(torch.cat([part["x"] for _, part in found], 1), batch["x"])
+    assert torch.equal(torch.cat([part["state"][0] for _, part in found]), batch["state"][0])

@@ -74,8 +74,12 @@ def test_burn_in_equals_the_whole_pass() -> None:
     obs, first = torch.randn(10, 3, 5), torch.zeros(10, 3, dtype=torch.bool)
     first[6, 1] = True
     state = (torch.randn(3, 64),)
-    batch = {"obs": obs, "first": first, "state": state}
+    row = torch.arange(1, 6).unsqueeze(1).repeat(1, 3)
+    row[0, 2] = 4  # one step that looks further ahead
+    batch = {"obs": obs, "first": first, "state": state, "row": row}
     whole, _ = trunk(obs, state, first)
-    now, following, _ = features_of(nets, batch, 4)
+    now, following, target = features_of(nets, batch, 4)
     torch.testing.assert_close(now, whole[4:-1])
-    torch.testing.assert_close(following, whole[5:])
+    torch.testing.assert_close(following[:, :2], whole[5:, :2])
+    torch.testing.assert_close(following[0, 2], whole[8, 2])
+    torch.testing.assert_close(target, following)

@@ -95,6 +95,8 @@ class Algorithm(ABC):
     epoch_steps: int = 0
     """Environment steps (or updates, without collecting) after which a cycle ends an epoch; 0: every cycle does."""
     deterministic_evaluation: ClassVar[bool] = True
+    off_policy: ClassVar[bool] = False
+    """Whether it may learn from actions that an older policy chose."""
 
     @abstractmethod
     def hooks(self) -> dict[str, Hook]:

@@ -4,7 +4,7 @@ Double Q-learning, dueling heads, n-step returns, noisy layers and categorical v
 is `buffers.replay.type: prioritized`. With a memory core whole sequences are replayed (DRQN, Hausknecht & Stone 2015;
 stored state and burn-in as in R2D2, Kapturowski et al. 2019).
 
-Reading order: DQNConfig -> collect -> update_controller -> batch -> loss.
+Reading order: DQNConfig -> collect -> update_controller -> loss -> predictions.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
-from ludus.data.buffer import Buffer, tensors
+from ludus.data.batches import draw, prepare, priorities
 from ludus.errors import ConfigError
-from ludus.math.values import chosen, huber, n_step_rows, project, q_target
+from ludus.math.values import at_rows, chosen, huber, project, q_target
 from ludus.networks.action_values import ActionValues
 from ludus.networks.actors import TorchActor, make_actor
 from ludus.networks.learner import Batch, Learner
@@ -68,9 +68,9 @@ class DQNConfig(AlgorithmConfig):
     v_max: float = 200.0
     """Largest return that the atoms can express."""
     sequence_length: PositiveInt = 32
-    """Steps per sequence, with a memory core."""
+    """Steps per sequence that are learned from, with a memory core."""
     burn_in: int = Field(default=0, ge=0)
-    """Steps at the beginning of a sequence that only bring the memory up to date."""
+    """Steps before them that only bring the memory up to date."""
     stored_state: bool = True
     """Begin sequences with the memory they were collected with; otherwise with none."""
     max_grad_norm: float | None = Field(default=10.0, gt=0)
@@ -85,13 +85,11 @@ class DQNConfig(AlgorithmConfig):
 
     def steps_per_batch(self, rollout_size: int) -> int:
         """Steps that go through the network at once."""
-        return self.batch_size * self.sequence_length
+        return self.batch_size * (self.burn_in + self.sequence_length)
 
     def check(self, num_envs: int) -> None:
         if self.atoms > 1 and self.v_min >= self.v_max:
             raise ConfigError("algorithm.v_min", "must be below v_max", "choose the range of possible returns")
-        if self.burn_in >= self.sequence_length:
-            raise ConfigError("algorithm.burn_in", "leaves nothing of the sequence", "use less than sequence_length")
 
 
 @ALGORITHMS.register("dqn")
@@ -99,6 +97,7 @@ class DQN(Algorithm):
     """Learns action values from replayed steps and acts greedily, but for some random actions."""
 
     Config = DQNConfig
+    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 100_000}}
 
     def __init__(self, cfg: DQNConfig, context: Context) -> None:
@@ -124,16 +123,9 @@ class DQN(Algorithm):
         )
         self.target = Target(self.learner)
         self.explorer = EpsilonGreedy(self.net, self.atoms, context.rng)
-        self._errors: dict[tuple[int, int], Tensor] = {}
+        memory = self.initial_state(1) if self.net.recurrent and cfg.stored_state else None
         for buffer in context.buffers.values():
-            self._check_buffer(cfg, buffer)
-
-    def _check_buffer(self, cfg: DQNConfig, buffer: Buffer) -> None:
-        if buffer.own and cfg.learning_starts > buffer.size:
-            problem = f"{cfg.learning_starts} steps never fit into a buffer of {buffer.size}"
-            raise ConfigError("algorithm.learning_starts", problem, f"raise buffers.{buffer.name}.size")
-        if self.net.recurrent and cfg.stored_state:
-            buffer.keep_state(self.initial_state(1))
+            prepare(buffer, cfg.learning_starts, memory)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -168,43 +160,20 @@ class DQN(Algorithm):
     def update_controller(self, now: PhaseContext) -> Report:
         """One update from replayed steps; nothing while there are too few of them."""
         cfg, buffer = now.cfg, self.replay[now.buffer or "replay"]
-        needed = cfg.batch_size if now.type == "offline" else max(cfg.learning_starts, cfg.batch_size)
-        if len(buffer) < needed:
+        blank = None if cfg.stored_state else self.net.initial_state(cfg.batch_size)
+        drawn = draw(buffer, now, recurrent=self.net.recurrent, device=self.device, blank=blank)
+        if drawn is None:
             return Report()
-        if self.net.recurrent and not buffer.can_sample_sequences(1, cfg.sequence_length, state=cfg.stored_state):
-            return Report()
-        buffer.at(now.env_steps, now.total_steps)
-        batch, index = self.batch(buffer, cfg, now.at(cfg.gamma))
+        batch, index = drawn
+        batch["target"] = self.target.theta
         self.learner.step(batch, {"lr": now.at(cfg.lr)}, double=cfg.double, burn_in=cfg.burn_in)
-        buffer.update_priorities(index, self.priorities(batch))
+        buffer.update_priorities(index, priorities(batch))
         self.target.follow(cfg.target_every, cfg.tau)
         return Report(updates=1)
 
-    def batch(self, buffer: Buffer, cfg: DQNConfig, gamma: float) -> tuple[Batch, Array]:
-        """[1, N] steps or [L, N] sequences with their n-step returns, and the target network's weights."""
-        if self.net.recurrent:
-            sample = buffer.sample_sequences(cfg.batch_size, cfg.sequence_length, state=cfg.stored_state)
-            sample["state"] = sample["state"] if cfg.stored_state else self.net.initial_state(cfg.batch_size)
-            rewards = sample["reward"], sample["terminated"], sample["mask"]
-            sample["reward"], sample["discount"], sample["row"] = n_step_rows(*rewards, cfg.n_step, gamma)
-            names = ["obs", "first", "action", "reward", "discount", "row", "mask", "weight", "state"]
-        else:
-            sample = {**buffer.sample(cfg.batch_size, n_step=cfg.n_step, gamma=gamma), "state": ()}
-            names = ["obs", "next_obs", "first", "action", "reward", "discount", "weight", "state"]
-        shape = sample["reward"].shape
-        if shape not in self._errors:
-            self._errors[shape] = torch.zeros(shape, device=self.device)
-        batch = tensors({name: sample[name] for name in names}, self.device)
-        return {**batch, "target": self.target.theta, "error": self._errors[shape]}, sample["index"]
-
-    def priorities(self, batch: Batch) -> Array:
-        """How wrong each step was; of a sequence, mostly its worst step."""
-        error = batch["error"].cpu().numpy()
-        return 0.9 * error.max(0) + 0.1 * error.mean(0) if self.net.recurrent else error[0]
-
     def loss(self, net: Any, batch: Batch, c: Any, *, double: bool, burn_in: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Error of Q(s, a) against r + discount * Q_target(s', argmax_a Q(s', a))."""
-        out, following, selector, batch = self.predictions(net, batch, burn_in, double=double)
+        out, following, selector = self.predictions(net, batch, burn_in, double=double)
         reward, discount = batch["reward"], batch["discount"]
         if self.net.atoms == 1:
             value = chosen(out, batch["action"])
@@ -217,36 +186,35 @@ class DQN(Algorithm):
             log_p = chosen(out, batch["action"]).log_softmax(-1)
             losses = -(target * log_p).sum(-1)
             value, size = self.expected(chosen(out, batch["action"])), losses.detach()
-        weight = batch["weight"] * batch["mask"] if "mask" in batch else batch["weight"]
-        batch["error"].copy_(size * (weight > 0))
-        count = batch["mask"].sum() if "mask" in batch else float(losses.numel())
-        loss = (losses * weight).sum() / count
+        batch["error"].copy_(size * (batch["weight"] > 0))
+        loss = (losses * batch["weight"]).mean()
         return loss, {"loss/q": loss, "q/mean": value.mean(), "q/error": size.mean()}
 
-    def predictions(self, net: Any, batch: Batch, burn_in: int, *, double: bool) -> tuple[Any, ...]:
+    def predictions(
+        self, net: Any, batch: Batch, burn_in: int, *, double: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values here, the target network's values next, and those that choose next (None: the target's own)."""
         parameters = self.learner.layout.unflatten(batch["target"])
 
         def target(*inputs: Any) -> Any:
             return torch.func.functional_call(self.net, parameters, inputs)
 
+        obs, first = batch["obs"], batch["first"]
         if not self.net.recurrent:
-            ahead = (batch["next_obs"], batch["state"], torch.zeros_like(batch["first"]))
+            ahead = (batch["next_obs"], (), torch.zeros_like(first))
             with torch.no_grad():
                 following = self._fresh(target)(*ahead)[0]
                 selector = self._fresh(net)(*ahead)[0] if double else None
-            return self._fresh(net)(batch["obs"], batch["state"], batch["first"])[0], following, selector, batch
-        obs, first, state, state_target = batch["obs"], batch["first"], batch["state"], batch["state"]
+            return self._fresh(net)(obs, (), first)[0], following, selector
+        state = state_target = batch["state"]
         if burn_in:
             with torch.no_grad():
                 state = net(obs[:burn_in], state, first[:burn_in])[2]
                 state_target = target(obs[:burn_in], state_target, first[:burn_in])[2]
-        rows = [name for name in ("reward", "discount", "action", "mask", "error") if name in batch]
-        batch = {**batch, **{name: batch[name][burn_in:] for name in rows}, "row": batch["row"][burn_in:] - burn_in}
         out = net(obs[burn_in:], state, first[burn_in:])[0]
         with torch.no_grad():
             following = at_rows(self._fresh(target)(obs[burn_in:], state_target, first[burn_in:])[0], batch["row"])
-        return out[:-1], following, at_rows(out.detach(), batch["row"]) if double else None, batch
+        return out[:-1], following, at_rows(out.detach(), batch["row"]) if double else None
 
     def _fresh(self, net: Any) -> Any:
         """Every pass of a noisy network has noise of its own."""
@@ -257,11 +225,6 @@ class DQN(Algorithm):
     def expected(self, logits: Tensor) -> Tensor:
         """Mean of a categorical distribution."""
         return (logits.softmax(-1) * self.atoms).sum(-1)
-
-
-def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
-    """What each step bootstraps from: its sequence's values at another row."""
-    return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]
 
 
 class EpsilonGreedy:

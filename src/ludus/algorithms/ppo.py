@@ -37,6 +37,8 @@ class PPOConfig(AlgorithmConfig):
     batch_size: float = Field(default=0.25, gt=0)
     """Steps per minibatch, or a fraction of the rollout up to 1; must divide the rollout. With a memory core whole
     sequences are taken, so it must come to whole environments."""
+    accumulate: PositiveInt = 1
+    """Minibatches whose gradients are added up for one step: a `batch_size` so many times as large, in less memory."""
     lr: PositiveSchedule = constant(3e-4)
     """Learning rate."""
     gamma: UnitSchedule = constant(0.99)
@@ -66,7 +68,7 @@ class PPOConfig(AlgorithmConfig):
 
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         size = self.rollout_steps * num_envs
-        return env_steps // size * self.epochs * max(1, size // self.steps_per_batch(size))
+        return env_steps // size * self.epochs * max(1, size // (self.steps_per_batch(size) * self.accumulate))
 
     def check(self, num_envs: int) -> None:
         size = self.rollout_steps * num_envs
@@ -76,8 +78,11 @@ class PPOConfig(AlgorithmConfig):
                 f"{self.batch_size:g} does not divide the rollout of {num_envs} x {self.rollout_steps} = {size} steps"
             )
             raise ConfigError("algorithm.batch_size", problem, "use a divisor, or a fraction such as 0.25")
-        if self.normalize_advantage and batch == 1:
+        if self.normalize_advantage and batch * self.accumulate == 1:
             raise ConfigError("algorithm.batch_size", "one step per minibatch cannot be normalised", "use at least 2")
+        if size // batch % self.accumulate:
+            problem = f"{self.accumulate} does not divide the {size // batch} minibatches of a rollout"
+            raise ConfigError("algorithm.accumulate", problem, "use a divisor, or a smaller batch_size")
 
 
 @ALGORITHMS.register("ppo")
@@ -217,15 +222,15 @@ class PPO(Algorithm):
         }
         flags = {
             "clip_value": cfg.clip_value is not None,
-            "normalize": cfg.normalize_advantage,
+            "normalize": cfg.normalize_advantage and cfg.accumulate == 1,
             "bonus": not (cfg.entropy_coef.constant and cfg.entropy_coef.start == 0),
         }
         size = self.columns["advantage"].numel()
-        count = max(1, size // cfg.steps_per_batch(size))
+        count = max(1, size // (cfg.steps_per_batch(size) * cfg.accumulate))
         updates, epochs = 0, 0
         for _ in range(cfg.epochs):
             for batch in minibatches(self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent):
-                self.learner.step(batch, numbers, **flags)
+                self.learner.step(self._normalized(batch, cfg), numbers, accumulate=cfg.accumulate, **flags)
                 updates += 1
             epochs += 1
             if cfg.target_kl is not None and self.learner.last("policy/kl") > cfg.target_kl:
@@ -233,6 +238,13 @@ class PPO(Algorithm):
         self.columns = None  # each rollout is learned from once
         metrics = {**self.learner.metrics(), "policy_lr": numbers["lr"], "opt/epochs": float(epochs)}
         return Report(updates=updates, metrics=metrics)
+
+    @staticmethod
+    def _normalized(batch: Batch, cfg: PPOConfig) -> Batch:
+        """Parts of a batch cannot know its mean: advantages that are accumulated over are normalised before."""
+        if cfg.accumulate == 1 or not cfg.normalize_advantage:
+            return batch
+        return {**batch, "advantage": normalized(batch["advantage"])}
 
     def loss(
         self, policy: Any, batch: Batch, c: Any, *, clip_value: bool, normalize: bool, bonus: bool
@@ -244,7 +256,7 @@ class PPO(Algorithm):
 
         advantage = batch["advantage"]
         if normalize:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            advantage = normalized(advantage)
         policy_loss = clipped_surrogate(ratio, advantage, c["clip"])
 
         if clip_value:
@@ -272,3 +284,8 @@ class PPO(Algorithm):
             "policy/clip_fraction": clipped,
             **({"policy/value_clip_fraction": held} if held is not None else {}),
         }
+
+
+def normalized(advantage: Tensor) -> Tensor:
+    """Zero mean, unit deviation."""
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)

@@ -44,6 +44,7 @@ class QLearning(Algorithm):
     """Every step moves the value of its state and action towards reward + discounted best value that follows."""
 
     Config = QLearningConfig
+    off_policy = True
 
     def __init__(self, cfg: QLearningConfig, context: Context) -> None:
         states = discrete(context.spaces.observation, "observations", "use dqn or ppo")

@@ -15,6 +15,7 @@ from torch import Tensor
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError
 from ludus.math.returns import episode_returns, reward_to_go
 from ludus.networks.behaviour import PolicyBehaviour
 from ludus.networks.learner import Batch, Learner
@@ -46,11 +47,18 @@ class ReinforceConfig(AlgorithmConfig):
     """Weight of the entropy bonus."""
     max_grad_norm: float | None = Field(default=0.5, gt=0)
     """Longest gradient; none does not clip."""
+    accumulate: PositiveInt = 1
+    """Parts that the environments are cut into; their gradients are added up, so that fewer steps are in memory."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimizer."""
 
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         return env_steps // (self.rollout_steps * num_envs)
+
+    def check(self, num_envs: int) -> None:
+        if self.accumulate > num_envs:
+            problem = f"{num_envs} environments cannot be cut into {self.accumulate} parts"
+            raise ConfigError("algorithm.accumulate", problem, "use at most environment.num_envs")
 
 
 @ALGORITHMS.register("reinforce")
@@ -60,6 +68,7 @@ class Reinforce(Algorithm):
     Config = ReinforceConfig
 
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
+        cfg.check(context.num_envs)
         self.collector, self.device = context.collector, context.device
         self.policy = Policy(context.network, context.spaces, value=False, precision=context.precision).to(
             context.device
@@ -102,7 +111,9 @@ class Reinforce(Algorithm):
             "action": self._tensor(rollout.action),
             "first": self._tensor(rollout.first[:steps]),
             "target": self._tensor(target),
-            "weight": self._tensor(weight),
+            "weight": self._tensor(
+                weight * (weight.size / max(weight.sum(), 1.0))
+            ),  # a mean over all, of those that count
             "state": self.behaviour.to_tensors(rollout.state),
         }
         return Report(env_steps=rollout.env_steps, metrics=self.collector.statistics())
@@ -130,15 +141,15 @@ class Reinforce(Algorithm):
         if self.batch is None or not bool(self.batch["weight"].any()):
             return Report()
         numbers = {"lr": now.at(now.cfg.lr), "entropy_coef": now.at(now.cfg.entropy_coef)}
-        self.learner.step(self.batch, numbers)
+        self.learner.step(self.batch, numbers, accumulate=now.cfg.accumulate)
         self.batch = None  # the gradient is on-policy: each rollout is used once
         return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": numbers["lr"]})
 
     def loss(self, policy: Any, batch: Batch, c: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """-E[log pi(a|s) target] - entropy bonus, over the steps that count."""
         params, _, _ = policy(batch["obs"], batch["state"], batch["first"])
-        weight = batch["weight"] / batch["weight"].sum()
-        policy_loss = -(weight * batch["target"] * self.distribution.log_prob(params, batch["action"])).sum()
-        entropy = (weight * self.distribution.entropy(params)).sum()
+        weight = batch["weight"]
+        policy_loss = -(weight * batch["target"] * self.distribution.log_prob(params, batch["action"])).mean()
+        entropy = (weight * self.distribution.entropy(params)).mean()
         loss = policy_loss - c["entropy_coef"] * entropy
         return loss, {"loss/policy": policy_loss, "policy/entropy": entropy}

@@ -49,7 +49,7 @@ class SACConfig(AlgorithmConfig):
     batch_size: PositiveInt = 256
     """Transitions per update; with a memory core, sequences."""
     n_step: PositiveInt = 1
-    """Rewards summed before bootstrapping; one with a memory core."""
+    """Rewards summed before bootstrapping."""
     tau: UnitSchedule = constant(0.005)
     """How far the target critics move towards the critics at each update."""
     critics: PositiveInt = 2
@@ -86,6 +86,7 @@ class SAC(Algorithm):
     """Maximum-entropy actor-critic with an ensemble of critics and a learned temperature."""
 
     Config = SACConfig
+    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: SACConfig, context: Context) -> None:
@@ -178,13 +179,7 @@ class SAC(Algorithm):
         """One gradient step on critics, actor and temperature."""
         cfg: SACConfig = now.cfg
         buffer = self.replays[now.buffer or "replay"]
-        if len(buffer) < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
-            return Report()
-        buffer.at(now.env_steps, now.total_steps)
-        length, burn_in = (cfg.sequence_length, cfg.burn_in) if self.policy.recurrent else (0, 0)
-        sequences = {"length": length, "burn_in": burn_in}
-        gamma = now.at(cfg.gamma)
-        drawn = draw(buffer, cfg.batch_size, n_step=cfg.n_step, gamma=gamma, **sequences, device=self.device)
+        drawn = draw(buffer, now, recurrent=self.policy.recurrent, device=self.device)
         if drawn is None:
             return Report()
         batch, index = drawn
@@ -199,7 +194,7 @@ class SAC(Algorithm):
             "tau": now.at(cfg.tau),
             "alpha": 0.0 if cfg.alpha == "auto" else now.at(cfg.alpha),
         }
-        self.learner.step(batch, numbers, learn_alpha=cfg.alpha == "auto", burn_in=burn_in)
+        self.learner.step(batch, numbers, learn_alpha=cfg.alpha == "auto", burn_in=cfg.burn_in)
         buffer.update_priorities(index, priorities(batch))
         return Report(updates=1)
 

@@ -40,7 +40,7 @@ class TD3Config(AlgorithmConfig):
     batch_size: PositiveInt = 256
     """Transitions per update; with a memory core, sequences."""
     n_step: PositiveInt = 1
-    """Rewards summed before bootstrapping; one with a memory core."""
+    """Rewards summed before bootstrapping."""
     tau: UnitSchedule = constant(0.005)
     """How far the targets move towards their networks at each update of the policy."""
     critics: PositiveInt = 2
@@ -79,6 +79,7 @@ class TD3(Algorithm):
     """Deterministic actor-critic: smallest of several critics, smoothed target policy, delayed policy updates."""
 
     Config = TD3Config
+    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: TD3Config, context: Context) -> None:
@@ -167,13 +168,7 @@ class TD3(Algorithm):
         """One gradient step on the critics and, every `policy_delay` updates, on the actor."""
         cfg: TD3Config = now.cfg
         buffer = self.replays[now.buffer or "replay"]
-        if len(buffer) < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
-            return Report()
-        buffer.at(now.env_steps, now.total_steps)
-        length, burn_in = (cfg.sequence_length, cfg.burn_in) if self.policy.recurrent else (0, 0)
-        sequences = {"length": length, "burn_in": burn_in}
-        gamma = now.at(cfg.gamma)
-        drawn = draw(buffer, cfg.batch_size, n_step=cfg.n_step, gamma=gamma, **sequences, device=self.device)
+        drawn = draw(buffer, now, recurrent=self.policy.recurrent, device=self.device)
         if drawn is None:
             return Report()
         batch, index = drawn
@@ -188,7 +183,7 @@ class TD3(Algorithm):
             "noise_clip": now.at(cfg.noise_clip),
         }
         due = (self.learner.optimizer.parts["critic"].count + 1) % cfg.policy_delay == 0
-        self.learner.step(batch, numbers, policy=due, burn_in=burn_in)
+        self.learner.step(batch, numbers, policy=due, burn_in=cfg.burn_in)
         buffer.update_priorities(index, priorities(batch))
         return Report(updates=1)
 

@@ -276,7 +276,7 @@ class Logging(Model):
 
 
 class Runtime(Model):
-    """How to run, never what to learn."""
+    """How to run; of these only `overlap` changes what is learned."""
 
     threads: PositiveInt | Literal["auto"] = "auto"
     """Torch threads; `auto` is 1 for small networks and one per core for large ones."""
@@ -284,6 +284,9 @@ class Runtime(Model):
     """Ahead-of-time compiled updates; `auto` uses a cached package, or builds one for a run long enough to pay."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """In what image encoders compute; `auto` is bfloat16 on processors that multiply it, else float32."""
+    overlap: bool = False
+    """The first vector step of each cycle is taken while the cycle before it still learns, by the policy it learns
+    with: another run than without, but just as reproducible. Off-policy algorithms only."""
 
 
 class ExperimentConfig(Model):

@@ -94,6 +94,8 @@ class Arena:
 
     def slots(self, b: Array, a: Array) -> Array:
         """Positions in the columns."""
+        if self.storage == "ram":  # segments lie side by side: no table to look them up in
+            return b * self.ring + a % self.ring
         number, offset = np.divmod(a, self.segment)
         return self._table[b, number % self.segments] * self.segment + offset
 

@@ -1,14 +1,39 @@
-"""Samples of a buffer in the one form off-policy actor-critics take: [T, B], single transitions or sequences."""
+"""Samples of a buffer in the one form off-policy algorithms take: [T, B], single transitions or sequences."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 
-from ludus.data.buffer import Buffer, tensors
+from ludus.data.buffer import Buffer, Sample, tensors
 from ludus.errors import ConfigError
+from ludus.math.values import n_step_rows
 from ludus.types import Array, Tree
+
+
+class Moment(Protocol):
+    """What drawing has to know of the moment: settings such as `batch_size`, and where schedules stand."""
+
+    @property
+    def cfg(self) -> Any:
+        """batch_size, learning_starts, n_step, gamma, sequence_length and burn_in."""
+
+    @property
+    def type(self) -> str:
+        """An `offline` phase does not wait for `learning_starts`."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps so far."""
+
+    @property
+    def total_steps(self) -> int:
+        """All environment steps there will be."""
+
+    def at(self, schedule: Any) -> float:
+        """The value of a schedule now."""
 
 
 def prepare(buffer: Buffer, learning_starts: int, memory: Tree) -> None:
@@ -21,40 +46,42 @@ def prepare(buffer: Buffer, learning_starts: int, memory: Tree) -> None:
 
 
 def draw(
-    buffer: Buffer, size: int, *, n_step: int, gamma: float, length: int, burn_in: int, device: torch.device
+    buffer: Buffer, now: Moment, *, recurrent: bool, device: torch.device, blank: Tree = None
 ) -> tuple[dict[str, Any], Array] | None:
-    """A batch and what to tell the buffer its priorities by; sequences if they have a length, none while too few are.
+    """A batch to learn from now and what to tell the buffer its priorities by; none while too little is stored.
 
+    Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
     `error` has room for how wrong each step was: the update fills it.
     """
-    if not length:
-        sample = tensors(buffer.sample(size, n_step=n_step, gamma=gamma), device)
+    cfg, gamma = now.cfg, now.at(now.cfg.gamma)
+    if len(buffer) < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
+        return None
+    buffer.at(now.env_steps, now.total_steps)
+    if recurrent:
+        length, stored = cfg.burn_in + cfg.sequence_length, blank is None
+        if not buffer.can_sample_sequences(1, length, state=stored):
+            return None
+        sample = buffer.sample_sequences(cfg.batch_size, length, state=stored)
+        state = sample["state"] if stored else blank
+        batch = {**sequences(sample, cfg.burn_in, n_step=cfg.n_step, gamma=gamma), "state": state}
+    else:
+        sample = buffer.sample(cfg.batch_size, n_step=cfg.n_step, gamma=gamma)
         names = ("obs", "action", "reward", "discount", "next_obs", "weight", "first")
         batch = {name: sample[name] for name in names}
-    elif buffer.can_sample_sequences(1, burn_in + length, state=True):
-        sample = tensors(buffer.sample_sequences(size, burn_in + length, state=True), device)
-        batch = sequences(sample, burn_in, gamma)
-    else:
-        return None
-    return {**batch, "error": torch.zeros_like(batch["reward"])}, sample["index"].cpu().numpy()
+    batch = tensors(batch, device)
+    return {**batch, "error": torch.zeros_like(batch["reward"])}, sample["index"]
 
 
-def sequences(sample: dict[str, Any], burn_in: int, gamma: float) -> dict[str, Any]:
+def sequences(sample: Sample, burn_in: int, *, n_step: int, gamma: float) -> Sample:
     """Observations and `first` keep `burn_in` rows before and one row after the T steps that count.
 
-    Slots without a step weigh nothing.
+    `row` is the row after the burn-in that a step bootstraps from. Slots without a step weigh nothing.
     """
-    counted = {name: sample[name][burn_in:] for name in ("action", "reward", "terminated", "mask")}
-    weight = counted["mask"].float() * sample["weight"]
-    return {
-        "obs": sample["obs"],
-        "first": sample["first"],
-        "state": sample["state"],
-        "action": counted["action"],
-        "reward": counted["reward"],
-        "discount": gamma * (~counted["terminated"]).float(),
-        "weight": weight * (weight.numel() / counted["mask"].sum().clamp(min=1)),
-    }
+    action, reward, terminated, mask = (sample[name][burn_in:] for name in ("action", "reward", "terminated", "mask"))
+    reward, discount, row = n_step_rows(reward, terminated, mask, n_step, gamma)
+    weight = mask * sample["weight"] * np.float32(mask.size / max(mask.sum(), 1))
+    kept = {"obs": sample["obs"], "first": sample["first"], "action": action}
+    return {**kept, "reward": reward, "discount": discount, "row": row, "weight": weight.astype(np.float32)}
 
 
 def priorities(batch: dict[str, Any]) -> Array:

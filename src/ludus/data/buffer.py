@@ -46,25 +46,30 @@ class Buffer(Steps):
     def sample(self, batch: int, *, n_step: int = 1, gamma: float = 0.99) -> Sample:
         """[1, N] steps with their n-step returns; a target is `reward + discount * value(next_obs)`."""
         b, a, weight = self._draw(batch, 1, REAL)
-        out = self._output(batch)
-        flags = self._take("flags", b, a + np.arange(n_step + 1)[:, None])
+        out, data = self._output(batch), self.arena.data
+        slots = self.arena.slots(b, a + np.arange(n_step + 1)[:, None])
+        flags = data["flags"].take(slots)
         alive = np.cumprod(flags[:-1] & REAL, 0, dtype=np.uint8)  # ends at a final slot or at the one to come
         taken = alive.sum(0, dtype=np.int64)
-        reward = self._rewards(self._take("reward", b, a + np.arange(n_step)[:, None]))
+        reward, discounts = self._rewards(data["reward"].take(slots[:-1])), gamma ** np.arange(n_step + 1)
         if n_step > 1:
-            reward = (reward * alive * (gamma ** np.arange(n_step, dtype=np.float32))[:, None]).sum(0, dtype=np.float32)
-        last = flags[0] if n_step == 1 else np.take_along_axis(flags, taken[None] - 1, 0)[0]
+            reward = (reward * alive * discounts[:-1, None].astype(np.float32)).sum(0, dtype=np.float32)
+        lanes = np.arange(batch)
         out["reward"][0] = reward
-        out["terminated"][0] = terminated = (last & TERMINATED) > 0
-        out["discount"][0] = np.where(terminated, 0.0, gamma**taken)
+        out["terminated"][0] = terminated = (flags[taken - 1, lanes] & TERMINATED) > 0
+        out["discount"][0] = np.where(terminated, 0.0, discounts[taken])
         out["weight"][0] = weight
         out["index"][:] = self._index(b, a)
-        ages = self._take("age", b, a)
+        ages = data["age"].take(slots[0])
         out["first"][0] = ages == 0
         for name in ("action", *self.extras):
-            self._take(name, b, a, out[name][0])
-        self._observations(b, a, ages, out["obs"][0])
-        self._observations(b, a + taken, ages + taken, out["next_obs"][0])
+            data[name].take(slots[0], 0, out[name][0], "clip")
+        if self.frames.count == 1:
+            data["obs"].take(slots[0], 0, out["obs"][0], "clip")
+            data["obs"].take(slots[taken, lanes], 0, out["next_obs"][0], "clip")
+        else:
+            self._observations(b, a, ages, out["obs"][0])
+            self._observations(b, a + taken, ages + taken, out["next_obs"][0])
         return self._normalized(out, "obs", "next_obs")
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:

@@ -29,6 +29,16 @@ class Behaviour(Protocol):
         """(action to store, action for the environment, memory after the step)."""
 
 
+class Told(Protocol):
+    """What environments tell about their newest step besides its result."""
+
+    raw_reward: Array
+    broken: Array | None
+
+    def over(self, done: Array) -> Array:
+        """Of the episodes that are done, those that count as over."""
+
+
 class Collector:
     """Steps one vector environment and keeps what has to survive from rollout to rollout."""
 
@@ -56,6 +66,7 @@ class Collector:
     def switch(self, env: VectorEnv, seeds: list[int]) -> None:
         """Start over in other environments of the same spaces."""
         self.env, self.num_envs = env, env.num_envs
+        self._told: Told = env
         self._storage = None
         if self.savable:
             assert env.rung  # chosen before the first reset: replaying an episode needs to have watched its beginning
@@ -80,14 +91,11 @@ class Collector:
         ends: list[tuple[int, Array, Array]] = []
         store.first[0] = first
         for t in range(steps):
-            action, env_action, state = behaviour.act(obs, state, first)
-            if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-                self._name_bad_action(store, t, env_action)
-            result = self.env.step(env_action)
+            action, state, result = self._step(behaviour, obs, state, first, t)
             first = result.terminated | result.truncated
             store.action[t], store.reward[t] = action, result.reward
             store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
-            self._return += self.env.raw_reward
+            self._return += self._told.raw_reward
             self._length += 1
             if first.any():
                 finals += self._end_episodes(t, result, first, state)
@@ -103,6 +111,15 @@ class Collector:
         self.steps += steps
         return self._rollout(store, steps, start_state, finals, raw)
 
+    def _step(
+        self, behaviour: Behaviour, obs: Array, state: Tree, first: Array, t: int
+    ) -> tuple[Array, Tree, StepResult]:
+        """(action to store, memory after it, what the environments made of it)."""
+        action, env_action, state = behaviour.act(obs, state, first)
+        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
+            self._name_bad_action(t, env_action)
+        return action, state, self.env.step(env_action)
+
     def _put(self, store: _Storage, t: int, raw_obs: Array) -> Array:
         store.raw[t] = raw_obs
         if self.normalizer is None:
@@ -113,8 +130,8 @@ class Collector:
     def _end_episodes(
         self, t: int, result: StepResult, done: Array, state: Tree
     ) -> list[tuple[int, Array, Array, Tree]]:
-        broken = self.env.broken
-        for b in np.flatnonzero(self.env.over(done)):
+        broken = self._told.broken
+        for b in np.flatnonzero(self._told.over(done)):
             if broken is None or not broken[b]:
                 self.returns.append(float(self._return[b]))
                 self.lengths.append(int(self._length[b]))
@@ -182,9 +199,9 @@ class Collector:
                     where, f"{name} is not finite at step {t} of this rollout", "check the environment"
                 )
 
-    def _name_bad_action(self, store: _Storage, t: int, action: Array) -> None:
-        if t:
-            self._check_finite(store, t)  # a bad observation is the cause of a bad action
+    def _name_bad_action(self, t: int, action: Array) -> None:
+        if t and self._storage is not None:
+            self._check_finite(self._storage, t)  # a bad observation is the cause of a bad action
         b = int(np.flatnonzero(~np.isfinite(action).reshape(self.num_envs, -1).all(-1))[0])
         where = f"{self.env.id}: environment {b}"
         raise EnvironmentFailed(where, "the policy's action is not finite", "lower algorithm.lr or max_grad_norm")

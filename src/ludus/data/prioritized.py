@@ -86,8 +86,8 @@ class Prioritized(Buffer):
                 b, a = self._choose(count, self._oldest, np.maximum(self.arena.end - self._oldest - length + 1, 0),
                                     wanted, length)  # fmt: skip
                 index = self._index(b, a)
-        weight = (tree.leaves[index] * (len(self) / tree.total)) ** -self.beta
-        return b, a, (weight / weight.max()).astype(np.float32)
+        drawn = tree.leaves[index]
+        return b, a, ((drawn / drawn.min()) ** -self.beta).astype(np.float32)  # (N P)^-beta, divided by the largest
 
     def _slot(self, index: Array) -> tuple[Array, Array]:
         """The living slot behind an index."""

@@ -60,3 +60,8 @@ def n_step_rows(reward_TN: Array, terminated_TN: Array, mask_TN: Array, n: int, 
         discount = np.where(going, np.where(ended, 0.0, gamma ** (k + 1)), discount).astype(np.float32)
         row += going
     return total, discount, row
+
+
+def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
+    """What each step bootstraps from: its sequence's values at another row."""
+    return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ludus.networks.compiled import Compiler
 from ludus.networks.optimizer import Optimizer, OptimizerConfig
-from ludus.types import Tree
+from ludus.types import Tree, tree_map
 
 Batch = dict[str, Tree]
 Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
@@ -48,11 +48,18 @@ class Learner:
         self._count = 0
         self._compiled: dict[Any, Callable[[list[Tensor]], list[Tensor]] | None] = {}
 
-    def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
-        """One update; `numbers` must contain `lr`. Metrics are summed on the device and read by `metrics()`."""
+    def step(self, batch: Batch, numbers: Mapping[str, float], *, accumulate: int = 1, **flags: Any) -> None:
+        """One update; `numbers` must contain `lr`. Metrics are summed on the device and read by `metrics()`.
+
+        With `accumulate` the batch goes through the model in so many parts whose gradients are added up; a loss that is
+        a mean over steps then has the same gradient as in one pass. Such a step is never compiled.
+        """
         self.batch = batch
-        compiled = self._compiled_for(batch, numbers, flags)
-        row = self._eager(batch, numbers, flags) if compiled is None else self._run(compiled, batch, numbers)
+        compiled = self._compiled_for(batch, numbers, flags) if accumulate == 1 else None
+        if compiled is None:
+            row = self._in_place(parts_of(batch, accumulate), numbers, flags)
+        else:
+            row = self._run(compiled, batch, numbers)
         if self._sums is None:
             self._sums = torch.zeros_like(row)
         self._sums += row
@@ -60,18 +67,23 @@ class Learner:
         self._count += 1
         self.version += 1
 
-    def _eager(self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any]) -> Tensor:
+    def _in_place(
+        self, parts: Sequence[tuple[float, Batch]], numbers: Mapping[str, float], flags: Mapping[str, Any]
+    ) -> Tensor:
         self.grad.zero_()
-        loss, metrics = self.loss(self.model, batch, numbers, **flags)
-        loss.backward()
+        told: list[Tensor] = []
+        for share, part in parts:
+            loss, metrics = self.loss(self.model, part, numbers, **flags)
+            (loss if len(parts) == 1 else share * loss).backward()
+            told.append(share * torch.stack([*metrics.values(), loss]).detach())
+            self._remember_names(metrics)
         norms = torch.stack([self.grad[part].norm() for part in self.layout.parts.values()])
         total = norms.norm()
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
         self.optimizer.step(self.grad, numbers["lr"])
-        self._remember_names(metrics)
         with torch.no_grad():
-            return torch.cat([torch.stack([*metrics.values(), loss, total]), norms])
+            return torch.cat([sum(told[1:], told[0]), total.unsqueeze(0), norms])
 
     def _remember_names(self, metrics: Mapping[str, Tensor]) -> None:
         if not self._names:
@@ -204,6 +216,20 @@ def leaves_of(batch: Batch) -> list[Tensor]:
         return [leaf for item in tree for leaf in opened(item)] if isinstance(tree, tuple) else [tree]
 
     return [leaf for tree in batch.values() for leaf in opened(tree)]
+
+
+def parts_of(batch: Batch, count: int) -> list[tuple[float, Batch]]:
+    """A batch [T, B, ...] (`state`: [B, ...]) cut along B into at most `count` parts, each with its share of it."""
+    if count == 1:
+        return [(1.0, batch)]
+    size = next(column.shape[1] for name, column in batch.items() if name != "state")
+    found = []
+    for index in torch.arange(size).tensor_split(min(count, size)):
+        where = slice(int(index[0]), int(index[-1]) + 1)
+        part = {name: column[:, where] for name, column in batch.items() if name != "state"}
+        state = tree_map(lambda leaf, where=where: leaf[where], batch["state"])
+        found.append((len(index) / size, {**part, "state": state}))
+    return found
 
 
 def refill(batch: Batch, leaves: list[Tensor]) -> Batch:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.config.schema import Head, Network
+from ludus.math.values import at_rows
 from ludus.networks.encoders import build_encoder
 from ludus.networks.layers import ACTIVATIONS, HIDDEN_GAIN, linear, stack
 from ludus.networks.memory import MemoryCore
@@ -138,9 +139,9 @@ class ActingPolicy(nn.Module):
 
 
 def features_of(nets: Any, batch: Mapping[str, Any], burn_in: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What heads see of each step, of the step after it, and of that through the target's eyes; only the first learns.
+    """What heads see of each step, of the one it bootstraps from, and of that through the target's eyes.
 
-    A batch with a `state` holds sequences: one pass over T + 1 rows gives a step and what follows it.
+    Only the first learns. A batch with a `state` holds sequences: one pass over T + 1 rows gives all of them.
     """
     obs, first = batch["obs"], batch["first"]
     if "state" not in batch:
@@ -154,7 +155,7 @@ def features_of(nets: Any, batch: Mapping[str, Any], burn_in: int) -> tuple[Tens
             _, target_state = nets["target_trunk"](obs[:burn_in], target_state, first[:burn_in])
     features, _ = nets["trunk"](obs[burn_in:], state, first[burn_in:])
     target, _ = nets["target_trunk"](obs[burn_in:], target_state, first[burn_in:])
-    return features[:-1], features[1:].detach(), target[1:].detach()
+    return features[:-1], at_rows(features.detach(), batch["row"]), at_rows(target.detach(), batch["row"])
 
 
 def head_widths(cfg: Head, *, bare: bool) -> tuple[int, ...]:
