@@ -16,14 +16,18 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
+MOST_NAMES = 24
+
+
 def nearest(name: object, options: Iterable[object]) -> str:
-    """`did you mean 'x'?`, or the known names when nothing is near."""
+    """`did you mean 'x'?`, or the known names, as far as a line can hold them, when nothing is near."""
     names = [str(option) for option in options]
     lowered = {option.lower(): option for option in reversed(names)}
     close = difflib.get_close_matches(str(name).lower(), lowered, n=1)
     if close:
         return f"did you mean '{lowered[close[0]]}'?"
-    return f"known: {', '.join(names)}" if names else "none are known"
+    rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"known: {', '.join(names[:MOST_NAMES])}{rest}" if names else "none are known"
 
 
 class UnknownName(KeyError):

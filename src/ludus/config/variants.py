@@ -135,7 +135,9 @@ def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]
     files = environment_files(dirs)
     stem = _stem(env_id.replace("/", "-"), files)
     if stem not in files:
-        raise ConfigError(spec, f"no config for environment '{env_id}'", nearest(stem, files))
+        near = nearest(stem, files)
+        remedy = near if "did you mean" in near else "`ludus train --list-envs` shows those that have one"
+        raise ConfigError(spec, f"no config for environment '{env_id}'", remedy)
     file = EnvironmentFile(files[stem], dirs)
     if variant not in file.variants:
         raise ConfigError(spec, f"{stem} has no variant '{variant}'", nearest(variant, file.variants))
