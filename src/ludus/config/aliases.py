@@ -58,6 +58,7 @@ ALIASES: dict[str, str] = {
     "lr": "algorithm.lr",
     "policy_lr": "algorithm.lr",
     "learning_rate": "algorithm.lr",
+    "mamba_lr": "algorithm.memory_lr",
     "gamma": "algorithm.gamma",
     "gae_lambda": "algorithm.gae_lambda",
     "lambda_return": "algorithm.gae_lambda",
@@ -136,7 +137,8 @@ SHORT: dict[Path, str] = {("algorithm", "optimizer"): "type"}
 """Where a bare string stands for the mapping's `type`, besides registered choices."""
 
 SCHEDULED: set[Path] = {
-    ("algorithm", field) for field in ("lr", "clip", "clip_value", "entropy_coef", "value_coef", "gamma", "gae_lambda")
+    ("algorithm", field)
+    for field in ("lr", "memory_lr", "clip", "clip_value", "entropy_coef", "value_coef", "gamma", "gae_lambda")
 }
 """Numbers that take flat schedule keys (`policy_lr_schedule: linear`, `policy_lr_schedule_end_value: 0`)."""
 
