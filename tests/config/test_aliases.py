@@ -107,6 +107,7 @@ SECTIONED = {  # a modular repo's file, with its own names inside the sections
         "update_epochs": 3,
         "batch_size": 0.5,
         "learning_rate": 1e-3,
+        "mamba_lr": 1e-4,
         "gamma": 0.9,
         "lambda_return": 0.8,
         "clip_ratio": 0.1,
