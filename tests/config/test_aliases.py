@@ -185,6 +185,18 @@ def paths(registry: Registry, prefix: str) -> set[str]:
     return {f"{prefix}.{field}" for name in registry.names() for field in fields(registry[name].Config)}
 
 
+def test_names_of_single_file_memory_scripts():
+    flags = {"rnn_type": "gtrxl", "trxl_num_layers": 2, "trxl_num_heads": 2, "rnn_hidden_dim": 32}
+    for written, meant in (("", "none"), ("absolute", "absolute"), ("learned", "learned")):
+        data = {"env_id": "CartPole-v1", "algo_id": "ppo", **flags, "trxl_positional_encoding": written}
+        memory = parse(data, "test").network.memory.config
+        assert (memory.num_layers, memory.num_heads, memory.hidden_dim, memory.positions) == (2, 2, 32, meant)
+    data = {"env_id": "CartPole-v1", "algo_id": "ppo", "core": "mamba", "d_state": 8, "d_conv": 3, "mamba_lr": 1e-4}
+    config = parse(data, "test")
+    assert (config.network.memory.config.state_dim, config.network.memory.config.conv_width) == (8, 3)
+    assert config.algorithm.config.memory_lr.start == 1e-4
+
+
 def test_every_alias_leads_somewhere():
     known = paths(ALGORITHMS, "algorithm") | paths(ENCODERS, "network.encoder") | paths(MEMORY, "network.memory")
     for alias, target in ALIASES.items():

@@ -85,6 +85,13 @@ ALIASES: dict[str, str] = {
     "hidden_dims": "network.encoder.hidden_dims",
     "activation": "network.encoder.activation",
     "core": "network.memory.type",
+    "rnn_type": "network.memory.type",
+    "rnn_hidden_dim": "network.memory.hidden_dim",
+    "trxl_num_layers": "network.memory.num_layers",
+    "trxl_num_heads": "network.memory.num_heads",
+    "trxl_positional_encoding": "network.memory.positions",
+    "d_state": "network.memory.state_dim",
+    "d_conv": "network.memory.conv_width",
     # buffers
     "buffer": "buffers.main",
     # training
@@ -130,6 +137,7 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "early_stop_on_eval_threshold": _threshold,
     "environment.wrapper": _listed,
     "normalize_advantages": _per_batch,
+    "trxl_positional_encoding": lambda value: "none" if value == "" else value,
 }
 """What the value means under aliases that do not mean it literally."""
 
