@@ -29,6 +29,7 @@ CANONICAL = {
         "epochs": 3,
         "batch_size": 0.5,
         "lr": 1e-3,
+        "memory_lr": 1e-4,
         "gamma": 0.9,
         "gae_lambda": 0.8,
         "clip": 0.1,
@@ -67,6 +68,7 @@ SOLVER = {  # a flat config-first file
     "n_epochs": 3,
     "batch_size": 0.5,
     "policy_lr": 1e-3,
+    "mamba_lr": 1e-4,
     "gamma": 0.9,
     "gae_lambda": 0.8,
     "clip_range": 0.1,
@@ -105,6 +107,7 @@ SECTIONED = {  # a modular repo's file, with its own names inside the sections
         "update_epochs": 3,
         "batch_size": 0.5,
         "learning_rate": 1e-3,
+        "mamba_lr": 1e-4,
         "gamma": 0.9,
         "lambda_return": 0.8,
         "clip_ratio": 0.1,
@@ -180,6 +183,18 @@ def test_names_that_agree_are_fine():
 
 def paths(registry: Registry, prefix: str) -> set[str]:
     return {f"{prefix}.{field}" for name in registry.names() for field in fields(registry[name].Config)}
+
+
+def test_names_of_single_file_memory_scripts():
+    flags = {"rnn_type": "gtrxl", "trxl_num_layers": 2, "trxl_num_heads": 2, "rnn_hidden_dim": 32}
+    for written, meant in (("", "none"), ("absolute", "absolute"), ("learned", "learned")):
+        data = {"env_id": "CartPole-v1", "algo_id": "ppo", **flags, "trxl_positional_encoding": written}
+        memory = parse(data, "test").network.memory.config
+        assert (memory.num_layers, memory.num_heads, memory.hidden_dim, memory.positions) == (2, 2, 32, meant)
+    data = {"env_id": "CartPole-v1", "algo_id": "ppo", "core": "mamba", "d_state": 8, "d_conv": 3, "mamba_lr": 1e-4}
+    config = parse(data, "test")
+    assert (config.network.memory.config.state_dim, config.network.memory.config.conv_width) == (8, 3)
+    assert config.algorithm.config.memory_lr.start == 1e-4
 
 
 def test_every_alias_leads_somewhere():

@@ -11,13 +11,20 @@ from ludus.registry import MEMORY
 from ludus.types import Tree, tree_map
 
 T, B, D = 40, 3, 5
-RECURRENT = [name for name in MEMORY.names() if MEMORY[name].recurrent]
+
+
+POSITIONS = [f"{core} {kind}" for core in ("trxl", "gtrxl") for kind in ("absolute", "learned", "none")]
+CORES = [*MEMORY.names(), *POSITIONS]
+RECURRENT = [name for name in CORES if MEMORY[name.split()[0]].recurrent]
 
 
 def make(name: str) -> torch.nn.Module:
     torch.manual_seed(0)
+    name, _, positions = name.partition(" ")
     cls = MEMORY[name]
-    return cls(cls.Config(), D)
+    # episodes in the tests are longer than the limit
+    options = {"positions": positions, "position_limit": 7} if positions else {}
+    return cls(cls.Config(**options), D)
 
 
 def steps_and_starts(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,7 +32,7 @@ def steps_and_starts(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(T, B, D, generator=generator), torch.rand(T, B, generator=generator) < 0.15
 
 
-@pytest.mark.parametrize("name", MEMORY.names())
+@pytest.mark.parametrize("name", CORES)
 def test_sequence_equals_single_steps(name: str) -> None:
     core = make(name)
     x, first = steps_and_starts()
@@ -39,7 +46,7 @@ def test_sequence_equals_single_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("cuts", [(17,), (1, 2, 3), (39,), (5, 5 + 16, 38)])
-@pytest.mark.parametrize("name", MEMORY.names())
+@pytest.mark.parametrize("name", CORES)
 def test_carried_state_equals_whole_sequence(name: str, cuts: tuple[int, ...]) -> None:
     core = make(name)
     x, first = steps_and_starts(1)
@@ -68,7 +75,7 @@ def test_it_remembers(name: str) -> None:
     assert (ours != theirs).any()
 
 
-@pytest.mark.parametrize("name", MEMORY.names())
+@pytest.mark.parametrize("name", CORES)
 def test_rows_are_independent(name: str) -> None:
     core = make(name)
     x, first = steps_and_starts(9)
@@ -126,7 +133,7 @@ def to_double(tree: Tree) -> Tree:
     return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, tree)
 
 
-@pytest.mark.parametrize("name", MEMORY.names())
+@pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize("reset", [0, 6, T - 1])
 def test_nothing_leaks_into_a_new_episode(name: str, reset: int) -> None:
     core = make(name)
@@ -142,7 +149,7 @@ def test_nothing_leaks_into_a_new_episode(name: str, reset: int) -> None:
     assert torch.equal(y1[reset:], y2[reset:])
 
 
-@pytest.mark.parametrize("name", MEMORY.names())
+@pytest.mark.parametrize("name", CORES)
 def test_no_gradient_crosses_an_episode_start(name: str) -> None:
     core = make(name)
     x, _ = steps_and_starts(3)
@@ -244,19 +251,23 @@ def test_lstm_fused_call_equals_the_scan() -> None:
         torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["trxl", "gtrxl"])
+WINDOWS = [("trxl", "relative"), ("gtrxl", "relative"), ("trxl", "absolute"), ("gtrxl", "learned"), ("trxl", "none")]
+
+
+@pytest.mark.parametrize(("name", "positions"), WINDOWS)
 class TestSlidingWindow:
     """Attention sees the newest steps of the episode, whatever the lengths of memory, sequence and episode."""
 
     @staticmethod
-    def make(name: str, memory: int, layers: int = 2) -> torch.nn.Module:
+    def make(name: str, positions: str, memory: int, layers: int = 2) -> torch.nn.Module:
         torch.manual_seed(0)
         cls = MEMORY[name]
-        return cls(cls.Config(hidden_dim=16, num_heads=2, memory_length=memory, num_layers=layers), D)
+        sizes = {"hidden_dim": 16, "num_heads": 2, "memory_length": memory, "num_layers": layers}
+        return cls(cls.Config(**sizes, positions=positions), D)
 
     @pytest.mark.parametrize("memory", [1, 5, 16, 100])
-    def test_sequence_equals_single_steps(self, name: str, memory: int) -> None:
-        core = self.make(name, memory)
+    def test_sequence_equals_single_steps(self, name: str, positions: str, memory: int) -> None:
+        core = self.make(name, positions, memory)
         x, _ = steps_and_starts(12)
         first = torch.zeros(T, B, dtype=torch.bool)  # one episode much longer than the memory
         first[T // 2, 0] = True
@@ -268,8 +279,8 @@ class TestSlidingWindow:
         torch.testing.assert_close(whole, torch.cat(single), atol=1e-5, rtol=1e-5)
         tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), end, state)
 
-    def test_reach_is_the_memory(self, name: str) -> None:
-        core = self.make(name, memory=6, layers=1)
+    def test_reach_is_the_memory(self, name: str, positions: str) -> None:
+        core = self.make(name, positions, memory=6, layers=1)
         x, _ = steps_and_starts(13)
         first = torch.zeros(T, B, dtype=torch.bool)
         other = x.clone()
@@ -278,15 +289,49 @@ class TestSlidingWindow:
         changed = (ours != theirs).any(-1).all(-1)
         assert changed.nonzero().flatten().tolist() == list(range(10, 17))
 
-    def test_distance_matters(self, name: str) -> None:
-        """The same two inputs in the other order give another output."""
-        core = self.make(name, memory=8, layers=1)
+    def test_order_matters_where_steps_have_positions(self, name: str, positions: str) -> None:
+        """The same two inputs in the other order give another output, and the same one without positions."""
+        core = self.make(name, positions, memory=8, layers=1)
         x, _ = steps_and_starts(14)
         first = torch.zeros(T, B, dtype=torch.bool)
         swapped = x.clone()
         swapped[[2, 4]] = x[[4, 2]]
         ours, theirs = (core(sequence[:7], core.initial_state(B), first[:7])[0][-1] for sequence in (x, swapped))
-        assert (ours - theirs).abs().max() > 1e-4
+        difference = (ours - theirs).abs().max()
+        assert difference < 1e-6 if positions == "none" else difference > 1e-4
+
+    def test_positions_count_within_the_episode(self, name: str, positions: str) -> None:
+        """The second episode of a row is computed as if it were the first, wherever calls are cut."""
+        core = self.make(name, positions, memory=5)
+        x, _ = steps_and_starts(16)
+        first = torch.zeros(T, B, dtype=torch.bool)
+        first[13] = True
+        alone, _ = core(x[13:], core.initial_state(B), first[13:])
+        _, state = core(x[:20], core.initial_state(B), first[:20])
+        rest, (_, length) = core(x[20:], state, first[20:])
+        torch.testing.assert_close(alone[7:], rest, atol=1e-5, rtol=1e-5)
+        assert length.tolist() == [T - 13] * B
+
+
+@pytest.mark.parametrize("name", ["trxl", "gtrxl"])
+def test_learned_places_end_at_the_limit(name: str) -> None:
+    """Without memory the output is that of the place alone; places past the limit are the last one."""
+    cls = MEMORY[name]
+    core = cls(cls.Config(hidden_dim=8, num_heads=2, memory_length=1, positions="learned", position_limit=6), D)
+    first = torch.zeros(T, 1, dtype=torch.bool)
+    y, _ = core(torch.ones(T, 1, D), core.initial_state(1), first)
+    assert all((y[t] - y[t + 1]).abs().max() > 1e-3 for t in range(5))
+    torch.testing.assert_close(y[7:], y[6:7].expand_as(y[7:]), atol=1e-6, rtol=1e-5)
+
+
+def test_only_the_positions_in_use_have_parameters() -> None:
+    def names(positions: str) -> set[str]:
+        core = MEMORY["trxl"](MEMORY["trxl"].Config(positions=positions), D)
+        return {name for name, _ in core.named_parameters()}
+
+    relative = {f"blocks.0.attention.{name}" for name in ("position.weight", "content_bias", "position_bias")}
+    assert names("relative") - names("none") == relative
+    assert names("absolute") == names("none") and names("learned") - names("none") == {"places"}
 
 
 def test_gtrxl_starts_near_its_input_projection() -> None:

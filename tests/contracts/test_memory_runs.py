@@ -19,8 +19,8 @@ from support import close, config, moment
 CORES = [name for name in MEMORY.names() if MEMORY[name].recurrent]
 
 
-def small(memory: str, env: str = "CartPole-v1", steps: int = 2_048, **sections):
-    algorithm = {"name": "ppo", "rollout_steps": 64, "batch_size": 0.5, "epochs": 2}
+def small(memory: str, env: str = "CartPole-v1", steps: int = 2_048, rates: dict[str, float] | None = None, **sections):
+    algorithm = {"name": "ppo", "rollout_steps": 64, "batch_size": 0.5, "epochs": 2, **(rates or {})}
     network = {"memory": {"type": memory, "hidden_dim": 16}}
     return config(algorithm, env=env, network=network, training={"total_timesteps": steps}, **sections)
 
@@ -47,8 +47,8 @@ def test_states_are_detached_and_memory_stays_flat(memory: str) -> None:
     close(run)
 
 
-@pytest.mark.parametrize("memory", CORES)
-def test_a_checkpoint_goes_on_to_the_bit(memory: str, tmp_path) -> None:
+@pytest.mark.parametrize(("memory", "rates"), [*((core, {}) for core in CORES), ("gru", {"memory_lr": 1e-3})])
+def test_a_checkpoint_goes_on_to_the_bit(memory: str, rates: dict[str, float], tmp_path) -> None:
     """Weights after 2N steps == N steps, through a checkpoint on disk, N steps more; episodes are open at the cut."""
 
     def trained(run, rollouts: int) -> None:
@@ -57,7 +57,7 @@ def test_a_checkpoint_goes_on_to_the_bit(memory: str, tmp_path) -> None:
             run.algorithm.collect(now)
             run.algorithm.update_controller(now)
 
-    whole, half, rest = (build(small(memory), savable=True) for _ in range(3))
+    whole, half, rest = (build(small(memory, rates=rates), savable=True) for _ in range(3))
     trained(whole, 6)
     trained(half, 3)
     assert half.algorithm.collector._length.any()
@@ -67,6 +67,44 @@ def test_a_checkpoint_goes_on_to_the_bit(memory: str, tmp_path) -> None:
     assert torch.equal(rest.algorithm.learner.theta, whole.algorithm.learner.theta)
     for run in (whole, half, rest):
         close(run)
+
+
+@pytest.mark.parametrize("name", ["ppo", "ppo_replay", "reinforce"])
+@pytest.mark.parametrize("slow", ["memory", "others"])
+def test_the_memory_has_a_learning_rate_of_its_own(name: str, slow: str) -> None:
+    """Whichever rate is tiny, the parameters it is for stay where they were; the others learn."""
+    rates = {"lr": 1e-2, "memory_lr": "lin_1e-9"} if slow == "memory" else {"lr": 1e-9, "memory_lr": "lin_1e-2"}
+    cfg = config(
+        {"name": name, "rollout_steps": 64, **rates}, network={"memory": "gru", "encoder": {"hidden_dims": [8]}}
+    )
+    run = build(cfg)
+    before = {key: p.detach().clone() for key, p in run.algorithm.policy.named_parameters()}
+    now = moment(cfg.algorithm.config, env_steps=5_000)
+    for _ in range(3):
+        run.algorithm.collect(now)
+        run.algorithm.update_controller(now)
+    for key, p in run.algorithm.policy.named_parameters():
+        moved = float((p.detach() - before[key]).abs().max())
+        still = key.startswith("memory") == (slow == "memory")
+        assert moved < 1e-6 if still else moved > 1e-3, (key, moved)
+    close(run)
+
+
+def test_the_memory_rate_is_annealed_by_its_own_schedule() -> None:
+    """At the end of its schedule the memory stands still although the rest goes on."""
+    schedule = {"start": 1e-2, "end": 1e-9, "to": 0.5}
+    cfg = config({"name": "ppo", "rollout_steps": 64, "memory_lr": schedule}, network={"memory": "mamba2"})
+    moved = []
+    for done in (0, 5_000):
+        run = build(cfg)
+        before = [p.detach().clone() for p in run.algorithm.policy.memory.parameters()]
+        now = moment(cfg.algorithm.config, env_steps=done)
+        run.algorithm.collect(now)
+        run.algorithm.update_controller(now)
+        after = run.algorithm.policy.memory.parameters()
+        moved.append(max(float((a - b).detach().abs().max()) for a, b in zip(after, before, strict=True)))
+        close(run)
+    assert moved[0] > 1e-3 and moved[1] < 1e-6, moved
 
 
 @pytest.mark.parametrize("memory", CORES)

@@ -65,7 +65,9 @@ def test_flags_of_the_single_file_scripts_do_what_they_say() -> None:
 
 
 def test_every_setting_exists_and_is_what_its_other_names_mean() -> None:
-    examples = [load(spec).data for spec in ("CartPole-v1:ppo", "CartPole-v1:reinforce")]
+    examples = [
+        load(f"CartPole-v1:{name}").data for name in ("ppo", "reinforce", "ppo_trxl_masked", "ppo_mamba_masked")
+    ]
     chosen = {"algorithm.name", "network.encoder.type", "network.memory.type"}
     told = [row for row in rows("Settings") if re.fullmatch(r"(`[a-z_.]+`(, )?)+", row[0])]
     assert len(told) > 25

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import silu, softplus
 
-from ludus.math.convolution import causal_convolution
+from ludus.math.convolution import silu_convolution
 from ludus.math.dual import CHUNK, dual_scan
-from ludus.math.normalization import inverse_rms, rms_norm
+from ludus.math.normalization import gated, inverse_rms, rms_norm
 from ludus.math.scan import _doubling, linear_scan, selective_scan
 
 
@@ -109,9 +109,9 @@ def test_convolution_equals_a_sum_over_the_episode(steps: int, taps: int) -> Non
     rows, window = [], past
     for t in range(steps):
         window = torch.cat([window * ~first[t, :, None, None], x[t].unsqueeze(1)], 1)
-        rows.append((window * weight.t()).sum(1) + bias)
+        rows.append(torch.nn.functional.silu((window * weight.t()).sum(1) + bias))
         window = window[:, 1:]
-    y, newest = causal_convolution(x, weight, bias, first, past)
+    y, newest = silu_convolution(x, weight, bias, first, past)
     torch.testing.assert_close(y, torch.stack(rows))
     torch.testing.assert_close(newest, window)
     scale = random(steps, B, E, seed=4)
@@ -120,6 +120,12 @@ def test_convolution_equals_a_sum_over_the_episode(steps: int, taps: int) -> Non
     for mine, theirs in zip(ours, loop, strict=True):
         if mine is not None and mine.numel():
             torch.testing.assert_close(mine, theirs)
+
+
+def test_gate_equals_torch() -> None:
+    x, gate = random(4, 2, 6).requires_grad_(), random(4, 2, 6, seed=1).requires_grad_()
+    torch.testing.assert_close(gated(x, gate), x * torch.nn.functional.silu(gate))
+    assert torch.autograd.gradcheck(gated, (x, gate))
 
 
 def test_rms_norm_equals_torch() -> None:

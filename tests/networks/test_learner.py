@@ -34,6 +34,7 @@ def learner(cfg: OptimizerConfig, **kwargs) -> Learner:
     return Learner(network(), squared_error, cfg, max_grad_norm=0.1, parts={"in": ("0",), "out": ("2",)}, **kwargs)
 
 
+SLOW_INPUT = {"slow_lr": ("0",)}
 TORCH = {
     "adam": lambda p, c: torch.optim.Adam(p, lr=0.01, eps=c.eps, weight_decay=c.weight_decay),
     "adamw": lambda p, c: torch.optim.AdamW(p, lr=0.01, eps=c.eps, weight_decay=c.weight_decay),
@@ -55,6 +56,44 @@ def test_equals_torch_optim(kind: str, decay: float) -> None:
         optimizer.step()
     for a, b in zip(ours.model.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("prefix", ["0", "2", "2.bias"])
+def test_a_rate_of_their_own_equals_groups_of_torch_optim(kind: str, prefix: str) -> None:
+    cfg = OptimizerConfig(type=kind, weight_decay=0.05)
+    ours, reference = learner(cfg, rates={"slow_lr": (prefix,)}), network()
+    slow = [p for name, p in reference.named_parameters() if name.startswith(prefix)]
+    others = [p for name, p in reference.named_parameters() if not name.startswith(prefix)]
+    optimizer = TORCH[kind]([{"params": others}, {"params": slow}], cfg)
+    for step, batch in enumerate(batches(20)):
+        rate = 0.003 * (1 - step / 20)  # annealed on its own
+        ours.step(batch, {"lr": 0.01, "slow_lr": rate})
+        optimizer.param_groups[1]["lr"] = rate
+        optimizer.zero_grad()
+        squared_error(reference, batch, {})[0].backward()
+        nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
+        optimizer.step()
+    for a, b in zip(ours.model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_a_rate_that_is_not_given_is_the_common_one() -> None:
+    plain, able, same = learner(OptimizerConfig()), *(learner(OptimizerConfig(), rates=SLOW_INPUT) for _ in range(2))
+    for batch in batches(5):
+        plain.step(batch, {"lr": 0.01})
+        able.step(batch, {"lr": 0.01})
+        same.step(batch, {"lr": 0.01, "slow_lr": 0.01})
+    assert torch.equal(plain.theta, able.theta)
+    torch.testing.assert_close(plain.theta, same.theta)
+
+
+def test_a_rate_for_no_parameters_changes_nothing() -> None:
+    plain, none = learner(OptimizerConfig()), learner(OptimizerConfig(), rates={"slow_lr": ("memory",)})
+    for batch in batches(3):
+        plain.step(batch, {"lr": 0.01})
+        none.step(batch, {"lr": 0.01, "slow_lr": 1.0})
+    torch.testing.assert_close(plain.theta, none.theta)
 
 
 def test_parameters_stay_views_after_loading() -> None:
@@ -113,6 +152,18 @@ def test_compiled_equals_eager_and_is_cached(tmp_path) -> None:
     torch.testing.assert_close(built.theta, eager.theta, atol=1e-6, rtol=1e-5)
     assert torch.equal(built.theta, cached.theta)
     assert eager.metrics() == pytest.approx(built.metrics(), rel=1e-4)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
+def test_compiled_equals_eager_with_a_rate_of_their_own(tmp_path) -> None:
+    eager = learner(OptimizerConfig(), rates=SLOW_INPUT)
+    compiler = Compiler("always", planned_updates=1, folder=tmp_path, announce=lambda _: None)
+    built = learner(OptimizerConfig(), rates=SLOW_INPUT, compiler=compiler)
+    for step, batch in enumerate(batches(10)):
+        for one in (eager, built):
+            one.step(batch, {"lr": 0.01, "slow_lr": 1e-3 / (step + 1)})
+    assert compiler.used
+    torch.testing.assert_close(built.theta, eager.theta, atol=1e-6, rtol=1e-5)
 
 
 def test_auto_builds_nothing_for_a_short_run(tmp_path) -> None:

@@ -41,6 +41,8 @@ class PPOConfig(AlgorithmConfig):
     """Minibatches whose gradients are added up for one step: a `batch_size` so many times as large, in less memory."""
     lr: PositiveSchedule = constant(3e-4)
     """Learning rate."""
+    memory_lr: PositiveSchedule | None = None
+    """The same for the memory core's parameters; none: `lr`. Without a memory core it is for nothing."""
     gamma: UnitSchedule = constant(0.99)
     """Discount."""
     gae_lambda: UnitSchedule = constant(0.95)
@@ -104,6 +106,7 @@ class PPO(Algorithm):
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
             parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std"), "critic_head": ("critic",)},
+            rates={"memory_lr": ("memory",)},
             compiler=None if self.policy.recurrent or self.policy.encoder.heavy else context.compiler,
         )
         self.behaviour = PolicyBehaviour(
@@ -219,6 +222,7 @@ class PPO(Algorithm):
             "clip_value": now.at(cfg.clip_value) if cfg.clip_value else 0.0,
             "value_coef": now.at(cfg.value_coef),
             "entropy_coef": now.at(cfg.entropy_coef),
+            **({"memory_lr": now.at(cfg.memory_lr)} if cfg.memory_lr else {}),
         }
         flags = {
             "clip_value": cfg.clip_value is not None,

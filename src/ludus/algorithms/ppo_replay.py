@@ -51,6 +51,8 @@ class PPOReplayConfig(AlgorithmConfig):
     """Largest importance weight of a replayed step."""
     lr: PositiveSchedule = constant(3e-4)
     """Learning rate."""
+    memory_lr: PositiveSchedule | None = None
+    """The same for the memory core's parameters; none: `lr`. Without a memory core it is for nothing."""
     gamma: UnitSchedule = constant(0.99)
     """Discount."""
     gae_lambda: UnitSchedule = constant(0.95)
@@ -108,6 +110,7 @@ class PPOReplay(Algorithm):
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
             parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std"), "critic_head": ("critic",)},
+            rates={"memory_lr": ("memory",)},
             compiler=None if self.policy.recurrent else context.compiler,
         )
         self.behaviour = PolicyBehaviour(
@@ -239,6 +242,7 @@ class PPOReplay(Algorithm):
             "clip": now.at(cfg.clip),
             "value_coef": now.at(cfg.value_coef),
             "entropy_coef": now.at(cfg.entropy_coef),
+            **({"memory_lr": now.at(cfg.memory_lr)} if cfg.memory_lr else {}),
         }
         assert self.collector is not None
         size = self.columns["advantage"].numel()

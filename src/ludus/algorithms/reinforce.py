@@ -35,6 +35,8 @@ class ReinforceConfig(AlgorithmConfig):
     has no return yet and is left out."""
     lr: PositiveSchedule = constant(1e-3)
     """Learning rate."""
+    memory_lr: PositiveSchedule | None = None
+    """The same for the memory core's parameters; none: `lr`. Without a memory core it is for nothing."""
     gamma: UnitSchedule = constant(0.99)
     """Discount."""
     returns: Literal["mc:rtg", "mc:episode"] = "mc:rtg"
@@ -80,6 +82,7 @@ class Reinforce(Algorithm):
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
             parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std")},
+            rates={"memory_lr": ("memory",)},
         )
         self.behaviour = PolicyBehaviour(
             self.policy, self.learner, context.spaces, rng=context.rng, evaluation_rng=context.evaluation_rng
@@ -140,8 +143,11 @@ class Reinforce(Algorithm):
         """One step along the policy gradient of the newest rollout; none if no episode ended in it."""
         if self.batch is None or not bool(self.batch["weight"].any()):
             return Report()
-        numbers = {"lr": now.at(now.cfg.lr), "entropy_coef": now.at(now.cfg.entropy_coef)}
-        self.learner.step(self.batch, numbers, accumulate=now.cfg.accumulate)
+        cfg: ReinforceConfig = now.cfg
+        numbers = {"lr": now.at(cfg.lr), "entropy_coef": now.at(cfg.entropy_coef)}
+        if cfg.memory_lr:
+            numbers["memory_lr"] = now.at(cfg.memory_lr)
+        self.learner.step(self.batch, numbers, accumulate=cfg.accumulate)
         self.batch = None  # the gradient is on-policy: each rollout is used once
         return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": numbers["lr"]})
 

@@ -58,6 +58,7 @@ ALIASES: dict[str, str] = {
     "lr": "algorithm.lr",
     "policy_lr": "algorithm.lr",
     "learning_rate": "algorithm.lr",
+    "mamba_lr": "algorithm.memory_lr",
     "gamma": "algorithm.gamma",
     "gae_lambda": "algorithm.gae_lambda",
     "lambda_return": "algorithm.gae_lambda",
@@ -84,6 +85,13 @@ ALIASES: dict[str, str] = {
     "hidden_dims": "network.encoder.hidden_dims",
     "activation": "network.encoder.activation",
     "core": "network.memory.type",
+    "rnn_type": "network.memory.type",
+    "rnn_hidden_dim": "network.memory.hidden_dim",
+    "trxl_num_layers": "network.memory.num_layers",
+    "trxl_num_heads": "network.memory.num_heads",
+    "trxl_positional_encoding": "network.memory.positions",
+    "d_state": "network.memory.state_dim",
+    "d_conv": "network.memory.conv_width",
     # buffers
     "buffer": "buffers.main",
     # training
@@ -129,6 +137,7 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "early_stop_on_eval_threshold": _threshold,
     "environment.wrapper": _listed,
     "normalize_advantages": _per_batch,
+    "trxl_positional_encoding": lambda value: "none" if value == "" else value,
 }
 """What the value means under aliases that do not mean it literally."""
 
@@ -136,7 +145,8 @@ SHORT: dict[Path, str] = {("algorithm", "optimizer"): "type"}
 """Where a bare string stands for the mapping's `type`, besides registered choices."""
 
 SCHEDULED: set[Path] = {
-    ("algorithm", field) for field in ("lr", "clip", "clip_value", "entropy_coef", "value_coef", "gamma", "gae_lambda")
+    ("algorithm", field)
+    for field in ("lr", "memory_lr", "clip", "clip_value", "entropy_coef", "value_coef", "gamma", "gae_lambda")
 }
 """Numbers that take flat schedule keys (`policy_lr_schedule: linear`, `policy_lr_schedule_end_value: 0`)."""
 

@@ -1,10 +1,11 @@
-"""Causal depthwise convolution over sequences that contain episode starts.
+"""Causal depthwise convolution and SiLU over sequences that contain episode starts.
 
-Shapes: T time, B batch, E channels, K taps, R the steps that lie less than K after an episode start or the call's.
+Shapes: T time, B batch, E channels, K taps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,10 +15,10 @@ SPAN = 32
 """Steps taken at once: they stay in cache."""
 
 
-def causal_convolution(
+def silu_convolution(
     x_TBE: Tensor, weight_EK: Tensor, bias_E: Tensor, first_TB: Tensor, past_BKE: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """(y_TBE, the K - 1 newest inputs for the next call); inputs of an earlier episode count as zero."""
+    """(y_TBE after SiLU, the K - 1 newest inputs for the next call); inputs of an earlier episode count as zero."""
     taps = weight_EK.shape[1]
     lost_KTB = _lost(first_TB, taps)
     y_TBE = _Convolution.apply(x_TBE, past_BKE.transpose(0, 1), weight_EK.t().contiguous(), bias_E, lost_KTB)
@@ -36,53 +37,48 @@ def _lost(first_TB: Tensor, taps: int) -> Tensor:
 
 
 class _Convolution(torch.autograd.Function):
-    """Shifted products over everything; the few steps near a start are computed apart and put over the result."""
+    """Products shifted by each lag, added up span by span; rows are steps of an environment, [T B, E]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, past: Tensor, weight: Tensor, bias: Tensor, lost: Tensor) -> Tensor:
-        by_lag, taps = weight.flip(0), len(weight)
-        y = torch.empty_like(x, memory_format=torch.contiguous_format)
-        for begin in range(0, len(x), SPAN):
-            end = min(len(x), begin + SPAN)
-            torch.addcmul(bias, x[begin:end], by_lag[0], out=y[begin:end])
-            for lag in range(1, min(taps, end)):
-                start = max(begin, lag)
-                y[start:end].addcmul_(x[start - lag : end - lag], by_lag[lag])
-        near = lost[-1].clone()
-        near[: taps - 1] = True
-        t, b = near.nonzero(as_tuple=True)
-        source = t - torch.arange(taps, device=x.device).unsqueeze(1)  # [K, R]; before the call where negative
-        valid = ~lost[:, t, b]
-        late, early = (mask.to(x.dtype).unsqueeze(-1) for mask in (valid & (source >= 0), valid & (source < 0)))
-        now, before = source.clamp(min=0), (source + taps - 1).clamp(min=0, max=max(0, taps - 2))
-        inputs = x[now, b] * late
-        if len(past):
-            inputs += past[before, b] * early
-        y[t, b] = torch.addcmul(bias, inputs[0], by_lag[0]) + (inputs[1:] * by_lag[1:, None]).sum(0)
-        rows, old_rows = now * x.shape[1] + b, before * x.shape[1] + b
-        ctx.save_for_backward(x, by_lag, t, b, rows, old_rows, late, early, inputs)
-        ctx.past = past.shape
-        return y
+        by_lag, batch = weight.flip(0), x.shape[1]
+        inputs = torch.cat([past, x]).flatten(0, 1)
+        keep = (~lost[1:]).to(x.dtype).flatten(1).unsqueeze(-1)
+        y = torch.empty(inputs[len(past) * batch :].shape, dtype=x.dtype, device=x.device)
+        share = torch.empty_like(y)
+        for now, shifted in _spans(len(y), len(past), batch):
+            total = torch.addcmul(bias, inputs[shifted[0]], by_lag[0])
+            for lag in range(1, len(by_lag)):
+                total.addcmul_(inputs[shifted[lag]] * keep[lag - 1, now], by_lag[lag])
+            torch.mul(total, torch.sigmoid(total, out=share[now]), out=y[now])
+        ctx.save_for_backward(inputs, by_lag, keep, share, y)
+        return y.view(x.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, by_lag, t, b, rows, old_rows, late, early, inputs = ctx.saved_tensors
-        dy = grads[0].clone()
-        d_bias = dy.sum((0, 1))
-        near = dy[t, b]
-        dy[t, b] = 0.0
-        d_weight = (inputs * near).sum(1)
-        d_x = torch.zeros_like(dy)
-        for begin in range(0, len(dy), SPAN):
-            end = min(len(dy), begin + SPAN)
-            for lag in range(min(len(by_lag), end)):
-                start = max(begin, lag)
-                then = slice(start - lag, end - lag)
-                d_x[then].addcmul_(dy[start:end], by_lag[lag])
-                d_weight[lag] += (dy[start:end] * x[then]).sum((0, 1))
-        d_inputs = near * by_lag.unsqueeze(1)  # [K, R, E]
-        d_x.view(-1, x.shape[-1]).index_add_(0, rows.flatten(), (d_inputs * late).flatten(0, 1))
-        d_past = x.new_zeros(ctx.past)
-        if len(d_past):
-            d_past.view(-1, x.shape[-1]).index_add_(0, old_rows.flatten(), (d_inputs * early).flatten(0, 1))
-        return d_x, d_past, d_weight.flip(0), d_bias, None
+        inputs, by_lag, keep, share, y = ctx.saved_tensors
+        steps, batch, width = grads[0].shape
+        dy, past, one = grads[0].reshape(-1, width), len(by_lag) - 1, y.new_ones(())
+        d_inputs = torch.empty_like(inputs)
+        d_inputs[: past * batch] = 0.0
+        d_weight = inputs.new_zeros(len(by_lag), min(steps, SPAN) * batch, width)
+        d_bias = inputs.new_zeros(width)
+        for now, shifted in _spans(len(dy), past, batch):
+            products = d_weight[:, : now.stop - now.start]
+            d_total = torch.lerp(y[now], one, share[now]).mul_(dy[now])  # silu' = sigmoid + silu (1 - sigmoid)
+            d_bias += d_total.sum(0)
+            torch.mul(d_total, by_lag[0], out=d_inputs[shifted[0]])  # nothing was added to these rows yet
+            products[0].addcmul_(d_total, inputs[shifted[0]])
+            for lag in range(1, len(by_lag)):
+                slope = d_total * keep[lag - 1, now]
+                d_inputs[shifted[lag]].addcmul_(slope, by_lag[lag])
+                products[lag].addcmul_(slope, inputs[shifted[lag]])
+        d_inputs = d_inputs.unflatten(0, (-1, batch))
+        return d_inputs[past:], d_inputs[:past], d_weight.sum(1).flip(0), d_bias, None
+
+
+def _spans(rows: int, past: int, batch: int) -> Iterator[tuple[slice, list[slice]]]:
+    """Rows of outputs, and for each lag the rows of inputs that they see."""
+    for begin in range(0, rows, SPAN * batch):
+        end = min(rows, begin + SPAN * batch)
+        yield slice(begin, end), [slice(begin + ago * batch, end + ago * batch) for ago in range(past, -1, -1)]

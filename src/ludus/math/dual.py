@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ludus.math.scan import linear_scan
-
 CHUNK = 32
 FAINT = -60.0
 """Logarithm below which a decay stays: smaller numbers add nothing and are slow to compute with."""
@@ -41,10 +39,7 @@ def dual_scan(
     x, delta, decay, B, C, first = (
         _chunks(leaf, size, missing) for leaf in (x_TBMP, delta_TBM, log_decay_TBM, B_TBN, C_TBN, first_TB)
     )
-    keep = (~first).to(decay.dtype).unsqueeze(-1).expand_as(decay)
-    # the first step of an episode has nothing to decay
-    total_QKBM = linear_scan(keep, decay * keep, torch.zeros_like(decay[0]))
-    y_QKBMP, state = _Dual.apply(x, delta, total_QKBM, B, C, skip_M, first, start_BMNP)
+    y_QKBMP, state = _Dual.apply(x, delta, decay, B, C, skip_M, first, start_BMNP)
     return y_QKBMP.transpose(0, 1).flatten(0, 1)[:steps], state
 
 
@@ -58,14 +53,15 @@ def _chunks(leaf_TB: Tensor, size: int, missing: int) -> Tensor:
 class _Matrices:
     """`reach` between steps, `whole` from the state before a chunk, `kept` into the state after it."""
 
-    def __init__(self, delta: Tensor, total: Tensor, B: Tensor, C: Tensor, first: Tensor) -> None:
+    def __init__(self, delta: Tensor, decay: Tensor, B: Tensor, C: Tensor, first: Tensor) -> None:
         self.B_KBQN, self.C_KBQN = (leaf.permute(1, 2, 0, 3).contiguous() for leaf in (B, C))
         self.delta_KBMQ = delta.permute(1, 2, 3, 0).contiguous()
-        total_KBMQ = total.permute(1, 2, 3, 0).contiguous()
-        episode_KBQ = first.to(total.dtype).cumsum(0).permute(1, 2, 0).contiguous()
-        linked_KBQQ = (episode_KBQ.unsqueeze(-1) == episode_KBQ.unsqueeze(-2)).to(total.dtype).tril_()
+        episode_KBQ = first.permute(1, 2, 0).to(decay.dtype).cumsum(-1)
+        self.linked_KBQQ = (episode_KBQ.unsqueeze(-1) == episode_KBQ.unsqueeze(-2)).to(decay.dtype).tril_()
+        # since the start of the chunk or episode; the first decay of an episode is in all its sums and cancels out
+        total_KBMQ = decay.permute(1, 2, 3, 0) @ self.linked_KBQQ.mT
         gap_KBMQQ = total_KBMQ.unsqueeze(-1) - total_KBMQ.unsqueeze(-2)
-        self.reach_KBMQQ = gap_KBMQQ.clamp_(FAINT, 0.0).exp_().mul_(linked_KBQQ.unsqueeze(2))
+        self.reach_KBMQQ = gap_KBMQQ.clamp_(FAINT, 0.0).exp_().mul_(self.linked_KBQQ.unsqueeze(2))
         self.match_KBQQ = self.C_KBQN @ self.B_KBQN.mT
         self.whole_KBMQ = total_KBMQ.clamp(min=FAINT).exp_() * (episode_KBQ == 0).unsqueeze(2)
         self.kept_KBMQ = self.reach_KBMQQ[..., -1, :] * self.delta_KBMQ
@@ -85,15 +81,15 @@ class _Dual(torch.autograd.Function):
     """Inputs are [Q, K, B, ...]; inside, heads come before steps."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, delta: Tensor, total: Tensor, B: Tensor, C: Tensor, *rest: Tensor) -> Any:
+    def forward(ctx: Any, x: Tensor, delta: Tensor, decay: Tensor, B: Tensor, C: Tensor, *rest: Tensor) -> Any:
         skip, first, state = rest
-        matrices = _Matrices(delta, total, B, C, first)
+        matrices = _Matrices(delta, decay, B, C, first)
         x_KBMQP = x.permute(1, 2, 3, 0, 4).contiguous()
         between = matrices.between(skip)
         before, after = [], matrices.to_state.mT @ x_KBMQP
-        for decay, added in zip(matrices.decay_KBM11, after, strict=True):
+        for whole, added in zip(matrices.decay_KBM11, after, strict=True):
             before.append(state)
-            state = added.addcmul_(decay, state)
+            state = added.addcmul_(whole, state)
         before_KBMNP = torch.stack(before)
         y_KBMQP = between @ x_KBMQP
         y_KBMQP += matrices.from_state @ before_KBMNP
@@ -122,13 +118,13 @@ class _Dual(torch.autograd.Function):
 
 
 def _through(m: _Matrices, d_between: Tensor, d_from: Tensor, d_to: Tensor, d_decay: Tensor) -> tuple[Tensor, ...]:
-    """From the gradients of the matrices to those of delta, total, B and C."""
+    """From the gradients of the matrices to those of delta, decay, B and C."""
     slope = d_between * m.reach_KBMQQ
-    weighted = slope * m.delta_KBMQ.unsqueeze(-2)
-    d_match = weighted.sum(2)
-    d_total = (weighted * m.match_KBQQ.unsqueeze(2)).sum(-1)
-    d_delta = (slope * m.match_KBQQ.unsqueeze(2)).sum(-2)
+    matched = slope * m.match_KBQQ.unsqueeze(2)
+    d_delta = matched.sum(-2)
+    d_total = (matched @ m.delta_KBMQ.unsqueeze(-1)).squeeze(-1)
     d_total -= d_delta * m.delta_KBMQ
+    d_match = slope.mul_(m.delta_KBMQ.unsqueeze(-2)).sum(2)
 
     d_kept = (d_to * m.B_KBQN.unsqueeze(2)).sum(-1)
     d_delta += d_kept * m.reach_KBMQQ[..., -1, :]
@@ -142,5 +138,5 @@ def _through(m: _Matrices, d_between: Tensor, d_from: Tensor, d_to: Tensor, d_de
 
     d_B = (d_to * m.kept_KBMQ.unsqueeze(-1)).sum(2) + d_match.mT @ m.C_KBQN
     d_C = (d_from * m.whole_KBMQ.unsqueeze(-1)).sum(2) + d_match @ m.B_KBQN
-    first_steps = (leaf.permute(3, 0, 1, 2) for leaf in (d_delta, d_total))
-    return *first_steps, d_B.permute(2, 0, 1, 3), d_C.permute(2, 0, 1, 3)
+    steps_first = (leaf.permute(3, 0, 1, 2) for leaf in (d_delta, d_total @ m.linked_KBQQ))
+    return *steps_first, d_B.permute(2, 0, 1, 3), d_C.permute(2, 0, 1, 3)

@@ -1,4 +1,4 @@
-"""Root-mean-square norm with a hand-written derivative: on the CPU torch composes it from a dozen passes."""
+"""Root-mean-square norm and SiLU gate with hand-written derivatives: on the CPU torch takes more passes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def silu_numpy(x: Array) -> Array:
     return x * (0.5 * np.tanh(0.5 * x) + 0.5)
 
 
+def gated(x: Tensor, gate: Tensor) -> Tensor:
+    """x silu(gate)."""
+    return _Gated.apply(x, gate)
+
+
 def inverse_rms(x: Tensor) -> Tensor:
     """1 / sqrt(mean(x^2) + eps) over the last dimension, which is kept."""
     return _InverseRMS.apply(x)
@@ -52,6 +57,21 @@ class _RMSNorm(torch.autograd.Function):
         d_weight = product.flatten(0, -2).sum(0)
         share = (product @ weight / -normed.shape[-1]).unsqueeze(-1)
         return torch.mul(grads[0], weight).addcmul_(normed, share).mul_(inverse), d_weight
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gate: Tensor) -> Tensor:
+        share = torch.sigmoid(gate)
+        silu = gate * share
+        ctx.save_for_backward(x, share, silu)
+        return x * silu
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        x, share, silu = ctx.saved_tensors
+        slope = torch.lerp(silu, silu.new_ones(()), share)  # sigmoid + silu (1 - sigmoid): no exponential again
+        return grads[0] * silu, slope.mul_(grads[0]).mul_(x)
 
 
 class _InverseRMS(torch.autograd.Function):

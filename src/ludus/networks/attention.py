@@ -1,4 +1,4 @@
-"""Attention over a sliding window of an episode with relative positions (Dai et al. 2019, arXiv:1901.02860).
+"""Attention over a sliding window of an episode, with relative positions (Dai et al. 2019, arXiv:1901.02860) or none.
 
 Every step sees itself and the `memory` steps of its own episode before it, however long the episode or the sequence:
 one call over T steps then equals T calls over one. Steps are taken in chunks, so that the cost is linear in T.
@@ -28,8 +28,13 @@ class Window:
         known_BM = torch.where(age <= length_B.unsqueeze(1), 0, -1)  # the state continues episode 0
         keys_BKW = self.keys(torch.cat([known_BM.t(), episode_TB]).unsqueeze(-1))[..., 0]
         queries_BKQ = self.queries(episode_TB.unsqueeze(-1))[..., 0]
-        other = keys_BKW.unsqueeze(2) != queries_BKQ.unsqueeze(3)
-        self.mask_BK1QW = torch.zeros(other.shape, device=other.device).masked_fill_(other, -torch.inf).unsqueeze(2)
+        hidden = keys_BKW.unsqueeze(2) != queries_BKQ.unsqueeze(3)
+        if self.chunk > 1:  # query i sees keys i ... i + M
+            seen_QW = torch.ones(hidden.shape[-2:], dtype=torch.bool, device=age.device).triu_().tril_(memory)
+            hidden |= ~seen_QW
+        self.mask_BK1QW = torch.zeros(hidden.shape, device=age.device).masked_fill_(hidden, -torch.inf).unsqueeze(2)
+        self._steps = torch.arange(self.steps, device=age.device).unsqueeze(1)
+        self._starts_TB = torch.where(first_TB, self._steps, -length_B)  # of the open episode: before this call
 
     def queries(self, x_TBX: Tensor) -> Tensor:
         """[B, K, Q, X], zeros behind the last step."""
@@ -43,58 +48,68 @@ class Window:
         x = pad(x_SBX, (0, 0, 0, 0, 0, missing)) if missing else x_SBX
         return x.unfold(0, self.memory + self.chunk, self.chunk).permute(1, 0, 3, 2)
 
-    def length_after(self, first_TB: Tensor, length_B: Tensor) -> Tensor:
-        """Steps of the open episode that the memory holds after this call."""
-        since = first_TB.flip(0).long().argmax(0) + 1
-        return torch.where(first_TB.any(0), since, length_B + self.steps).clamp(max=self.memory)
+    def positions(self) -> Tensor:
+        """[T, B]: steps of its episode before each step."""
+        return self._steps - self._starts_TB.cummax(0).values
+
+    def length_after(self) -> Tensor:
+        """[B]: steps of the open episode after this call."""
+        return self.steps - self._starts_TB.amax(0)
 
 
-class RelativeAttention(nn.Module):
-    """Multi-head attention; scores (q + u) k + (q + v) r, with r a projection of the sinusoid of the distance."""
+class Attention(nn.Module):
+    """Multi-head attention; with distances the scores are (q + u) k + (q + v) r, r a projection of their sinusoids."""
 
-    def __init__(self, width: int, heads: int, memory: int) -> None:
+    def __init__(self, width: int, heads: int, memory: int, *, distances: bool) -> None:
         super().__init__()
         self.heads, self.memory = heads, memory
         self.query = nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
-        self.position = nn.Linear(width, width, bias=False)
+        self.position = nn.Linear(width, width, bias=False) if distances else None
         self.output = nn.Linear(width, width, bias=False)
-        self.content_bias = nn.Parameter(torch.zeros(width))
-        self.position_bias = nn.Parameter(torch.zeros(width))
         for layer in (self.query, self.key_value, self.position, self.output):
-            nn.init.xavier_uniform_(layer.weight)
-        self.register_buffer("sinusoids", _sinusoids(memory, width), persistent=False)
+            if layer is not None:
+                nn.init.xavier_uniform_(layer.weight)
+        if distances:
+            self.content_bias = nn.Parameter(torch.zeros(width))
+            self.position_bias = nn.Parameter(torch.zeros(width))
+            self.register_buffer("sinusoids", sinusoids(torch.arange(memory, -1, -1), width), persistent=False)
 
     def forward(self, x_SBH: Tensor, window: Window) -> Tensor:
         """Attended values [T, B, H] for the last T of S = M + T inputs."""
         q_TBH = self.query(x_SBH[self.memory :])
         k_BKWH, v_BKWH = window.keys(self.key_value(x_SBH)).chunk(2, -1)
         q_BKQH = window.queries(q_TBH)
-        scale = (q_TBH.shape[-1] / self.heads) ** -0.5
-        content = self._split((q_BKQH + self.content_bias) * scale) @ self._split(k_BKWH).transpose(-1, -2)
-        distance_NMP = self.position(self.sinusoids).unflatten(-1, (self.heads, -1)).transpose(0, 1)
-        position = self._split((q_BKQH + self.position_bias) * scale) @ distance_NMP.transpose(-1, -2)
-        scores_BKNQW = content + _skew(position) + window.mask_BK1QW
+        scores_BKNQW = self._scores(q_BKQH, self._split(k_BKWH).transpose(-1, -2)) + window.mask_BK1QW
         y_BKQH = (scores_BKNQW.softmax(-1) @ self._split(v_BKWH)).transpose(2, 3).flatten(3)
         return self.output(y_BKQH.flatten(1, 2)[:, : window.steps].transpose(0, 1))
+
+    def _scores(self, q_BKQH: Tensor, k_BKNPW: Tensor) -> Tensor:
+        scale = (q_BKQH.shape[-1] / self.heads) ** -0.5
+        if self.position is None:
+            return self._split(q_BKQH * scale) @ k_BKNPW
+        content = self._split((q_BKQH + self.content_bias) * scale) @ k_BKNPW
+        distance_NMP = self.position(self.sinusoids).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        position = self._split((q_BKQH + self.position_bias) * scale) @ distance_NMP.transpose(-1, -2)
+        return content + _skew(position)
 
     def _split(self, x_BKXH: Tensor) -> Tensor:
         return x_BKXH.unflatten(-1, (self.heads, -1)).transpose(2, 3)
 
 
 def _skew(position: Tensor) -> Tensor:
-    """[..., Q, M + 1] by distance, farthest first -> [..., Q, M + Q] by key; keys out of the window get -inf.
+    """[..., Q, M + 1] by distance, farthest first -> [..., Q, M + Q] by key; keys out of the window get 0.
 
-    Query i sees keys i ... i + M. Rows padded to M + Q + 1 and read as rows of M + Q are shifted by one step each.
+    Query i has keys i ... i + M. Rows padded to M + Q + 1 and read as rows of M + Q are shifted by one step each.
     """
     *batch, queries, reach = position.shape
     keys = reach - 1 + queries
-    flat = pad(position, (0, queries), value=-torch.inf).flatten(-2)
+    flat = pad(position, (0, queries)).flatten(-2)
     return flat[..., : queries * keys].reshape(*batch, queries, keys)
 
 
-def _sinusoids(memory: int, width: int) -> Tensor:
-    """[M + 1, H] for the distances M, ..., 0."""
-    distance = torch.arange(memory, -1, -1.0).unsqueeze(1)
-    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    return torch.cat([torch.sin(distance * rates), torch.cos(distance * rates)], 1)[:, :width]
+def sinusoids(position: Tensor, width: int) -> Tensor:
+    """[..., H] for positions [...]."""
+    rates = torch.exp(torch.arange(0, width, 2, device=position.device) * (-math.log(10_000.0) / width))
+    angle = position.unsqueeze(-1) * rates
+    return torch.cat([torch.sin(angle), torch.cos(angle)], -1)[..., :width]

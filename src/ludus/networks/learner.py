@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.networks.compiled import Compiler
-from ludus.networks.optimizer import Optimizer, OptimizerConfig
+from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates
 from ludus.types import Tree, tree_map
 
 Batch = dict[str, Tree]
@@ -22,7 +22,11 @@ Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 
 
 class Learner:
-    """Owns a model's flat parameters, its optimizer and the running sums of its metrics."""
+    """Owns a model's flat parameters, its optimizer and the running sums of its metrics.
+
+    `rates` names numbers that are learning rates of their own, and the parameters they are for; one that a step is not
+    given is `lr`.
+    """
 
     def __init__(
         self,
@@ -32,10 +36,12 @@ class Learner:
         *,
         max_grad_norm: float | None,
         parts: Mapping[str, Sequence[str]],
+        rates: Mapping[str, Sequence[str]] | None = None,
         compiler: Compiler | None = None,
     ) -> None:
         self.model, self.loss, self.max_grad_norm = model, loss, max_grad_norm
         self.layout = Layout(model, parts)
+        self.apart = {name: self.layout.stretch(prefixes) for name, prefixes in (rates or {}).items()}
         self.theta, self.grad = flatten(model, self.layout)
         self.optimizer = Optimizer(optimizer, self.theta)
         self.compiler = compiler
@@ -81,9 +87,20 @@ class Learner:
         total = norms.norm()
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
-        self.optimizer.step(self.grad, numbers["lr"])
+        self.optimizer.step(self.grad, self._rates(numbers) or numbers["lr"])
         with torch.no_grad():
             return torch.cat([sum(told[1:], told[0]), total.unsqueeze(0), norms])
+
+    def _rates(self, numbers: Mapping[str, Any]) -> Rates:
+        """Learning rates along the flat tensor; nothing where one is for all."""
+        own = sorted((where.start, where.stop, name) for name, where in self.apart.items() if name in numbers)
+        rates: Rates = []
+        done = 0
+        for start, stop, name in own:
+            rates += [(slice(done, start), numbers["lr"]), (slice(start, stop), numbers[name])]
+            done = stop
+        rates.append((slice(done, self.theta.numel()), numbers["lr"]))
+        return [(where, rate) for where, rate in rates if where.start < where.stop] if own else []
 
     def _remember_names(self, metrics: Mapping[str, Tensor]) -> None:
         if not self._names:
@@ -96,12 +113,13 @@ class Learner:
         if self.compiler is None:
             return None
         leaves = leaves_of(batch)
-        key = (tuple((tuple(x.shape), x.dtype) for x in leaves), tuple(flags.items()))
+        key = (tuple((tuple(x.shape), x.dtype) for x in leaves), tuple(numbers), tuple(flags.items()))
         if key not in self._compiled:
             first = not self._compiled  # only the shape a run starts with is worth building for
             example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
             function = self._pure_step(batch, tuple(numbers), flags)
-            identity = f"{self.loss.__qualname__} {flags} {self.max_grad_norm} {self.optimizer.cfg!r} {self.model!r}"
+            facts = (flags, self.max_grad_norm, self.optimizer.cfg, tuple(numbers), self.apart, self.model)
+            identity = f"{self.loss.__qualname__} {facts!r}"
             owners = [self.loss, *{type(module) for module in self.model.modules()}]
             self._compiled[key] = self.compiler.get(function, example, identity, owners, may_build=first)
             with torch.no_grad():  # a package from the cache was never traced here: ask for the metrics' names once
@@ -137,7 +155,9 @@ class Learner:
             total = norms.norm()
             if self.max_grad_norm is not None:
                 grad = grad * (self.max_grad_norm / (total + 1e-6)).clamp(max=1.0)
-            new_theta, new_state = self.optimizer.pure(theta, state, grad, numbers["lr"], values[-1])
+            spread = [rate.expand(where.stop - where.start) for where, rate in self._rates(numbers)]
+            lr = torch.cat(spread) if spread else numbers["lr"]
+            new_theta, new_state = self.optimizer.pure(theta, state, grad, lr, values[-1])
             theta.copy_(new_theta)
             for old, new in zip(state, new_state, strict=True):
                 old.copy_(new)
@@ -190,6 +210,15 @@ class Layout:
             if size:
                 self.parts[part] = slice(start, start + size)
             start += size
+
+    def stretch(self, prefixes: Sequence[str]) -> slice:
+        """Where the parameters with these prefixes lie, which must be side by side."""
+        inside = [i for i, name in enumerate(self.names) if name.startswith(tuple(prefixes))]
+        if not inside:
+            return slice(0, 0)
+        first, last = inside[0], inside[-1]
+        assert last - first + 1 == len(inside), f"parameters {prefixes} do not lie side by side"
+        return slice(sum(self.sizes[:first]), sum(self.sizes[: last + 1]))
 
     def unflatten(self, theta: Tensor) -> dict[str, Tensor]:
         """Named views of a flat tensor."""

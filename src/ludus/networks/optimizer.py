@@ -15,6 +15,9 @@ from torch import Tensor
 
 from ludus.config.model import Model
 
+Rates = list[tuple[slice, Any]]
+"""Stretches of the flat tensor that cover it, each with its learning rate."""
+
 
 class OptimizerConfig(Model):
     """How parameters follow the gradient."""
@@ -40,24 +43,31 @@ class Optimizer:
         self._count_tensor = torch.zeros((), dtype=torch.float32, device=theta.device)
 
     @torch.no_grad()
-    def step(self, grad: Tensor, lr: float) -> None:
+    def step(self, grad: Tensor, lr: float | Rates) -> None:
         """Follow `grad` in place."""
         self.count += 1
+        self._count_tensor.fill_(self.count)
+        if not isinstance(lr, list):
+            self._follow(self.theta, grad, self.tensors, lr)
+            return
+        for where, rate in lr:
+            self._follow(self.theta[where], grad[where], [tensor[where] for tensor in self.tensors], rate)
+
+    def _follow(self, theta: Tensor, grad: Tensor, moments: Sequence[Tensor], lr: float) -> None:
         cfg = self.cfg
         if cfg.type == "sgd":
-            (momentum,) = self.tensors
+            (momentum,) = moments
             if cfg.weight_decay:
-                grad = grad.add(self.theta, alpha=cfg.weight_decay)
+                grad = grad.add(theta, alpha=cfg.weight_decay)
             momentum.mul_(cfg.betas[0]).add_(grad)
-            self.theta.sub_(momentum, alpha=lr)
+            theta.sub_(momentum, alpha=lr)
             return
         fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_
-        self._count_tensor.fill_(self.count)
         fused(
-            [self.theta],
+            [theta],
             [grad],
-            [self.tensors[0]],
-            [self.tensors[1]],
+            [moments[0]],
+            [moments[1]],
             [],
             [self._count_tensor],
             lr=lr,
@@ -72,7 +82,7 @@ class Optimizer:
     def pure(
         self, theta: Tensor, state: Sequence[Tensor], grad: Tensor, lr: Tensor, count: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """The same step without side effects, for compilation."""
+        """The same step without side effects, for compilation; `lr` has no dimension or the parameters' one."""
         cfg, (beta1, beta2) = self.cfg, self.cfg.betas
         if cfg.type == "sgd":
             momentum = state[0] * beta1 + grad + cfg.weight_decay * theta

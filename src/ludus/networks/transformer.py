@@ -1,23 +1,25 @@
 """What transformer cores share: blocks over a sliding memory of the open episode.
 
-The state holds the inputs of every block at the last `memory_length` steps, and how many of them belong to the open
-episode.
+The state holds the inputs of every block at the last `memory_length` steps, and how many steps the open episode has.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.networks.attention import RelativeAttention, Window
+from ludus.networks.attention import Attention, Window, sinusoids
 from ludus.networks.layers import linear
 from ludus.networks.memory import MemoryCore
 from ludus.types import Tree
+
+PLACE_STD = 0.1
+"""Deviation of learned places at the start: less than the inputs they are added to."""
 
 
 class TransformerConfig(Model):
@@ -33,6 +35,11 @@ class TransformerConfig(Model):
     """Steps of the open episode that every step sees besides itself, per layer."""
     feedforward_dim: PositiveInt | None = None
     """Width inside the second half of a block; the default is twice `hidden_dim`."""
+    positions: Literal["relative", "absolute", "learned", "none"] = "relative"
+    """How steps are told apart: by their distance (Transformer-XL), by sinusoids or learned vectors of the place in the
+    episode, added to the input, or not at all."""
+    position_limit: PositiveInt = 512
+    """Places with a learned vector of their own; all later ones share the last. Only for `positions: learned`."""
 
     @model_validator(mode="after")
     def whole_heads(self) -> Self:
@@ -48,7 +55,7 @@ class Block(nn.Module, ABC):
         super().__init__()
         width, inner = cfg.hidden_dim, cfg.feedforward_dim or 2 * cfg.hidden_dim
         self.norm = nn.LayerNorm(width)
-        self.attention = RelativeAttention(width, cfg.num_heads, cfg.memory_length)
+        self.attention = Attention(width, cfg.num_heads, cfg.memory_length, distances=cfg.positions == "relative")
         self.feedforward = nn.Sequential(
             nn.LayerNorm(width), linear(width, inner), nn.ReLU(), linear(inner, width, 1.0)
         )
@@ -69,6 +76,9 @@ class TransformerCore(MemoryCore):
         self.project = linear(in_dim, cfg.hidden_dim, gain=1.0)
         self.blocks = nn.ModuleList(self.Block(cfg) for _ in range(cfg.num_layers))
         self.norm = nn.LayerNorm(cfg.hidden_dim)
+        self.positions, self.places = cfg.positions, None
+        if cfg.positions == "learned":
+            self.places = nn.Parameter(torch.empty(cfg.position_limit, cfg.hidden_dim).normal_(std=PLACE_STD))
 
     def initial_state(self, batch: int) -> Tree:
         weight = self.project.weight
@@ -78,9 +88,17 @@ class TransformerCore(MemoryCore):
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         memory, length_B = state
         window = Window(first_TB, length_B, self.memory)
-        x_TBH, kept = self.project(x_TBD), []
+        x_TBH, kept = self._placed(self.project(x_TBD), window), []
         for block, past_BMH in zip(self.blocks, memory, strict=True):
             x_SBH = torch.cat([past_BMH.transpose(0, 1), x_TBH])
             kept.append(x_SBH[len(x_TBH) :].transpose(0, 1))
             x_TBH = block(x_SBH, x_TBH, window)
-        return self.norm(x_TBH), (tuple(kept), window.length_after(first_TB, length_B))
+        return self.norm(x_TBH), (tuple(kept), window.length_after())
+
+    def _placed(self, x_TBH: Tensor, window: Window) -> Tensor:
+        """Inputs with what tells where in the episode they are."""
+        if self.places is not None:
+            return x_TBH + self.places[window.positions().clamp(max=len(self.places) - 1)]
+        if self.positions == "absolute":
+            return x_TBH + sinusoids(window.positions(), self.out_dim).to(x_TBH.dtype)
+        return x_TBH

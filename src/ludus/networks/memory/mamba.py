@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear as affine
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import softplus
 
-from ludus.math.convolution import causal_convolution
-from ludus.math.normalization import silu_numpy
+from ludus.math.convolution import silu_convolution
+from ludus.math.normalization import gated, silu_numpy
 from ludus.math.scan import selective_scan
 from ludus.networks.memory import Step, Take
 from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
@@ -53,13 +53,12 @@ class SelectiveMixer(Mixer):
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         past_BKE, h_BNE = state
         x_TBE, gate_TBE = self.input(x_TBH).chunk(2, -1)
-        x_TBE, past_BKE = causal_convolution(x_TBE, self.conv_weight, self.conv_bias, first_TB, past_BKE)
-        x_TBE = silu(x_TBE)
+        x_TBE, past_BKE = silu_convolution(x_TBE, self.conv_weight, self.conv_bias, first_TB, past_BKE)
         delta_TBR, B_TBN, C_TBN = self.select(x_TBE).split([self.rank, self.states, self.states], -1)
         delta_TBE = softplus(affine(delta_TBR, self.delta.weight, self.delta.bias))
         rate_NE = -torch.exp(self.log_rate)
         y_TBE, h_BNE = selective_scan(x_TBE, delta_TBE, rate_NE, B_TBN, C_TBN, ~first_TB, h_BNE)
-        return self.output((y_TBE + self.skip * x_TBE) * silu(gate_TBE)), (past_BKE, h_BNE)
+        return self.output(gated(y_TBE + self.skip * x_TBE, gate_TBE)), (past_BKE, h_BNE)
 
     def numpy_step(self, take: Take) -> Step:
         w_in, w_select, w_delta, w_out = (

@@ -11,11 +11,11 @@ import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import linear as affine
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import softplus
 
-from ludus.math.convolution import causal_convolution
+from ludus.math.convolution import silu_convolution
 from ludus.math.dual import dual_scan
-from ludus.math.normalization import inverse_rms, rms_norm_numpy, silu_numpy
+from ludus.math.normalization import gated, inverse_rms, rms_norm_numpy, silu_numpy
 from ludus.networks.memory import Step, Take
 from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
 from ludus.registry import MEMORY
@@ -69,13 +69,13 @@ class DualMixer(Mixer):
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         past, h_BMNP = state
         gate_TBE, mixed, delta_TBM = self.input(x_TBH).split([self.channels, len(self.conv_bias), self.heads], -1)
-        mixed, past = causal_convolution(mixed, self.conv_weight, self.conv_bias, first_TB, past)
-        x_TBE, B_TBN, C_TBN = silu(mixed).split([self.channels, self.states, self.states], -1)
+        mixed, past = silu_convolution(mixed, self.conv_weight, self.conv_bias, first_TB, past)
+        x_TBE, B_TBN, C_TBN = mixed.split([self.channels, self.states, self.states], -1)
         delta_TBM = softplus(delta_TBM + self.delta_bias)
         decay_TBM = -torch.exp(self.log_rate) * delta_TBM
         x_TBMP = x_TBE.unflatten(-1, (self.heads, self.head))
         y_TBMP, h_BMNP = dual_scan(x_TBMP, delta_TBM, decay_TBM, B_TBN, C_TBN, self.skip, first_TB, h_BMNP)
-        gated_TBE = y_TBMP.flatten(2) * silu(gate_TBE)
+        gated_TBE = gated(y_TBMP.flatten(2), gate_TBE)
         # the norm's weight goes into the projection, its division behind it, where there are fewer channels
         return affine(gated_TBE, self.output.weight * self.norm) * inverse_rms(gated_TBE), (past, h_BMNP)
 
@@ -96,8 +96,8 @@ class DualMixer(Mixer):
             h_BMNP = np.exp(delta * -np.exp(log_rate)[:, None, None]) * h_BMNP
             h_BMNP += delta * x_BM1P * B_BN[:, None, :, None]
             y = C_BN[:, None, None] @ h_BMNP + skip[:, None, None] * x_BM1P
-            gated = y.reshape(len(y), E) * silu_numpy(parts[:, :E])
-            return rms_norm_numpy(gated, norm) @ w_out, (window[:, 1:], h_BMNP)
+            y = y.reshape(len(y), E) * silu_numpy(parts[:, :E])
+            return rms_norm_numpy(y, norm) @ w_out, (window[:, 1:], h_BMNP)
 
         return step
 
