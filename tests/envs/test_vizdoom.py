@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -102,6 +105,29 @@ def test_the_working_directory_stays_clean(make: Make, tmp_path: Path, monkeypat
         env.step(np.zeros(2, int))
         env.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_two_engines_start_in_one_folder_at_once(doom: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One removed the folder that the other had just made: it crashed, once in some thousand starts."""
+    monkeypatch.chdir(tmp_path)
+    env = doom().unwrapped
+    start = env.game.init
+    locked = []
+
+    def watched() -> None:
+        here = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(here, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked.append(True)
+        os.close(here)
+        start()
+
+    game = env.game
+    env.game = SimpleNamespace(init=watched)
+    env._start()
+    env.game = game
+    assert locked
 
 
 def test_the_pipeline(make: Make) -> None:

@@ -6,8 +6,11 @@ cannot tell a policy's buttons from mouse movements and leaves files in the work
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,11 +116,23 @@ class VizDoom(gym.Env):
         return self._screen
 
     def _start(self) -> None:
-        try:
-            self.game.init()
-        finally:
-            if _LITTER.is_dir() and not any(_LITTER.iterdir()):
-                _LITTER.rmdir()
+        with _alone_in_this_folder():
+            try:
+                self.game.init()
+            finally:
+                if _LITTER.is_dir() and not any(_LITTER.iterdir()):
+                    _LITTER.rmdir()
+
+
+@contextmanager
+def _alone_in_this_folder() -> Iterator[None]:
+    """No two engines start here at once: one that finds the folder gone which another has just removed crashes."""
+    here = os.open(".", os.O_RDONLY)
+    try:
+        fcntl.flock(here, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(here)  # and with it the lock
 
 
 def find_scenario(name: str, config_path: str | None = None) -> Path:
