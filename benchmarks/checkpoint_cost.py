@@ -1,9 +1,10 @@
-"""What a checkpoint every 10 seconds costs: one training in windows of 10 seconds, every other one with a checkpoint.
+"""What a checkpoint every 10 seconds costs; one JSON line for a small and one for a large network.
 
-Windows come in pairs, plain and saving in turn first, so that a machine that slows down or speeds up slows both. One
-JSON line each: `cost_percent` is the median over the pairs of what is lost in steps per second, `interval` its 95 %
-bootstrap interval, `cpu_percent` the same in steps per second of processor time, the writing thread included, and
-`waited_percent` the share of the saving windows in which training stood still.
+One training in windows of a few seconds, every other one with a checkpoint at its beginning. Within a window the speed
+while the checkpoint is written is compared with the speed right after it, so that a machine which slows down and speeds
+up by itself disturbs little; windows without a checkpoint show what is left of that. `cost_percent` is the share of ten
+seconds of training that a checkpoint takes, `interval` its 95 % bootstrap interval, `waited_percent` the share in which
+training stood still, `writer_cpu_percent` the processor time of the writing thread, which another core pays for.
 
 python benchmarks/checkpoint_cost.py [--pairs 12] [--only CartPole|CNN]
 """
@@ -16,7 +17,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.session.parts import collector_of
 
-EVERY = 10.0
+EVERY, WRITING, REST = 10.0, 2.5, 2.5
+"""Seconds between checkpoints, and of the two parts of a window; writing is done within the first."""
 
 
 class Pixels(gym.Env):
@@ -72,42 +74,53 @@ class Window(NamedTuple):
     """So many seconds of training."""
 
     saves: bool
-    speed: float
-    per_cpu: float
+    lost: float
+    """Seconds' worth of steps missing at its beginning, by the speed of its rest."""
     waited: float
+    speed: float
 
 
 class Windows(Checkpoints):
-    """Cuts a training into windows, saves at the beginning of every other one, and knows how long that took."""
+    """Cuts a training into windows, saves at the beginning of every other one, and sees what that costs."""
 
     def __init__(self, folder: Path, collector: Collector, pairs: int) -> None:
         plan = CheckpointPlan(every_steps=None, every_minutes=None, at_evaluation="never")
         super().__init__(folder, plan, collector, Streams(1), warn=print)
-        self.pairs, self.done = pairs, list[Window]()
-        self.saves = False
+        self.pairs, self.saves = pairs, False
+        self.done: list[Window] = []
+        self.writer_seconds: list[float] = []
 
     def on_cycle_end(self, run: Orchestrator) -> None:
-        """The first seconds only warm up."""
-        now = time.monotonic()
+        """The first window only warms up."""
+        now, steps = time.monotonic(), run.clock.env_steps
         if run.clock.cycles == 1:
-            self.begin(run)
-        elif now - self.began >= EVERY:
-            steps = run.clock.env_steps - self.steps
-            cpu = time.process_time() - self.began_cpu
-            self.done.append(Window(self.saves, steps / (now - self.began), steps / cpu, self.waited))
+            self.begin(now, steps)
+        elif self.middle is None and now - self.began[0] >= WRITING:
+            self.middle = now, steps
+        elif self.middle is not None and now - self.middle[0] >= REST:
+            (began, first), (middle, half) = self.began, self.middle
+            speed = (steps - half) / (now - middle)
+            self.done.append(Window(self.saves, middle - began - (half - first) / speed, self.waited, speed))
             if len(self.done) > 2 * self.pairs:
                 run.stop("time is up")
                 return
-            self.saves = len(self.done) % 4 in (1, 2)  # plain, saving, saving, plain
-            self.begin(run)
+            self.saves = len(self.done) % 4 in (1, 2)  # saving, saving, plain, plain
+            self.begin(now, steps)
             if self.saves:
                 self.save(run)
-                self.waited = time.monotonic() - self.began
+                self.waited = time.monotonic() - now
 
-    def begin(self, run: Orchestrator) -> None:
+    def begin(self, now: float, steps: int) -> None:
         """A new window."""
-        self.began, self.began_cpu, self.steps = time.monotonic(), time.process_time(), run.clock.env_steps
+        self.began: tuple[float, int] = (now, steps)
+        self.middle: tuple[float, int] | None = None
         self.waited = 0.0
+
+    def _write(self, state: dict[str, Any], step: int, best: bool) -> Path:
+        began = time.thread_time()
+        path = super()._write(state, step, best)
+        self.writer_seconds.append(time.thread_time() - began)
+        return path
 
 
 def measure(case: str, pairs: int) -> dict[str, Any]:
@@ -120,22 +133,33 @@ def measure(case: str, pairs: int) -> dict[str, Any]:
         run.callbacks.append(windows)
         run.run()
     collector.close()
-    done = windows.done[1:]
-    both = [sorted(done[i : i + 2], key=lambda window: window.saves) for i in range(0, len(done), 2)]
-    costs = [100 * (1 - saving.speed / plain.speed) for plain, saving in both]
-    low, high = interval(costs)
+    saving, plain = ([w for w in windows.done[1:] if w.saves == kind] for kind in (True, False))
+    cost, interval = difference([w.lost for w in saving], [w.lost for w in plain])
     return {
         "case": case,
         "parameters": sum(p.numel() for p in run.algorithm.policy.parameters()),
         "every_seconds": EVERY,
-        "pairs": len(both),
-        "cost_percent": median(costs),
-        "interval": [low, high],
-        "cpu_percent": median(100 * (1 - saving.per_cpu / plain.per_cpu) for plain, saving in both),
-        "waited_percent": median(100 * saving.waited / EVERY for _, saving in both),
-        "steps_per_second": median(plain.speed for plain, _ in both),
+        "windows": [len(saving), len(plain)],
+        "cost_percent": cost,
+        "interval": interval,
+        "waited_percent": share(statistics.median(w.waited for w in saving)),
+        "writer_cpu_percent": share(statistics.median(windows.writer_seconds)),
+        "steps_per_second": round(statistics.median(w.speed for w in windows.done)),
         "load": os.getloadavg()[0],
     }
+
+
+def difference(saving: Sequence[float], plain: Sequence[float]) -> tuple[float, list[float]]:
+    """How many percent of ten seconds more are lost with a checkpoint, and its 95 % bootstrap interval."""
+    rng = np.random.default_rng(0)
+    drawn = [np.mean(rng.choice(np.array(values), (4_000, len(values))), 1) for values in (saving, plain)]
+    low, high = np.percentile(drawn[0] - drawn[1], [2.5, 97.5])
+    return share(statistics.mean(saving) - statistics.mean(plain)), [share(float(low)), share(float(high))]
+
+
+def share(seconds: float) -> float:
+    """Percent of the time between two checkpoints."""
+    return round(100 * seconds / EVERY, 2)
 
 
 def main() -> None:
@@ -147,18 +171,6 @@ def main() -> None:
     torch.manual_seed(0)
     for case in (name for name in CASES if name.startswith(options.only)):
         print(json.dumps(measure(case, options.pairs)), flush=True)
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % bootstrap interval of the median."""
-    drawn = np.random.default_rng(0).choice(np.array(values), (2_000, len(values)))
-    low, high = np.percentile(np.median(drawn, 1), [2.5, 97.5])
-    return round(float(low), 2), round(float(high), 2)
-
-
-def median(values: Iterable[float]) -> float:
-    """Rounded to what can be meant."""
-    return round(statistics.median(values), 2)
 
 
 if __name__ == "__main__":
