@@ -39,6 +39,8 @@ LONGER = [
     "FrozenLake-v1:reinforce",
     "Taxi-v4:ppo",
     "LunarLander-v3:ppo",
+    "ProofOfMemory-v0:ppo",
+    *(f"ProofOfMemory-v0:ppo_{core}" for core in ("lstm", "min_gru", "trxl", "gtrxl", "mamba", "mamba2")),
 ]
 
 
@@ -65,6 +67,15 @@ def test_without_memory_masked_cartpole_fails(seed: int) -> None:
     run.run()
     close(run)
     assert run.best.mean < 100
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_memory_proof_of_memory_stays_at_chance(seed: int) -> None:
+    """Chance is 0; the best of thirty evaluations over 100 episodes is a few tenths."""
+    run = build(load("ProofOfMemory-v0:ppo_forgetful", [f"experiment.seed={seed}"]).config)
+    run.run()
+    close(run)
+    assert run.best.mean < 0.5
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -92,7 +92,7 @@ class _Dual(torch.autograd.Function):
             state = added.addcmul_(whole, state)
         before_KBMNP = torch.stack(before)
         y_KBMQP = between @ x_KBMQP
-        y_KBMQP += matrices.from_state @ before_KBMNP
+        _add_product(y_KBMQP, matrices.from_state, before_KBMNP)
         ctx.matrices = matrices
         ctx.save_for_backward(x_KBMQP, between, before_KBMNP)
         return y_KBMQP.permute(3, 0, 1, 2, 4), state.clone()
@@ -108,13 +108,18 @@ class _Dual(torch.autograd.Function):
             d_after[k] = carry
             carry = torch.addcmul(d_before[k], matrices.decay_KBM11[k], carry)
         d_x = between.mT @ dy_KBMQP
-        d_x += matrices.to_state @ d_after
+        _add_product(d_x, matrices.to_state, d_after)
         d_between = dy_KBMQP @ x_KBMQP.mT
         d_skip = d_between.diagonal(dim1=-2, dim2=-1).sum((0, 1, 3))
         d_from, d_to = dy_KBMQP @ before_KBMNP.mT, x_KBMQP @ d_after.mT
         d_decay = (d_after * before_KBMNP).sum((-1, -2))
         back = _through(matrices, d_between, d_from, d_to, d_decay)
         return d_x.permute(3, 0, 1, 2, 4), *back, d_skip, None, carry
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left @ right without a tensor in between."""
+    total.flatten(0, 2).baddbmm_(left.flatten(0, 2), right.flatten(0, 2))
 
 
 def _through(m: _Matrices, d_between: Tensor, d_from: Tensor, d_to: Tensor, d_decay: Tensor) -> tuple[Tensor, ...]:
