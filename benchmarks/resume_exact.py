@@ -76,7 +76,7 @@ def outcome(folder: Path) -> tuple[str, list[dict[str, float | str]], str]:
 
 def kill_at_random(process: subprocess.Popen[str], folder: Path, rng: random.Random) -> None:
     """SIGKILL some time after the first checkpoint is there."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < deadline:
         if list(folder.glob("runs/*_*/checkpoints/step=*")):
             break
