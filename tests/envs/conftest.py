@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,13 @@ Make = Callable[..., VectorEnv]
 
 def children() -> set[int]:
     """Process ids of the direct children of this process, zombies too."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(
+            FileNotFoundError
+        ):  # it ended after it was listed, and with it nobody: children move to the others
+            found |= {int(pid) for pid in (thread / "children").read_text().split()}
+    return found
 
 
 @pytest.fixture(autouse=True, scope="session")
