@@ -42,6 +42,19 @@ TORCH = {
 }
 
 
+def torch_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: dict) -> None:
+    """What one step of ours must come to."""
+    optimizer.zero_grad()
+    squared_error(model, batch, {})[0].backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+
+
+def assert_equal_weights(ours: nn.Module, reference: nn.Module) -> None:
+    for a, b in zip(ours.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.05])
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
 def test_equals_torch_optim(kind: str, decay: float) -> None:
@@ -50,12 +63,8 @@ def test_equals_torch_optim(kind: str, decay: float) -> None:
     optimizer = TORCH[kind](reference.parameters(), cfg)
     for batch in batches(20):
         ours.step(batch, {"lr": 0.01})
-        optimizer.zero_grad()
-        squared_error(reference, batch, {})[0].backward()
-        nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
-        optimizer.step()
-    for a, b in zip(ours.model.parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+        torch_step(reference, optimizer, batch)
+    assert_equal_weights(ours.model, reference)
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
@@ -70,12 +79,8 @@ def test_a_rate_of_their_own_equals_groups_of_torch_optim(kind: str, prefix: str
         rate = 0.003 * (1 - step / 20)  # annealed on its own
         ours.step(batch, {"lr": 0.01, "slow_lr": rate})
         optimizer.param_groups[1]["lr"] = rate
-        optimizer.zero_grad()
-        squared_error(reference, batch, {})[0].backward()
-        nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
-        optimizer.step()
-    for a, b in zip(ours.model.parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+        torch_step(reference, optimizer, batch)
+    assert_equal_weights(ours.model, reference)
 
 
 def test_a_rate_that_is_not_given_is_the_common_one() -> None:
