@@ -157,6 +157,12 @@ class Recipe:
             render_fps=float(metadata.get("render_fps", 30.0)),
         )
 
+    def bare_observation_space(self) -> gym.Space:
+        """What the environment shows without the config's wrappers."""
+        env = self._bare(None)
+        env.close()
+        return env.observation_space
+
     def unwrapped(self) -> Recipe:
         """The same without the config's wrappers."""
         return replace(self, wrappers=())

@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
-from ludus.envs.spaces import action_port, observation_port
+from ludus.envs.spaces import Port, action_port, observation_port
 from ludus.envs.vector import CountsLives, StepResult, Unsuited, VectorEnv
 from ludus.envs.vector.block import ActionBorder
 from ludus.errors import ConfigError, MissingExtra
@@ -50,6 +50,14 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
     options = {**recipe.kwargs}
     if recipe.max_episode_steps is not None:
         options["max_episode_steps"] = recipe.max_episode_steps
+    first, *rest = recipe.wrappers or (None,)
+    if first is not None and hasattr(first.cls, "port"):  # MiniGrid's: it turns several observations into one
+        if recipe.max_episode_steps is not None:
+            problem = f"EnvPool's '{recipe.id}' would pay by it"
+            raise ConfigError("environment.max_episode_steps", problem, "leave it out, or use sync")
+        see = first.cls.port(recipe.bare_observation_space())
+        pool = PoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see)
+        return replace(recipe, wrappers=tuple(rest)).vectorized(pool, "envpool")
     return recipe.vectorized(PoolVectorEnv(envpool, recipe, task, num_envs, threads, options), "envpool")
 
 
@@ -85,14 +93,22 @@ class PoolVectorEnv(CountsLives):
     backend = "envpool"
 
     def __init__(
-        self, envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int, options: dict[str, Any]
+        self,
+        envpool: Any,
+        recipe: Recipe,
+        task: str,
+        num_envs: int,
+        threads: int,
+        options: dict[str, Any],
+        see: Port | None = None,
     ) -> None:
         self._envpool, self._id, self._recipe, self._options = envpool, task, recipe, options
         self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **options}
         spec = envpool.make_spec(task, **self._arguments)
         with _quiet():
             observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
-        self._see, self._act = observation_port(_repaired(observation), recipe.id), action_port(action, recipe.id)
+        self._see = see or observation_port(_repaired(observation), recipe.id)
+        self._act = action_port(action, recipe.id)
         if not self._see.batched:
             raise ConfigError(
                 "environment.vectorization", f"EnvPool's '{self._id}' has several observations", "use sync"
@@ -149,7 +165,7 @@ class PoolVectorEnv(CountsLives):
         threads = self._arguments["num_threads"]
         try:
             trial.vector_repeats(
-                lambda: PoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options)
+                lambda: PoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options, self._see)
             )
         except Refused as reason:
             return Choice(NONE, {BARRIER: str(reason)})

@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from ludus.envs.spaces import Port, observation_port
 from ludus.envs.wrappers._minigrid import require_minigrid
 from ludus.registry import WRAPPERS
 from ludus.types import Array
@@ -25,3 +26,10 @@ class MiniGridImage(gym.ObservationWrapper):
     def observation(self, observation: Any) -> Array:
         image: Array = observation["image"]
         return image
+
+    @staticmethod
+    def port(space: gym.Space) -> Port:
+        """How EnvPool's batches cross."""
+        image = observation_port(space["image"], "MiniGrid")  # type: ignore[index]
+        move = image.convert or (lambda value: value)
+        return Port(image.space, lambda obs: move(obs["image"]))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
+from ludus.envs.spaces import Port
 from ludus.envs.wrappers._minigrid import require_minigrid
 from ludus.registry import WRAPPERS
 from ludus.types import Array
@@ -33,22 +35,46 @@ class MiniGridSymbols(gym.ObservationWrapper):
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
-        space = require_minigrid(env)
-        shape, lengths = space["image"].shape or (), np.array(KINDS)
-        cells = int(np.prod(shape[:2]))
-        self._first = np.cumsum([0, *lengths[:-1]]) + np.arange(cells)[:, None] * lengths.sum()  # [cells, 3]
-        self._look = cells * int(lengths.sum())
-        self._missions = _Missions(space["mission"])
-        self._size = self._look + DIRECTIONS + self._missions.size
-        self.observation_space = Box(0, 1, (self._size,), np.uint8)
+        self._symbols = _Symbols(require_minigrid(env))
+        self.observation_space = self._symbols.space
 
     def observation(self, observation: Any) -> Array:
-        vector = np.zeros(self._size, np.uint8)
-        vector[(self._first + observation["image"].reshape(-1, len(KINDS))).ravel()] = 1
-        vector[self._look + int(observation["direction"])] = 1
-        for place in self._missions.places(observation["mission"]):
-            vector[self._look + DIRECTIONS + place] = 1
-        return vector
+        image, direction = observation["image"][None], np.array([observation["direction"]])
+        return self._symbols.encode(image, direction, [observation["mission"]])[0]
+
+    @staticmethod
+    def port(space: gym.Space) -> Port:
+        """How EnvPool's batches cross: its missions are bytes."""
+        symbols = _Symbols(space)
+
+        def convert(obs: Any) -> Array:
+            missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if symbols.reads else []
+            return symbols.encode(obs["image"], obs["direction"], missions)
+
+        return Port(symbols.space, convert)
+
+
+class _Symbols:
+    """Where the ones are."""
+
+    def __init__(self, space: Any) -> None:
+        shape, lengths = space["image"].shape or (), np.array(KINDS)
+        cells = int(np.prod(shape[:2]))
+        self._first = (np.cumsum([0, *lengths[:-1]]) + np.arange(cells)[:, None] * lengths.sum()).ravel()
+        self._look = cells * int(lengths.sum())
+        self._missions = _Missions(space["mission"])
+        self.reads = self._missions.size > 0
+        self.space = Box(0, 1, (self._look + DIRECTIONS + self._missions.size,), np.uint8)
+
+    def encode(self, image_B: Array, direction_B: Array, missions: Sequence[str]) -> Array:
+        """One vector for each; without `reads` the missions are not looked at."""
+        rows = np.arange(len(image_B))
+        vector_B = np.zeros((len(rows), *self.space.shape), np.uint8)
+        vector_B[rows[:, None], self._first + image_B.reshape(len(rows), -1)] = 1
+        vector_B[rows, self._look + direction_B] = 1
+        for row, mission in enumerate(missions):
+            vector_B[row, [self._look + DIRECTIONS + place for place in self._missions.places(mission)]] = 1
+        return vector_B
 
 
 class _Missions:
