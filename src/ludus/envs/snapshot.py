@@ -14,7 +14,7 @@ from ludus.envs.snapshots.replay import Replay
 from ludus.errors import DataError, EnvironmentFailed
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 KEEPERS: dict[str, type[Keeper]] = {keeper.rung: keeper for keeper in (Api, Adapter, Pickled, Replay, Barrier)}
 """From the best rung down."""

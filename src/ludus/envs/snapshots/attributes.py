@@ -11,7 +11,7 @@ from ludus.envs.snapshots.reference import Reference
 from ludus.envs.snapshots.stack import Writer, read
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 
 class Adapter(Keeper):

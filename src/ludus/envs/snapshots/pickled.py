@@ -19,7 +19,7 @@ from ludus.envs.snapshots.reference import layers
 from ludus.errors import DataError
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 PURPOSE = b"ludus environment snapshot 1\0"
 

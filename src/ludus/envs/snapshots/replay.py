@@ -16,7 +16,7 @@ from ludus.envs.snapshots.stack import randomness, read
 from ludus.envs.wrappers._raw_reward import RawReward
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 LIMIT = 100_000
 """Steps of the longest episode worth replaying."""

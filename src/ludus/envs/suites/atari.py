@@ -18,7 +18,7 @@ from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe, WrapperCall
+    from ludus.envs.recipe import Recipe, WrapperCall
 
 PREFIX = "ALE/"
 KNOWN = (

@@ -25,7 +25,7 @@ from ludus.errors import ConfigError
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 PASSED_ON = ("game", "repeat_action_probability", "full_action_space", "continuous", "continuous_action_threshold")
 

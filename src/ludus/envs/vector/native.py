@@ -23,7 +23,7 @@ from ludus.errors import ConfigError
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
 ATARI = "ale_py.vector_env:AtariVectorEnv"

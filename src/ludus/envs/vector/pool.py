@@ -24,7 +24,7 @@ from ludus.registry import nearest
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 ARCADE = "ALE/"
 """EnvPool has the games under their bare names."""

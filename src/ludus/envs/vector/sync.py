@@ -13,7 +13,7 @@ from ludus.envs.vector.lane import Lane, require_equal_spaces
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 
 class SyncVectorEnv(VectorEnv):

@@ -18,7 +18,7 @@ from ludus.envs.vector.lane import Lane, require_equal_spaces
 from ludus.errors import ConfigError, LudusError
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 """Schedulers signal whole process groups; only the parent decides when to stop."""

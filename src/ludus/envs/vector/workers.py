@@ -27,7 +27,7 @@ from ludus.errors import ConfigError, EnvironmentFailed, LudusError
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.envs.make import Recipe
+    from ludus.envs.recipe import Recipe
 
 
 class AsyncVectorEnv(VectorEnv):
