@@ -125,7 +125,11 @@ def test_minigrid_is_seen_as_one_observation(make: Make, id: str, wrappers: list
         assert (seen["obs"].sum(-1) == ones).all()
 
 
-def test_a_time_limit_would_change_minigrids_rewards(make: Make) -> None:
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [({"max_episode_steps": 20}, "would pay by it"), ({"kwargs": {"agent_view_size": 3}}, "without arguments")],
+)
+def test_what_minigrid_would_take_amiss_is_refused(make: Make, given: dict[str, Any], problem: str) -> None:
     pytest.importorskip("minigrid")
-    with pytest.raises(ConfigError, match="would pay by it"):
-        make("MiniGrid-Empty-5x5-v0", vectorization="envpool", num_envs=2, max_episode_steps=20)
+    with pytest.raises(ConfigError, match=problem):
+        make("MiniGrid-Empty-5x5-v0", vectorization="envpool", num_envs=2, **given)

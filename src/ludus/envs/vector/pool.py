@@ -55,6 +55,9 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
         if recipe.max_episode_steps is not None:
             problem = f"EnvPool's '{recipe.id}' would pay by it"
             raise ConfigError("environment.max_episode_steps", problem, "leave it out, or use sync")
+        for key in recipe.kwargs:  # `agent_view_size` makes it write beyond its memory
+            problem = f"EnvPool's '{recipe.id}' is trusted without arguments only"
+            raise ConfigError(f"environment.kwargs.{key}", problem, "use sync")
         see = first.cls.port(recipe.bare_observation_space())
         pool = PoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see)
         return replace(recipe, wrappers=tuple(rest)).vectorized(pool, "envpool")
