@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from ludus.data.collector import Collector
 from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.streams import GeneratorState, Streams, TorchState
-from ludus.envs.make import make_vector
+from ludus.envs.make import cores, make_vector, number_of_envs
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.metrics import memory
@@ -35,8 +34,6 @@ from ludus.orchestration.phases import PhaseEnvironments, phase_configs
 from ludus.registry import ALGORITHMS, CALLBACKS, nearest
 from ludus.types import Spaces
 
-ENVS_PER_CORE = 8
-
 
 def build(
     config: ExperimentConfig,
@@ -51,7 +48,7 @@ def build(
     device = pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
-    env = make_vector(config.environment, num_envs=number_of_envs(config.environment))
+    env = make_vector(config.environment)
     set_threads(config, large=is_large(env.observation_space))
     spaces = Spaces(env.observation_space, env.action_space)
     normalizer = make_normalizer(config.environment, spaces)
@@ -195,12 +192,7 @@ def set_threads(config: ExperimentConfig, *, large: bool) -> None:
     threads = config.runtime.threads
     if large:
         keep_freed_memory()
-    torch.set_num_threads(threads if threads != "auto" else (os.cpu_count() or 1) if large else 1)
-
-
-def number_of_envs(cfg: Environment) -> int:
-    """`auto` is eight per core."""
-    return ENVS_PER_CORE * (os.cpu_count() or 1) if cfg.num_envs == "auto" else cfg.num_envs
+    torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
 
 
 def check_buffer_names(phases: Sequence[Phase], buffers: Buffers) -> None:

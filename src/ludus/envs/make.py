@@ -35,7 +35,7 @@ def make_vector(
     """The environments of a config on the backend it asks for; `overrides` win over its fields."""
     cfg = type(cfg).model_validate({**cfg.model_dump(), **overrides}) if overrides else cfg
     recipe = resolve(cfg, render_mode)
-    count = num_envs or (ENVS_PER_CORE * cores() if cfg.num_envs == "auto" else cfg.num_envs)
+    count = num_envs or number_of_envs(cfg)
     alone = catalog.alone(cfg.id)
     if cfg.vectorization == "async" or (alone and cfg.vectorization == "auto" and count > 1 and render_mode != "human"):
         from ludus.envs.vector.workers import AsyncVectorEnv
@@ -74,6 +74,11 @@ def probe(cfg: Environment) -> list[str]:
         return probe_env(env, cfg.id)
     finally:
         env.close()
+
+
+def number_of_envs(cfg: Environment) -> int:
+    """`auto` is eight per core."""
+    return ENVS_PER_CORE * cores() if cfg.num_envs == "auto" else cfg.num_envs
 
 
 def cores() -> int:
