@@ -90,11 +90,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help=f"environment steps ({ATARI.total}, or {CURVE_STEPS} for the curves)")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each contestant (seeds 1, 2, ...)")
     parser.add_argument("--only", nargs="+", choices=FIELD, help="these contestants")
+    parser.add_argument("--threads", type=int, default=ATARI.threads, help="of each contestant")
     args = parser.parse_args()
     field = {name: FIELD[name] for name in args.only or FIELD}
     if not args.only and not has_bfloat16():
         del field["ludus_auto"]
-    task = replace(ATARI, total=args.steps or (CURVE_STEPS if args.learning_curve else ATARI.total))
+    steps = args.steps or (CURVE_STEPS if args.learning_curve else ATARI.total)
+    task = replace(ATARI, total=steps, threads=args.threads)
     with tempfile.TemporaryDirectory() as cache:
         if args.learning_curve:
             result = curves(field, task, args.repeats, Path(cache), args.parts)
