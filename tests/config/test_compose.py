@@ -185,9 +185,9 @@ def test_references_cannot_explode(cartpole, write, refused):
     for kwargs in (rows, lists):
         body = "\n      ".join(kwargs)
         write("bomb.yaml", f"extends: CartPole-v1:ppo\nenvironment:\n  kwargs:\n      {body}\n")
-        started = time.perf_counter()
+        started = time.process_time()
         refused(str(cartpole.parent.parent / "bomb.yaml"))
-        assert time.perf_counter() - started < 2
+        assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,11 @@ def test_alias_bomb_is_refused_before_expansion(tmp_path):
     levels += [f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
     path = yaml(tmp_path, "\n".join(levels))
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
     line = refusal(path)
-    seconds, (_, peak) = time.perf_counter() - started, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert "aliases" in line and seconds < 0.1 and peak < 50 * 2**20
+    assert "aliases" in line and seconds < 0.5 and peak < 50 * 2**20
 
 
 def test_merging_aliases_count_too(tmp_path):

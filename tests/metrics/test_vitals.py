@@ -110,10 +110,10 @@ def test_a_decision_is_one_greedy_action_for_one_environment(space: gym.Space) -
 
 def test_a_row_costs_microseconds() -> None:
     meter = Vitals(10**9)
-    begin = time.perf_counter()
+    begin = time.process_time()
     for i in range(2_000):
         meter.measure(epoch=i, env_steps=i, seconds=i / 100)
-    assert (time.perf_counter() - begin) / 2_000 < 100e-6
+    assert (time.process_time() - begin) / 2_000 < 100e-6
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

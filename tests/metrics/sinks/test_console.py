@@ -346,10 +346,10 @@ def test_writing_is_almost_free_when_nothing_is_due() -> None:
     console.start(_HEADER, 4_096)
     row = _row(1, **{f"train/x/{i}": float(i) for i in range(30)})
     console.write(row)
-    begin = time.perf_counter()
+    begin = time.process_time()
     for _ in range(2_000):
         console.write(row)
-    assert (time.perf_counter() - begin) / 2_000 < 20e-6
+    assert (time.process_time() - begin) / 2_000 < 20e-6
     console.close()
 
 
