@@ -46,6 +46,14 @@ def test_cores_differ_in_nothing_but_the_network_and_what_it_sees() -> None:
         assert all(path.startswith(allowed) for path in changed), (name, changed)
 
 
+@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+def test_batches_are_whole_sequences(task: jobs.Task) -> None:
+    """Otherwise cores with memory would learn from larger batches than those without."""
+    config = matching.load(task.spec, list(task.overrides)).config
+    settings, envs = config.algorithm.config, config.environment.num_envs
+    assert settings.steps_per_batch(settings.rollout_steps * envs) % settings.rollout_steps == 0
+
+
 def test_a_share_that_cannot_be_met_is_refused() -> None:
     with pytest.raises(ConfigError, match="choose a larger share"):
         matching.matched(CARTPOLE, CORES["lstm"], 20)
