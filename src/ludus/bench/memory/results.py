@@ -7,7 +7,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ludus.bench.memory.jobs import Job
@@ -148,14 +147,3 @@ def _cost(of_task: Sequence[Row]) -> list[str]:
 
 def _list(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def curves(runs: dict[Job, Record], folder: Path) -> list[Path]:
-    """Learning curves, one picture per task."""
-    from ludus.runs.plots import plot
-
-    pictures = []
-    for task in dict.fromkeys(job.task for job in runs):
-        records = [run for job, run in runs.items() if job.task == task]
-        pictures.append(plot(compare(records, group_by="experiment.name"), folder / f"{task.name}.png"))
-    return pictures
