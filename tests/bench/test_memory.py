@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ludus.bench.memory import Plan, bench, jobs, matching
+from ludus.bench.memory import Plan, bench, jobs, matching, pictures, results
 from ludus.bench.memory.results import Row, sentences, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
 from ludus.config.compose import dump
@@ -92,6 +94,24 @@ def test_findings_say_what_the_rows_say() -> None:
     assert "lstm trains fastest at 200 steps/s, 4.0 times gru" in said[2]
     clear = sentences([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
     assert clear[0].endswith("clear of all others.")
+
+
+def test_speed_is_of_training_alone(tmp_path: Path) -> None:
+    """100 steps/s; the third row waited, the second evaluated."""
+    times = [(100, 1.0, None), (200, 4.0, 2.0), (300, 60.0, None), (400, 61.0, None)]
+    rows = [
+        {"env_steps": steps, "seconds": seconds, "train/time/fps": 1.0, **({"val/time/seconds": val} if val else {})}
+        for steps, seconds, val in times
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert results._speed(SimpleNamespace(folder=tmp_path)) == 100.0
+
+
+def test_the_axis_of_speeds_is_readable(tmp_path: Path) -> None:
+    """The style parses no formulas, which powers of ten are by default."""
+    pictures.trade_off([row("gru", [10, 11], 900), row("lstm", [9, 10], 12_000)], tmp_path / "picture.svg")
+    texts = (tmp_path / "picture.svg").read_text()
+    assert "mathdefault" not in texts and ">1k<" in texts and ">10k<" in texts
 
 
 def test_the_table_in_every_format() -> None:

@@ -36,7 +36,7 @@ class Row:
     """Runs that reached the threshold at some evaluation."""
     steps_to_threshold: float | None
     speed: float
-    """Environment steps per second of training, median."""
+    """Environment steps per second of training, median; evaluations do not count."""
     minutes: float
     latency: float
     """Milliseconds for one decision, median."""
@@ -81,16 +81,30 @@ def _row(members: Sequence[tuple[Job, Record]]) -> Row:
         returns=Scores.of([finals]),
         solved=group.reached,
         steps_to_threshold=group.steps_to_threshold,
-        speed=_median(records, "train/time/fps_total"),
-        minutes=statistics.fmean(record.seconds or 0.0 for record in records) / 60,
+        speed=statistics.median(_speed(record) for record in records),
+        minutes=statistics.median(record.seconds or 0.0 for record in records) / 60,
         latency=_median(records, "train/time/act_ms"),
-        memory=_median(records, "train/system/peak_rss_mb"),
+        memory=statistics.median(_peak(record) for record in records),
     )
 
 
+def _speed(record: Record) -> float:
+    """Of the median row: neither a pause of the machine nor evaluating a policy that lives long makes a core slow."""
+    rates, steps, seconds = [], 0.0, 0.0
+    for row in history.rows(record.folder, "train/time/fps"):
+        now, clock = history.number(row["env_steps"]), history.number(row["seconds"])
+        rates.append((now - steps) / (clock - seconds - history.number(row.get("val/time/seconds", 0.0))))
+        steps, seconds = now, clock
+    return statistics.median(rates) if rates else math.nan
+
+
+def _peak(record: Record) -> float:
+    return max(history.curve(record.folder, "train/system/peak_rss_mb")[1], default=math.nan)
+
+
 def _median(records: Sequence[Record], key: str) -> float:
-    """Over the runs, of the last value each has: not every row holds every metric."""
-    found = [values[-1] for record in records if (values := history.curve(record.folder, key)[1])]
+    """Over the runs, of the median of each."""
+    found = [statistics.median(values) for record in records if (values := history.curve(record.folder, key)[1])]
     return statistics.median(found) if found else math.nan
 
 
