@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from ludus.bench.memory import Plan, bench, jobs, matching, pictures, results
-from ludus.bench.memory.results import Row, sentences, table
+from ludus.bench.memory.results import CPU, Row, sentences, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
+from ludus.metrics.names import EVAL_RETURN
 from ludus.runs.compare import Scores
 from ludus.runs.differences import differences
 from ludus.runs.export import render
@@ -97,11 +98,11 @@ def test_findings_say_what_the_rows_say() -> None:
 
 
 def test_speed_is_of_training_alone(tmp_path: Path) -> None:
-    """100 steps/s; the third row waited, the second evaluated."""
-    times = [(100, 1.0, None), (200, 4.0, 2.0), (300, 60.0, None), (400, 61.0, None)]
+    """100 steps a second of processor time; the second row evaluated, the third waited."""
     rows = [
-        {"env_steps": steps, "seconds": seconds, "train/time/fps": 1.0, **({"val/time/seconds": val} if val else {})}
-        for steps, seconds, val in times
+        {"env_steps": 100, "seconds": 1.0, CPU: 1.0},
+        {"env_steps": 200, "seconds": 4.0, CPU: 3.0, EVAL_RETURN: 5.0},
+        {"env_steps": 300, "seconds": 60.0, CPU: 1.0},
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert results._speed(SimpleNamespace(folder=tmp_path)) == 100.0

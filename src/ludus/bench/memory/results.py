@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.bench.memory.jobs import Job
+from ludus.bench.memory.latency import decision_ms
+from ludus.metrics.names import EVAL_RETURN
 from ludus.metrics.text import number
 from ludus.runs import history
 from ludus.runs.compare import Scores, compare
 from ludus.runs.export import Table
 from ludus.runs.record import Record
 
+CPU = "train/time/cpu_seconds"
 HEAD = (
     "task", "core", "parameters", "n", "IQM", "95 % interval", "min", "max", "solved", "steps to threshold",
     "steps/s", "minutes", "ms per decision", "peak MB",
@@ -36,10 +39,10 @@ class Row:
     """Runs that reached the threshold at some evaluation."""
     steps_to_threshold: float | None
     speed: float
-    """Environment steps per second of training, median; evaluations do not count."""
+    """Environment steps per second of processor time while training, median."""
     minutes: float
     latency: float
-    """Milliseconds for one decision, median."""
+    """Milliseconds for one decision with a full memory, median."""
     memory: float
     """Most memory the process held in MB, median."""
 
@@ -83,29 +86,28 @@ def _row(members: Sequence[tuple[Job, Record]]) -> Row:
         steps_to_threshold=group.steps_to_threshold,
         speed=statistics.median(_speed(record) for record in records),
         minutes=statistics.median(record.seconds or 0.0 for record in records) / 60,
-        latency=_median(records, "train/time/act_ms"),
+        latency=decision_ms(job.config),
         memory=statistics.median(_peak(record) for record in records),
     )
 
 
 def _speed(record: Record) -> float:
-    """Of the median row: neither a pause of the machine nor evaluating a policy that lives long makes a core slow."""
-    rates, steps, seconds = [], 0.0, 0.0
-    for row in history.rows(record.folder, "train/time/fps"):
-        now, clock = history.number(row["env_steps"]), history.number(row["seconds"])
-        rates.append((now - steps) / (clock - seconds - history.number(row.get("val/time/seconds", 0.0))))
-        steps, seconds = now, clock
-    return statistics.median(rates) if rates else math.nan
+    """Of the median row in processor time, which no other program on the machine changes.
+
+    A policy that lives long has long evaluations: rows with one count only if there are no others.
+    """
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    steps = 0.0
+    for row in history.rows(record.folder, CPU):
+        now = history.number(row["env_steps"])
+        rates[EVAL_RETURN in row].append((now - steps) / history.number(row[CPU]))
+        steps = now
+    found = rates[False] or rates[True]
+    return statistics.median(found) if found else math.nan
 
 
 def _peak(record: Record) -> float:
     return max(history.curve(record.folder, "train/system/peak_rss_mb")[1], default=math.nan)
-
-
-def _median(records: Sequence[Record], key: str) -> float:
-    """Over the runs, of the median of each."""
-    found = [statistics.median(values) for record in records if (values := history.curve(record.folder, key)[1])]
-    return statistics.median(found) if found else math.nan
 
 
 def as_data(found: Sequence[Row]) -> list[dict[str, Any]]:
