@@ -90,11 +90,14 @@ def test_findings_say_what_the_rows_say() -> None:
         [row("gru", [10, 11, 12], 50), row("lstm", [9, 10, 11], 200), row("ppo-1", [0, 0, 0], 900, remembers=False)]
     )
     assert said[0].startswith("On Maze, gru has the highest final return (IQM 11.0, 95 % interval")
-    assert said[0].endswith("the intervals of lstm overlap its own.")
-    assert said[1] == "Without memory (ppo-1) it is 0.0."
-    assert "lstm trains fastest at 200 steps/s, 4.0 times gru" in said[2]
+    assert said[0].endswith("the interval of lstm overlaps it.")
+    assert said[1] == "Without memory (ppo-1) it is 0.000."
+    assert "Of the cores lstm trains fastest at 200 steps per second of processor time, 4.0 times gru" in said[2]
     clear = sentences([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
     assert clear[0].endswith("clear of all others.")
+    tied = sentences([row("gru", [1.0, 1.0, 1.0]), row("lstm", [1.0, 1.0, 1.0]), row("trxl", [0.25, 0.5, 0.5])])
+    assert tied[0].startswith("On Maze, gru and lstm share the highest final return (IQM 1.000, 95 % interval 1.000 to")
+    assert tied[0].endswith("clear of all others.")
 
 
 def test_speed_is_of_training_alone(tmp_path: Path) -> None:
@@ -118,6 +121,7 @@ def test_the_axis_of_speeds_is_readable(tmp_path: Path) -> None:
 def test_the_table_in_every_format() -> None:
     found = table([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
     assert "**11.0**" in render(found, "markdown")
+    assert render(table([row("gru", [1, 1]), row("lstm", [1, 1])]), "markdown").count("**1.000**") == 2
     assert len(list(csv.reader(render(found, "csv").splitlines()))) == 3
     assert r"\textbf{11.0}" in render(found, "latex")
 
