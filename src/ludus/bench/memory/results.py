@@ -167,8 +167,9 @@ def _cost(of_task: Sequence[Row]) -> list[str]:
     large = max(able, key=lambda row: row.memory)
     return [
         f"Of the cores {fast.core} trains fastest at {fast.speed:,.0f} steps per second of processor time, "
-        f"{fast.speed / slow.speed:.1f} times {slow.core}, the slowest; a decision takes {quick.latency:.2f} ms with {quick.core} and {late.latency:.2f} ms with "
-        f"{late.core}; {large.core} held the most memory, {large.memory:,.0f} MB."
+        f"{fast.speed / slow.speed:.1f} times {slow.core}, the slowest; a decision takes {quick.latency:.2f} ms with "
+        f"{quick.core} and {late.latency:.2f} ms with {late.core}; {large.core} held the most memory, "
+        f"{large.memory:,.0f} MB."
     ]
 
 
