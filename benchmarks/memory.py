@@ -44,8 +44,7 @@ def matched(name: str, budget: int) -> MemoryCore:
     """The core whose width brings its parameters closest to the budget, one layer, everything else by default."""
     cls = MEMORY[name]
     layers = {"num_layers": 1} if "num_layers" in cls.Config.model_fields else {}
-    step = 8 if "num_heads" in cls.Config.model_fields else 4
-    made = (cls(cls.Config(hidden_dim=width, **layers), WIDTH) for width in range(32, 257, step))
+    made = (cls(cls.Config(hidden_dim=width, **layers), WIDTH) for width in range(32, 257, 4))  # whole heads
     return min(made, key=lambda core: abs(parameters(core) - budget))
 
 
@@ -87,8 +86,9 @@ def cores(repeats: int) -> dict[str, object]:
 
 @torch.no_grad()
 def step_time(core: MemoryCore, x: torch.Tensor, count: int = 10) -> float:
-    """Milliseconds of one step of `BATCH` environments, as policies with vector observations take it."""
-    state, first = core.initial_state(BATCH), torch.zeros(1, BATCH, dtype=torch.bool)
+    """Milliseconds of one step of `BATCH` environments in long episodes, as policies on vectors take it."""
+    first = torch.zeros(1, BATCH, dtype=torch.bool)
+    _, state = core(x, core.initial_state(BATCH), first.expand(STEPS, BATCH))
     step = core.numpy_step(lambda parameter: parameter.detach().numpy().copy())
     if step is None:
         return cpu_time(lambda: [core(x[:1], state, first) for _ in range(count)]) / count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from ludus.cli.env_facts import shipped
 from ludus.config.compose import find_targets, load, parse
 from ludus.envs.families import OURS
 from ludus.experiment import build
+from ludus.registry import MEMORY
 from support import close
 
 TARGETS = [target.spec for target in find_targets()]
@@ -55,6 +57,22 @@ def test_the_promised_ones_are_there() -> None:
         shipped.setdefault(env, set()).add(variant)
     for env, variants in WANTED.items():
         assert variants <= shipped.get(env, set()), env
+
+
+ON_POLICY = [spec for spec in TRAINED if spec.endswith((":ppo", ":reinforce", ":ppo_replay"))]
+CORES = itertools.cycle(sorted(name for name in MEMORY.names() if name != "none"))
+
+
+@pytest.mark.parametrize(("spec", "core"), zip(ON_POLICY, CORES, strict=False))
+def test_on_policy_with_any_memory(spec: str, core: str) -> None:
+    """One override is enough, whatever the batch size of the config."""
+    whole = load(spec, [f"network.memory={core}", "runtime.compile=never"]).config
+    close(build(whole))
+    run = build(load(spec, [*small(whole, 600), f"network.memory={core}"]).config)
+    run.run()
+    close(run)
+    assert run.algorithm.policy.recurrent
+    assert 0 < run.clock.env_steps <= 600
 
 
 @pytest.mark.parametrize("spec", [*TRAINED, *EXPERIMENTS])

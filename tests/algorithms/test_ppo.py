@@ -209,10 +209,15 @@ def test_batch_sizes_that_cannot_work(algorithm: dict, message: str | None) -> N
         build(cfg)
 
 
-def test_memory_needs_whole_sequences() -> None:
-    cfg = config({"name": "ppo", "rollout_steps": 64, "batch_size": 32}, network={"memory": "gru"})
-    with pytest.raises(ConfigError, match="whole number of sequences"):
-        build(cfg)
+def test_less_than_a_sequence_is_one() -> None:
+    cfg = config({"name": "ppo", "rollout_steps": 64, "batch_size": 32, "epochs": 1}, network={"memory": "gru"})
+    one, now, seen = build(cfg), moment(cfg.algorithm.config), []
+    step = one.algorithm.learner.step
+    one.algorithm.learner.step = lambda b, *a, **k: (seen.append(b["first"].shape), step(b, *a, **k))
+    one.algorithm.collect(now)
+    assert one.algorithm.update_controller(now).updates == 4
+    assert seen == [(64, 1)] * 4
+    close(one)
 
 
 def test_fractional_batch_is_a_part_of_the_rollout() -> None:

@@ -107,5 +107,3 @@ def test_runs_and_reports_its_weights() -> None:
 def test_batch_sizes_that_cannot_work() -> None:
     with pytest.raises(ConfigError, match="does not divide"):
         build(config({"name": "ppo_replay", "rollout_steps": 16, "batch_size": 100}))
-    with pytest.raises(ConfigError, match="whole number of sequences"):
-        build(config({"name": "ppo_replay", "rollout_steps": 16, "batch_size": 8}, network={"memory": "gru"}))

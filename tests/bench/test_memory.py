@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ludus.bench.memory import Plan, bench, jobs, matching
-from ludus.bench.memory.results import Row, sentences, table
+from ludus.bench.memory import Plan, bench, jobs, matching, pictures, results
+from ludus.bench.memory.results import CPU, Row, sentences, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
+from ludus.metrics.names import EVAL_RETURN
 from ludus.runs.compare import Scores
 from ludus.runs.differences import differences
 from ludus.runs.export import render
@@ -38,12 +41,34 @@ def test_parameters_are_equal_within_two_percent(core: jobs.Core) -> None:
 
 
 def test_cores_differ_in_nothing_but_the_network_and_what_it_sees() -> None:
-    plan = Plan([CARTPOLE], list(CORES.values()), [1], 1.0, 1000)
+    plan = Plan([CARTPOLE], list(CORES.values()), [1], 1.0, [1000])
     configs = {job.core.name: dump(matching.load(job.words[0], job.words[1:]).config) for job in plan.jobs()}
     for name, config in configs.items():
         changed = {change.path for change in differences(configs["lstm"], config)}
         allowed = ("network.", "experiment.name", *(("environment.wrappers",) if name == "ppo-4" else ()))
         assert all(path.startswith(allowed) for path in changed), (name, changed)
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+def test_batches_are_whole_sequences(task: jobs.Task) -> None:
+    """Otherwise cores with memory would learn from larger batches than those without."""
+    config = matching.load(task.spec, list(task.overrides)).config
+    settings, envs = config.algorithm.config, config.environment.num_envs
+    assert settings.steps_per_batch(settings.rollout_steps * envs) % settings.rollout_steps == 0
+
+
+def test_budgets_for_all_tasks_or_each() -> None:
+    tasks = [CARTPOLE, TASKS["ProofOfMemory-v0"]]
+
+    def budgets(*steps: int) -> list[str]:
+        plan = Plan(tasks, [CORES["gru"]], [1], None, steps)
+        return [word for job in plan.jobs() for word in job.words if "total_timesteps" in word]
+
+    assert budgets() == []
+    assert budgets(100) == ["training.total_timesteps=100"] * 2
+    assert budgets(100, 200) == ["training.total_timesteps=100", "training.total_timesteps=200"]
+    with pytest.raises(ConfigError, match="3 budgets for 2 tasks"):
+        budgets(1, 2, 3)
 
 
 def test_a_share_that_cannot_be_met_is_refused() -> None:
@@ -65,23 +90,45 @@ def test_findings_say_what_the_rows_say() -> None:
         [row("gru", [10, 11, 12], 50), row("lstm", [9, 10, 11], 200), row("ppo-1", [0, 0, 0], 900, remembers=False)]
     )
     assert said[0].startswith("On Maze, gru has the highest final return (IQM 11.0, 95 % interval")
-    assert said[0].endswith("the intervals of lstm overlap its own.")
-    assert said[1] == "Without memory (ppo-1) it is 0.0."
-    assert "lstm trains fastest at 200 steps/s, 4.0 times gru" in said[2]
+    assert said[0].endswith("the interval of lstm overlaps it.")
+    assert said[1] == "Without memory (ppo-1) it is 0.000."
+    assert "Of the cores lstm trains fastest at 200 steps per second of processor time, 4.0 times gru" in said[2]
     clear = sentences([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
     assert clear[0].endswith("clear of all others.")
+    tied = sentences([row("gru", [1.0, 1.0, 1.0]), row("lstm", [1.0, 1.0, 1.0]), row("trxl", [0.25, 0.5, 0.5])])
+    assert tied[0].startswith("On Maze, gru and lstm share the highest final return (IQM 1.000, 95 % interval 1.000 to")
+    assert tied[0].endswith("clear of all others.")
+
+
+def test_speed_is_of_training_alone(tmp_path: Path) -> None:
+    """100 steps a second of processor time; the second row evaluated, the third waited."""
+    rows = [
+        {"env_steps": 100, "seconds": 1.0, CPU: 1.0},
+        {"env_steps": 200, "seconds": 4.0, CPU: 3.0, EVAL_RETURN: 5.0},
+        {"env_steps": 300, "seconds": 60.0, CPU: 1.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert results._speed(SimpleNamespace(folder=tmp_path)) == 100.0
+
+
+def test_the_axis_of_speeds_is_readable(tmp_path: Path) -> None:
+    """The style parses no formulas, which powers of ten are by default."""
+    pictures.trade_off([row("gru", [10, 11], 900), row("lstm", [9, 10], 12_000)], tmp_path / "picture.svg")
+    texts = (tmp_path / "picture.svg").read_text()
+    assert "mathdefault" not in texts and ">1k<" in texts and ">10k<" in texts
 
 
 def test_the_table_in_every_format() -> None:
     found = table([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
     assert "**11.0**" in render(found, "markdown")
+    assert render(table([row("gru", [1, 1]), row("lstm", [1, 1])]), "markdown").count("**1.000**") == 2
     assert len(list(csv.reader(render(found, "csv").splitlines()))) == 3
     assert r"\textbf{11.0}" in render(found, "latex")
 
 
 @pytest.mark.integration
 def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
-    plan = Plan([CARTPOLE], [CORES["ppo-1"], CORES["gru"]], [1], 1.0, 1024)
+    plan = Plan([CARTPOLE], [CORES["ppo-1"], CORES["gru"]], [1], 1.0, [1024])
     lines: list[str] = []
     assert bench(plan, tmp_path, 2, lines.append) == []
     assert sum("seed 1" in line for line in lines) == 2
@@ -97,7 +144,7 @@ def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     broken = dataclasses.replace(CARTPOLE, overrides=("environment.num_envs=2", "algorithm.batch_size=7"))
-    plan = Plan([CARTPOLE], [CORES["gru"]], [1], None, 512)
+    plan = Plan([CARTPOLE], [CORES["gru"]], [1], None, [512])
     wrong = [dataclasses.replace(job, task=broken, overrides=("algorithm.batch_size=7",)) for job in plan.jobs()]
     (failure,) = jobs.train([*wrong, *plan.jobs()], tmp_path, 1, lambda _: None)
     assert "does not divide the rollout" in failure

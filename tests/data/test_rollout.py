@@ -33,7 +33,6 @@ def test_steps_are_a_partition(T: int, B: int, count: int, seed: int) -> None:
 
 @given(T=st.integers(1, 9), B=st.integers(1, 6), count=st.integers(1, 6))
 def test_sequences_stay_whole_with_their_state(T: int, B: int, count: int) -> None:
-    count = min(count, B)
     state = (torch.arange(B).float().unsqueeze(1),)
     parts = list(minibatches(columns(T, B), state, count, np.random.default_rng(0), sequences=True))
     envs = []

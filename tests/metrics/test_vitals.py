@@ -37,6 +37,16 @@ def test_a_resumed_run_counts_from_where_it_went_on() -> None:
     assert found["time/eta_seconds"] == pytest.approx(9_600 / 200)
 
 
+def test_processor_time_is_not_wall_time() -> None:
+    meter = Vitals(100)
+    time.sleep(0.2)
+    assert meter.measure(epoch=1, env_steps=1, seconds=0.2)["time/cpu_seconds"] < 0.1
+    begin = time.process_time()
+    while time.process_time() < begin + 0.05:
+        pass
+    assert 0.05 <= meter.measure(epoch=2, env_steps=2, seconds=0.3)["time/cpu_seconds"] < 0.15
+
+
 def test_no_time_no_speed() -> None:
     found = Vitals(10).measure(epoch=1, env_steps=0, seconds=0.0)
     assert found["time/fps"] == 0.0

@@ -33,7 +33,7 @@ def observations(space: gym.Space, seed: int) -> np.ndarray:
     return np.stack([np.asarray(space.sample()) for _ in range(B)])
 
 
-@pytest.mark.parametrize("memory", ["none", "gru", "lstm", "min_gru", "mamba", "mamba2"])
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm", "min_gru", "trxl", "gtrxl", "mamba", "mamba2"])
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("observation", OBSERVATIONS)
 def test_numpy_equals_torch(observation: str, action: str, memory: str) -> None:

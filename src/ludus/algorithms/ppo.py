@@ -36,7 +36,7 @@ class PPOConfig(AlgorithmConfig):
     """Passes over each rollout."""
     batch_size: float = Field(default=0.25, gt=0)
     """Steps per minibatch, or a fraction of the rollout up to 1; must divide the rollout. With a memory core whole
-    sequences are taken, so it must come to whole environments."""
+    sequences are taken, at least one: there are never more minibatches than environments."""
     accumulate: PositiveInt = 1
     """Minibatches whose gradients are added up for one step: a `batch_size` so many times as large, in less memory."""
     lr: PositiveSchedule = constant(3e-4)
@@ -98,8 +98,6 @@ class PPO(Algorithm):
         self.collector, self.rng, self.device = context.collector, context.rng, context.device
         self.policy = Policy(context.network, context.spaces, precision=context.precision).to(context.device)
         self.distribution = self.policy.distribution
-        if self.policy.recurrent:
-            self._check_sequences(cfg, context.num_envs)
         self.learner = Learner(
             self.policy,
             self.loss,
@@ -119,15 +117,6 @@ class PPO(Algorithm):
         )
         self.columns: dict[str, Tensor] | None = None
         self.start_state: Tree = ()
-
-    @staticmethod
-    def _check_sequences(cfg: PPOConfig, num_envs: int) -> None:
-        size = cfg.rollout_steps * num_envs
-        if cfg.steps_per_batch(size) % cfg.rollout_steps:
-            problem = f"{cfg.batch_size:g} is not a whole number of sequences of {cfg.rollout_steps} steps"
-            raise ConfigError(
-                "algorithm.batch_size", problem, "memory cores need rollout_steps times some environments"
-            )
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}

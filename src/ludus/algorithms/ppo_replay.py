@@ -43,8 +43,8 @@ class PPOReplayConfig(AlgorithmConfig):
     epochs: PositiveInt = 4
     """Passes over the fresh and the replayed steps."""
     batch_size: float = Field(default=0.25, gt=0)
-    """Steps per minibatch, or a fraction of the fresh rollout up to 1; must divide the rollout, with a memory core into
-    whole sequences."""
+    """Steps per minibatch, or a fraction of the fresh rollout up to 1; must divide the rollout. With a memory
+    core whole sequences are taken, at least one."""
     replay_ratio: int = Field(default=1, ge=0, le=8)
     """Replayed sequences for every fresh one; 0 is plain PPO."""
     replay_is_clip: float = Field(default=10.0, gt=0)
@@ -101,9 +101,6 @@ class PPOReplay(Algorithm):
         self.collector, self.rng, self.device = context.collector, context.rng, context.device
         self.policy = Policy(context.network, context.spaces, precision=context.precision).to(context.device)
         self.distribution = self.policy.distribution
-        if self.policy.recurrent and cfg.steps_per_batch(cfg.rollout_steps * context.num_envs) % cfg.rollout_steps:
-            problem = f"{cfg.batch_size:g} is not a whole number of sequences of {cfg.rollout_steps} steps"
-            raise ConfigError("algorithm.batch_size", problem, "memory cores need whole sequences")
         self.learner = Learner(
             self.policy,
             self.loss,

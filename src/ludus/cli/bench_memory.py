@@ -20,7 +20,9 @@ def memory(
     match_params: Annotated[
         float, typer.Option(min=0, help="Parameters as a share of the LSTM's; 0 leaves every core as it is.")
     ] = 1.0,
-    steps: Annotated[int | None, typer.Option(min=1, help="Budget of each run; default: the config's.")] = None,
+    steps: Annotated[
+        str, typer.Option(metavar="N[,N...]", help="Budget of a run, for all tasks or each; default: the config's.")
+    ] = "",
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: one per CPU.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs, tables and pictures; a second call goes on.")] = Path(
         "bench/memory"
@@ -38,7 +40,7 @@ def memory(
     from ludus.bench.memory import Plan, bench
 
     chosen = pick_tasks(_words(env)), pick_cores(_words(cores))
-    plan = Plan(*chosen, _seeds(seeds), match_params or None, steps)
+    plan = Plan(*chosen, _seeds(seeds), match_params or None, _budgets(steps))
     failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
     findings = out / "findings.md"
     if findings.is_file():
@@ -49,6 +51,13 @@ def memory(
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _budgets(text: str) -> list[int]:
+    words = [word.replace("_", "") for word in _words(text)]
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise ConfigError(f"--steps {text}", "not a number of steps", "write --steps 100000 or --steps 65536,131072")
+    return [int(word) for word in words]
 
 
 def _seeds(text: str) -> list[int]:

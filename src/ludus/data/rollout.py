@@ -100,12 +100,13 @@ def minibatches(
 ) -> Iterator[dict[str, Tree]]:
     """Shuffled minibatches of columns [T, B, ...], always time-major.
 
-    `sequences` keeps whole sequences of some environments together with their initial state; otherwise single steps are
-    shuffled into [1, T * B / count]. Sizes differ by at most one where `count` does not divide.
+    `sequences` keeps whole sequences of some environments together with their initial state, at least one in each of
+    at most `count`; otherwise single steps are shuffled into [1, T * B / count]. Sizes differ by at most one where
+    `count` does not divide.
     """
     steps, envs = next(iter(columns.values())).shape[:2]
     if sequences:
-        for chosen in np.array_split(rng.permutation(envs), count):
+        for chosen in np.array_split(rng.permutation(envs), min(count, envs)):
             index = torch.from_numpy(chosen)
             part = {name: take(column, index) for name, column in columns.items()}
             yield {**part, "state": tree_map(lambda leaf, i=index: leaf[i], state)}

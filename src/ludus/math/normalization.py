@@ -23,6 +23,14 @@ def rms_norm_numpy(x: Array, weight: Array) -> Array:
     return x * (weight / np.sqrt((x * x).mean(-1, keepdims=True) + EPS))
 
 
+def standardized_numpy(x: Array) -> Array:
+    """A layer norm over the last dimension, without weights and derivative; averages are products, which are faster."""
+    width = x.shape[-1]
+    centred = x - (x @ np.full(width, 1.0 / width, x.dtype))[..., None]
+    centred /= np.sqrt(np.einsum("...h,...h->...", centred, centred) / width + EPS)[..., None]
+    return centred
+
+
 def silu_numpy(x: Array) -> Array:
     """x sigmoid(x)."""
     return x * (0.5 * np.tanh(0.5 * x) + 0.5)

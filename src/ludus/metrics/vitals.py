@@ -48,6 +48,7 @@ class Vitals:
         self._start = (seconds, env_steps)
         self._window = deque([self._start])
         self._last = (seconds, epoch)
+        self._processor = time.process_time()
         self._memory = _Memory(total_steps)
         self._latency_due = 0.0
 
@@ -59,10 +60,12 @@ class Vitals:
         fps = _rate(self._window[0], self._window[-1])
         before, last_epoch = self._last
         self._last = (seconds, epoch)
+        processor, self._processor = self._processor, time.process_time()
         found = {
             "time/fps": fps,
             "time/fps_total": _rate(self._start, (seconds, env_steps)),
             "time/epoch_seconds": (seconds - before) / max(epoch - last_epoch, 1),
+            "time/cpu_seconds": self._processor - processor,
             **self._memory.measure(env_steps, seconds),
         }
         if fps > 0:

@@ -102,7 +102,8 @@ def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
     outputs = _outputs_per_step(learner, collector.env.observation_space)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
     per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
-    kept = 2 * per_batch(rollout) * sum(outputs)  # and the gradients of all
+    batch = max(per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0)  # whole sequences
+    kept = 2 * batch * sum(outputs)  # and the gradients of all
     if whole > kept:
         return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
     return Part("updates", kept, "algorithm.batch_size or the hidden dims under network")

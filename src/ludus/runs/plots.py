@@ -140,7 +140,7 @@ def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: 
             _draw_group(axis, bands[-1], i, f"{clean(group.label, 70)} (n={len(curves)})")
     _threshold(axis, comparison.groups, metric)
     axis.set_xlabel("environment steps")
-    axis.xaxis.set_major_formatter(_steps)
+    axis.xaxis.set_major_formatter(steps_text)
     axis.margins(x=0.03)
     axis.set_xlim(left=0)
     many = any(len(drawn.curves) > 1 for drawn in bands)
@@ -191,7 +191,8 @@ def _title(metric: str, key: str) -> str:
     return clean(key, 60)
 
 
-def _steps(value: float, _: Any) -> str:
+def steps_text(value: float, _: Any) -> str:
+    """A number of steps on an axis."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"

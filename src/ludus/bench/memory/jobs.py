@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ludus.bench.memory.tasks import Core, Task
 from ludus.config.compose import config_hash, load
+from ludus.config.schema import ExperimentConfig
 from ludus.runs.index import Index
 from ludus.runs.record import Record
 
@@ -38,10 +39,15 @@ class Job:
         return [self.task.spec, *self.overrides, *common, f"experiment.seed={self.seed}"]
 
     @property
-    def hash(self) -> str:
-        """Of the config, by which its run is found again."""
+    def config(self) -> ExperimentConfig:
+        """The resolved config."""
         spec, *overrides = self.words
-        return config_hash(load(spec, overrides).config)
+        return load(spec, overrides).config
+
+    @property
+    def hash(self) -> str:
+        """By which its run is found again."""
+        return config_hash(self.config)
 
 
 def finished(jobs: Sequence[Job], folder: Path) -> dict[Job, Record]:

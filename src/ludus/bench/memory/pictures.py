@@ -1,40 +1,99 @@
-"""What a good return costs: every core by its speed and its return, one panel per task."""
+"""Pictures of a benchmark: a small panel of learning curves per core, and what a good return costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ludus.bench.memory.results import Row
-from ludus.runs.plots import PALETTE, STYLE, pyplot, save
+from ludus.bench.memory.tasks import CORES
+from ludus.runs import history
+from ludus.runs.compare import metric_key
+from ludus.runs.plots import PALETTE, STYLE, Band, band, pyplot, save, steps_text
+from ludus.runs.record import Record
+
+COLUMNS = 3
+OTHERS = "#C4C4C4"
+INK = "#444444"
+
+
+def colour_of(core: str) -> str:
+    """The same in every picture."""
+    return ("#222222", *PALETTE)[list(CORES).index(core) % (len(PALETTE) + 1)]
+
+
+def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path) -> Path:
+    """One panel per core with its runs, over the curves of all others in grey."""
+    bands = {core: found for core, records in runs.items() if (found := _band(records)) is not None}
+    plt = pyplot()
+    columns = min(COLUMNS, len(bands))
+    lines = math.ceil(len(bands) / columns)
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(lines, columns, figsize=(2.6 * columns + 0.6, 1.9 * lines + 0.9), sharex=True,
+                                    sharey=True, squeeze=False, layout="constrained")  # fmt: skip
+        for axis in axes.flat[len(bands) :]:
+            axis.set_visible(False)
+        for axis, (core, drawn) in zip(axes.flat, bands.items(), strict=False):
+            for other in bands.values():
+                axis.plot(other.steps, other.middle, color=OTHERS, linewidth=0.9, zorder=1)
+            _curve(axis, drawn, colour_of(core))
+            axis.set_title(core, color=colour_of(core))
+            for threshold in {record.threshold for record in runs[core]} - {None}:
+                axis.axhline(threshold, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+            axis.xaxis.set_major_formatter(steps_text)
+            axis.set_xlim(left=0)
+        figure.suptitle(f"{task}: evaluated return", x=0.02, ha="left", fontweight="bold")
+        said = "environment steps; IQM with 95 % interval, thin: single seeds, grey: the other cores, dashed: threshold"
+        figure.supxlabel(said, fontsize=8, color="#777777")
+        save(figure, path)
+        plt.close(figure)
+    return path
+
+
+def _band(records: Sequence[Record]) -> Band | None:
+    key = metric_key("reward", records)
+    curves = [curve for record in records if (curve := history.curve(record.folder, key))[0]]
+    return band(curves) if curves else None
+
+
+def _curve(axis: Any, drawn: Band, colour: str) -> None:
+    for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
+        axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.5, zorder=3)
+    axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.18, linewidth=0, zorder=2)
+    axis.plot(drawn.steps, drawn.middle, color=colour, linewidth=2, zorder=4)
 
 
 def trade_off(found: Sequence[Row], path: Path) -> Path:
     """Up is better, right is faster, a larger dot needs more memory."""
     plt = pyplot()
     tasks = list(dict.fromkeys(row.task for row in found))
-    cores = sorted({row.core for row in found})
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, len(tasks), figsize=(4.6 * len(tasks) + 0.6, 4), squeeze=False,
+        figure, axes = plt.subplots(1, len(tasks), figsize=(4.2 * len(tasks) + 0.6, 4), squeeze=False,
                                     layout="constrained")  # fmt: skip
         for axis, task in zip(axes[0], tasks, strict=True):
-            _panel(axis, [row for row in found if row.task == task], cores)
+            _panel(axis, [row for row in found if row.task == task])
             axis.set_title(task)
+        axes[0][0].set_ylabel("final return, IQM with 95 % interval")
         save(figure, path)
         plt.close(figure)
     return path
 
 
-def _panel(axis: Any, rows: Sequence[Row], cores: Sequence[str]) -> None:
+def _panel(axis: Any, rows: Sequence[Row]) -> None:
     most = max(row.memory for row in rows)
-    for row in rows:
-        colour, scores = PALETTE[cores.index(row.core) % len(PALETTE)], row.returns
+    for i, row in enumerate(sorted(rows, key=lambda row: row.speed)):
+        above = i % 2 == 0  # names of neighbours do not meet
+        colour, scores = colour_of(row.core), row.returns
         if len(scores.values) > 1:
             axis.plot([row.speed] * 2, [scores.low, scores.high], color=colour, linewidth=1.2, alpha=0.6, zorder=2)
         axis.scatter([row.speed], [scores.iqm], s=30 + 120 * row.memory / most, color=colour, alpha=0.85, zorder=3)
-        axis.annotate(row.core, (row.speed, scores.iqm), xytext=(7, 5), textcoords="offset points", fontsize=8)
-    axis.set_xscale("log")
-    axis.margins(0.18)
+        axis.annotate(row.core, (row.speed, scores.iqm), xytext=(4, 7) if above else (-4, -7), fontsize=8, color=colour,
+                      textcoords="offset points", ha="left" if above else "right", va="bottom" if above else "top",
+                      rotation=40, rotation_mode="anchor")  # fmt: skip
+    axis.set_xscale("log", subs=[2, 5])
+    for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        ticks(steps_text)  # powers of ten are formulas otherwise, which the style does not draw
+    axis.margins(0.2)
     axis.set_xlabel("training steps per second")
-    axis.set_ylabel("final return, IQM with 95 % interval")

@@ -70,11 +70,25 @@ CORES = {
 REFERENCE = CORES["lstm"]
 """Whose number of parameters the others are brought to."""
 
-_MASK = "environment.wrappers=[{{id: mask_observation, indices: {}}}]"
+
+def _masked(env: str, hidden: Sequence[int], num_envs: int) -> Task:
+    """The env's PPO without some numbers of the observation, in eight batches of whole sequences of 128 steps."""
+    return Task(
+        f"{env}-masked",
+        f"{env}:ppo",
+        (
+            f"environment.wrappers=[{{id: mask_observation, indices: {list(hidden)}}}]",
+            f"environment.num_envs={num_envs}",
+            "algorithm.rollout_steps=128",
+            "algorithm.batch_size=0.125",
+        ),
+    )
+
+
 _CARTPOLE = Task("CartPole-v1-masked", "CartPole-v1:ppo_gru_masked")
-_PENDULUM = Task("Pendulum-v1-masked", "Pendulum-v1:ppo", (_MASK.format("[2]"),))
-_LANDER = Task("LunarLander-v3-masked", "LunarLander-v3:ppo", (_MASK.format("[2, 3, 5]"),))
-_CHEETAH = Task("HalfCheetah-v5-masked", "HalfCheetah-v5:ppo", (_MASK.format(list(range(8, 17))),))
+_PENDULUM = _masked("Pendulum-v1", [2], 32)
+_LANDER = _masked("LunarLander-v3", [2, 3, 5], 32)
+_CHEETAH = _masked("HalfCheetah-v5", range(8, 17), 16)
 _PROOF = Task("ProofOfMemory-v0", "ProofOfMemory-v0:ppo")
 _MAZE = Task("TMaze-v0", "TMaze-v0:ppo")
 _GRIDS = tuple(Task(f"MiniGrid-{name}", f"MiniGrid-{name}-v0:ppo") for name in ("MemoryS7", "MemoryS11"))

@@ -1,9 +1,10 @@
 """Gated recurrent unit (Cho et al. 2014) over whole sequences with episode resets.
 
-On the CPU a scan of our own runs the recurrence in numpy with a hand-written backward pass: torch has no fused GRU
-there, and its graph of small operations takes ten times as long. On an accelerator one fused call does it: a step is
-inserted before every episode start, at which a flag with weight -1e4 closes the reset and update gates and the input
-bias (an input column itself) is zero, so that the state becomes tanh(0) = 0 exactly, whatever came before.
+On the CPU a scan of our own runs the recurrence in numpy, over sequences cut at episode starts and with a hand-written
+backward pass: torch has no fused GRU there, and its graph of small operations takes ten times as long. On an
+accelerator one fused call does it: a step is inserted before every episode start, at which a flag with weight -1e4
+closes the reset and update gates and the input bias (an input column itself) is zero, so that the state becomes
+tanh(0) = 0 exactly, whatever came before.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
+from ludus.math.segments import Segments
 from ludus.networks.memory import MemoryCore, Step, Take
 from ludus.registry import MEMORY
 from ludus.types import Array, Tree
@@ -91,60 +93,58 @@ class GRU(MemoryCore):
 
 
 class _Scan(torch.autograd.Function):
-    """h[t] = n + z (h' - n) with h' = h[t-1] or 0 at an episode start; gates r, z, candidate n = tanh(x_n + r u_n)."""
+    """h[t] = n + z (h[t-1] - n) with gates r, z and candidate n = tanh(x_n + r u_n), over pieces of episodes."""
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, h: Tensor, first: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        x, u_weight, u_bias = (
-            gates.detach().numpy(),
-            np.ascontiguousarray(weight.detach().numpy().T),
-            bias.detach().numpy(),
-        )
-        keep = (~first).numpy()[..., None]
-        T, B, G = x.shape
-        H = G // 3
-        y, before, u_n = (np.empty((T, B, H), x.dtype) for _ in range(3))
-        rz, n = np.empty((T, B, 2 * H), x.dtype), np.empty((T, B, H), x.dtype)
-        state = h.detach().numpy()
-        for t in range(T):
-            previous = np.multiply(state, keep[t], out=before[t])
+        u_weight, u_bias = np.ascontiguousarray(weight.detach().numpy().T), bias.detach().numpy()
+        segments = Segments(first.numpy())
+        x = segments.pack(gates.detach().numpy())
+        start = segments.start(h.detach().numpy())
+        R, H = len(x), x.shape[1] // 3
+        y, n, u_n = (np.empty((R, H), x.dtype) for _ in range(3))
+        rz = np.empty((R, 2 * H), x.dtype)
+        state = start
+        for now in segments.slices:
+            previous = state[: now.stop - now.start]
             u = previous @ u_weight + u_bias
-            u_n[t] = u[:, 2 * H :]
-            gate = np.tanh(0.5 * (x[t, :, : 2 * H] + u[:, : 2 * H]), out=rz[t])  # sigmoid(a) = (1 + tanh(a / 2)) / 2
+            u_n[now] = u[:, 2 * H :]
+            gate = np.tanh(0.5 * (x[now, : 2 * H] + u[:, : 2 * H]), out=rz[now])  # sigmoid(a) = (1 + tanh(a / 2)) / 2
             gate += 1.0
             gate *= 0.5
-            candidate = np.tanh(x[t, :, 2 * H :] + gate[:, :H] * u_n[t], out=n[t])
-            state = np.subtract(previous, candidate, out=y[t])
+            candidate = np.tanh(x[now, 2 * H :] + gate[:, :H] * u_n[now], out=n[now])
+            state = np.subtract(previous, candidate, out=y[now])
             state *= gate[:, H:]
             state += candidate
-        ctx.arrays = before, rz, n, u_n, keep
+        ctx.arrays = segments, start, y, rz, n, u_n
         ctx.save_for_backward(weight)
-        return torch.from_numpy(y)
+        return torch.from_numpy(segments.unpack(y))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        before, rz, n, u_n, keep = ctx.arrays
+        segments, start, y, rz, n, u_n = ctx.arrays
         (weight,) = ctx.saved_tensors
         u_weight = weight.detach().numpy()
-        dy = grads[0].numpy()
-        T, B, H = dy.shape
-        r, z = rz[..., :H], rz[..., H:]
+        T, B, H = grads[0].shape
+        dy, before = segments.pack(grads[0].numpy()), segments.before(start, y)
+        r, z = rz[:, :H], rz[:, H:]
         # everything that does not depend on the recurrence, for all steps at once
         to_n = (1.0 - z) * (1.0 - n * n)
-        slopes = np.stack([to_n * u_n * r * (1.0 - r), (before - n) * z * (1.0 - z), to_n * r], 2)  # [T, B, 3, H]
+        slopes = np.stack([to_n * u_n * r * (1.0 - r), (before - n) * z * (1.0 - z), to_n * r], 1)  # [R, 3, H]
         dh = np.empty_like(dy)
-        du = np.empty((T, B, 3, H), dy.dtype)
-        carry = np.zeros((B, H), dy.dtype)
-        for t in range(T - 1, -1, -1):
-            total = np.add(dy[t], carry, out=dh[t])
-            np.multiply(slopes[t], total[:, None], out=du[t])
-            carry = du[t].reshape(B, 3 * H) @ u_weight
-            carry += total * z[t]
-            carry *= keep[t]
+        du = np.empty_like(slopes)
+        carry = np.zeros_like(start)
+        for now in reversed(segments.slices):
+            count = now.stop - now.start
+            total = np.add(dy[now], carry[:count], out=dh[now])
+            np.multiply(slopes[now], total[:, None], out=du[now])
+            back = np.matmul(du[now].reshape(count, 3 * H), u_weight, out=carry[:count])
+            back += total * z[now]
         flat = du.reshape(T * B, 3 * H)
         dx = du.copy()
-        dx[:, :, 2] = dh * to_n
-        d_weight = flat.T @ before.reshape(T * B, H)
-        back = (dx.reshape(T, B, 3 * H), carry, d_weight, flat.sum(0))
-        d_gates, d_h, d_w, d_b = (torch.from_numpy(array) for array in back)
-        return d_gates, d_h, None, d_w, d_b
+        dx[:, 2] = dh * to_n
+        d_weight = flat.T @ before
+        d_gates = segments.unpack(dx.reshape(T * B, 3 * H))
+        parts = (d_gates, segments.start_gradient(carry), d_weight, flat.sum(0))
+        d_x, d_h, d_w, d_b = (torch.from_numpy(array) for array in parts)
+        return d_x, d_h, None, d_w, d_b

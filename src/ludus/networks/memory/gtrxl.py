@@ -5,12 +5,17 @@ A bias keeps the gates nearly shut at the start: the network begins as its own i
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ludus.networks.attention import Window
-from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
+from ludus.networks.memory import Take
+from ludus.networks.transformer import Block, Join, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
+from ludus.types import Array
 
 
 class GTrXLConfig(TransformerConfig):
@@ -25,11 +30,15 @@ class GatedBlock(Block):
 
     def __init__(self, cfg: GTrXLConfig) -> None:
         super().__init__(cfg)
-        self.gates = nn.ModuleList(Gate(cfg.hidden_dim, cfg.gate_bias) for _ in range(2))
+        self.gates: Any = nn.ModuleList(Gate(cfg.hidden_dim, cfg.gate_bias) for _ in range(2))
 
     def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
         x_TBH = self.gates[0](x_TBH, torch.relu(self.attention(self.norm(x_SBH), window)))
         return self.gates[1](x_TBH, torch.relu(self.feedforward(x_TBH)))
+
+    def numpy_joins(self, take: Take) -> tuple[Join, Join]:
+        first, second = (gate.numpy_step(take) for gate in self.gates)
+        return lambda x, y: first(x, np.maximum(y, 0.0)), lambda x, y: second(x, np.maximum(y, 0.0))
 
 
 @MEMORY.register("gtrxl")
@@ -58,3 +67,18 @@ class Gate(nn.Module):
         r, z = (gates_y + self.old(x)).chunk(2, -1)
         h = torch.tanh(candidate + self.reset(torch.sigmoid(r) * x))
         return torch.lerp(x, h, torch.sigmoid(z - self.bias))
+
+    def numpy_step(self, take: Take) -> Join:
+        """The same in numpy."""
+        w_new, w_old, w_reset, bias = (
+            take(p) for p in (self.new.weight.t(), self.old.weight.t(), self.reset.weight.t(), self.bias)
+        )
+        width = len(bias)
+
+        def step(x: Array, y: Array) -> Array:
+            new, old = y @ w_new, x @ w_old
+            r = 0.5 * np.tanh(0.5 * (new[:, :width] + old[:, :width])) + 0.5  # sigmoid
+            z = 0.5 * np.tanh(0.5 * (new[:, width : 2 * width] + old[:, width:] - bias)) + 0.5
+            return x + z * (np.tanh(new[:, 2 * width :] + (r * x) @ w_reset) - x)
+
+        return step

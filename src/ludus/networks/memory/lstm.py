@@ -1,8 +1,9 @@
 """Long short-term memory (Hochreiter & Schmidhuber 1997) over whole sequences with episode resets.
 
-On the CPU a scan of our own runs the recurrence in numpy with a hand-written backward pass, resets inside it. On an
-accelerator one fused call does it: a step is inserted before every episode start, at which a flag with weight -1e4
-closes the input and forget gates, so that cell and output become 0 exactly; a second flag holds the cell over padding.
+On the CPU a scan of our own runs the recurrence in numpy, over sequences cut at episode starts and with a hand-written
+backward pass. On an accelerator one fused call does it: a step is inserted before every episode start, at which a flag
+with weight -1e4 closes the input and forget gates, so that cell and output become 0 exactly; a second flag holds the
+cell over padding.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from ludus.config.model import Model
+from ludus.math.segments import Segments
 from ludus.networks.memory import MemoryCore, Step, Take
 from ludus.registry import MEMORY
 from ludus.types import Array, Tree
@@ -98,64 +100,62 @@ class LSTM(MemoryCore):
 
 
 class _Scan(torch.autograd.Function):
-    """i, f, s, o = sigmoid(x + h' U); c = f c' + i (2 s - 1); h = o tanh(c); h' and c' are 0 at an episode start."""
+    """i, f, s, o = sigmoid(x + h' U); c = f c' + i (2 s - 1); h = o tanh(c), over pieces of episodes."""
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, h: Tensor, c: Tensor, first: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        x, u_weight = gates.detach().numpy(), np.ascontiguousarray(weight.detach().numpy().T)
-        keep, resets = (~first).numpy()[..., None], first.any(1).tolist()
-        T, B, G = x.shape
-        H = G // 4
+        u_weight = np.ascontiguousarray(weight.detach().numpy().T)
+        segments = Segments(first.numpy())
+        x = segments.pack(gates.detach().numpy())
+        h_start, c_start = (segments.start(leaf.detach().numpy()) for leaf in (h, c))
+        R, H = len(x), x.shape[1] // 4
         s = np.empty_like(x)
-        activations = torch.from_numpy(s).unbind()  # torch's sigmoid takes half the time of numpy's tanh
-        cells, tanhs, y = (np.empty((T, B, H), x.dtype) for _ in range(3))
-        h_last, c_last = h.detach().numpy(), c.detach().numpy()
-        for t in range(T):
-            if resets[t]:
-                h_last, c_last = h_last * keep[t], c_last * keep[t]
-            s_t = np.matmul(h_last, u_weight, out=s[t])
-            s_t += x[t]
-            torch.sigmoid(activations[t], out=activations[t])
+        activations = torch.from_numpy(s).split(segments.count_K.tolist())  # torch's sigmoid takes half of numpy's time
+        cells, tanhs, y = (np.empty((R, H), x.dtype) for _ in range(3))
+        h_last, c_last = h_start, c_start
+        for now, active in zip(segments.slices, activations, strict=True):
+            count = now.stop - now.start
+            s_t = np.matmul(h_last[:count], u_weight, out=s[now])
+            s_t += x[now]
+            torch.sigmoid(active, out=active)
             candidate = 2.0 * s_t[:, 2 * H : 3 * H]
             candidate -= 1.0
             candidate *= s_t[:, :H]
-            c_last = np.multiply(s_t[:, H : 2 * H], c_last, out=cells[t])
+            c_last = np.multiply(s_t[:, H : 2 * H], c_last[:count], out=cells[now])
             c_last += candidate
-            h_last = np.multiply(s_t[:, 3 * H :], np.tanh(c_last, out=tanhs[t]), out=y[t])
-        ctx.arrays = s, cells, tanhs, keep, resets
-        outputs = torch.from_numpy(y)
-        ctx.save_for_backward(weight, h, c, outputs)
-        return outputs, torch.from_numpy(c_last.copy())
+            h_last = np.multiply(s_t[:, 3 * H :], np.tanh(c_last, out=tanhs[now]), out=y[now])
+        ctx.arrays = segments, h_start, c_start, s, cells, tanhs, y
+        ctx.save_for_backward(weight)
+        return torch.from_numpy(segments.unpack(y)), torch.from_numpy(cells[segments.row_TB[-1]])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        s, cells, tanhs, keep, resets = ctx.arrays
-        weight, h, c, outputs = ctx.saved_tensors
-        u_weight, dy = weight.numpy(), grads[0].numpy()
-        T, B, H = dy.shape
-        h_before = np.concatenate([h.numpy()[None], outputs.numpy()[:-1]]) * keep
-        c_before = np.concatenate([c.numpy()[None], cells[:-1]]) * keep
+        segments, h_start, c_start, s, cells, tanhs, y = ctx.arrays
+        (weight,) = ctx.saved_tensors
+        u_weight, dy = weight.numpy(), segments.pack(grads[0].numpy())
+        T, B, H = grads[0].shape
         # everything that does not depend on the recurrence, for all steps at once
-        i, f, g, o = (s[..., n * H : (n + 1) * H] for n in range(4))
-        slopes = (s * (1.0 - s)).reshape(T, B, 4, H)
-        slopes[:, :, 0] *= 2.0 * g - 1.0
-        slopes[:, :, 1] *= c_before
-        slopes[:, :, 2] *= 2.0 * i
-        slopes[:, :, 3] *= tanhs
+        i, f, g, o = (s[:, n * H : (n + 1) * H] for n in range(4))
+        slopes = (s * (1.0 - s)).reshape(T * B, 4, H)
+        slopes[:, 0] *= 2.0 * g - 1.0
+        slopes[:, 1] *= segments.before(c_start, cells)
+        slopes[:, 2] *= 2.0 * i
+        slopes[:, 3] *= tanhs
         to_c = o * (1.0 - tanhs * tanhs)
         da = np.empty_like(slopes)
-        dh, dc = np.zeros((B, H), dy.dtype), grads[1].numpy().copy()
-        for t in range(T - 1, -1, -1):
-            dh += dy[t]
-            dc += dh * to_c[t]
-            np.multiply(slopes[t, :, :3], dc[:, None], out=da[t, :, :3])
-            np.multiply(slopes[t, :, 3], dh, out=da[t, :, 3])
-            np.matmul(da[t].reshape(B, 4 * H), u_weight, out=dh)
-            dc *= f[t]
-            if resets[t]:
-                dh *= keep[t]
-                dc *= keep[t]
+        dh, dc = np.zeros_like(h_start), np.zeros_like(c_start)
+        dc[segments.last_B] = grads[1].numpy()
+        for now in reversed(segments.slices):
+            count = now.stop - now.start
+            dh_t, dc_t = dh[:count], dc[:count]
+            dh_t += dy[now]
+            dc_t += dh_t * to_c[now]
+            np.multiply(slopes[now, :3], dc_t[:, None], out=da[now, :3])
+            np.multiply(slopes[now, 3], dh_t, out=da[now, 3])
+            np.matmul(da[now].reshape(count, 4 * H), u_weight, out=dh_t)
+            dc_t *= f[now]
         flat = da.reshape(T * B, 4 * H)
-        d_weight = flat.T @ h_before.reshape(T * B, H)
-        d_gates, d_h, d_c, d_u = (torch.from_numpy(a) for a in (da.reshape(T, B, 4 * H), dh, dc, d_weight))
+        d_weight = flat.T @ segments.before(h_start, y)
+        parts = (segments.unpack(flat), segments.start_gradient(dh), segments.start_gradient(dc), d_weight)
+        d_gates, d_h, d_c, d_u = (torch.from_numpy(array) for array in parts)
         return d_gates, d_h, d_c, None, d_u

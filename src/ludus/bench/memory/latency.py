@@ -1,0 +1,36 @@
+"""What one decision costs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+import torch
+
+from ludus.bench.memory.matching import spaces_of
+from ludus.config.schema import ExperimentConfig
+from ludus.networks.actors import make_actor
+from ludus.networks.policy import Policy
+
+FILLED = 128
+"""Steps before the clock runs: what a transformer reads grows until its memory is full."""
+TIMED = 200
+
+
+def decision_ms(config: ExperimentConfig) -> float:
+    """Median milliseconds for one environment late in an episode, on one thread; weights make no difference."""
+    spaces, threads = spaces_of(config), torch.get_num_threads()
+    actor = make_actor(Policy(config.network, spaces))
+    obs = np.zeros((1, *(spaces.observation.shape or ())), spaces.observation.dtype)
+    state, first, times = actor.initial_state(1), np.ones(1, bool), []
+    torch.set_num_threads(1)
+    try:
+        for _ in range(FILLED + TIMED):
+            begin = time.perf_counter()
+            _, state = actor(obs, state, first)
+            times.append(time.perf_counter() - begin)
+            first = np.zeros(1, bool)
+    finally:
+        torch.set_num_threads(threads)
+    return 1e3 * statistics.median(times[FILLED:])
