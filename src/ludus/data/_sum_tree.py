@@ -71,15 +71,15 @@ class SumTree:
 
     def find(self, mass: Array) -> Array:
         """The leaf in which the running sum of weights passes each `mass` in [0, total]: never one of weight 0."""
-        running = self.running
-        row = np.minimum(running.searchsorted(mass, "right"), len(self.top)) - 1
-        mass = mass - running.take(row)
+        sums = self.running
+        place = row = np.minimum(sums.searchsorted(mass, "right"), len(self.top)) - 1
         rows = np.arange(0, len(mass) * FAN, FAN)
         for level in reversed(self.levels):
+            mass = mass - sums.take(place, mode="clip")
             before = level.take(row, 0, mode="clip") @ BEFORE
             # a True is one bit in a byte of its own, FAN of them are one number
             child = np.bitwise_count((before <= mass[:, None]).view(np.uint64)).reshape(-1) - 1
-            mass = mass - before.reshape(-1).take(rows + child, mode="clip")
+            sums, place = before.reshape(-1), rows + child
             row = row * FAN + child
         return self._not_past_the_end(row)
 

@@ -78,9 +78,9 @@ class Prioritized(Buffer):
         a = index - b * self.arena.ring  # any number with this remainder finds the slot's contents
         if length > 1 or wanted != REAL:
             index, b, a = self._redraw(index, length, wanted)
-        drawn = tree.leaves.take(index)
+        drawn = tree.leaves.take(index, mode="clip")
         # (N P)^-beta, divided by the largest
-        return b, a, (drawn / drawn.min()).astype(np.float32) ** np.float32(-self.beta)
+        return b, a, (drawn.min() / drawn).astype(np.float32) ** np.float32(self.beta)
 
     def _redraw(self, index: Array, length: int, wanted: int) -> tuple[Array, Array, Array]:
         """Others for what does not fit."""
