@@ -92,7 +92,20 @@ LONG = ("CartPole-v1:ppo_trxl_masked", "CartPole-v1:sac", "Pendulum-v1:sac_gru_m
     "spec", [pytest.param(spec, marks=pytest.mark.slow) if spec in LONG else spec for spec in CASES]
 )
 def test_killed_twice_and_resumed_equals_uninterrupted(spec: str, tmp_path: Path) -> None:
-    words = ["train", spec, *CASES[spec], *COMMON, *EVALUATION]
+    check_kills(spec, tmp_path)
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["CartPole-v1:dqn", "CartPole-v1:rainbow", "Pendulum-v1:sac"])
+def test_the_same_while_steps_are_taken_ahead(spec: str, tmp_path: Path) -> None:
+    """The step that is under way when a checkpoint is written, or the process dies, is neither lost nor taken twice."""
+    check_kills(spec, tmp_path, "runtime.overlap=true", "algorithm.train_freq=1")
+
+
+def check_kills(spec: str, tmp_path: Path, *more: str) -> None:
+    """One run without an end, one with two; the same in the last bit."""
+    words = ["train", spec, *CASES[spec], *more, *COMMON, *EVALUATION]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
     broken.mkdir()

@@ -61,6 +61,31 @@ def test_nothing_is_learned_too_early_and_nothing_is_owed_for_it() -> None:
     assert sum(count for _, count in updates) == pytest.approx((512 - 400) * 0.25, abs=2)
 
 
+@pytest.mark.parametrize("network", [{}, GRU], ids=["none", "gru"])
+def test_accumulating_changes_neither_gradients_nor_priorities(network: dict[str, Any]) -> None:
+    """Three parts of a batch of 16, of different sizes; some steps weigh less than others."""
+    found = []
+    for accumulate in (1, 3):
+        cfg = config({**SMALL, "accumulate": accumulate, "sequence_length": 8, "n_step": 2}, network=network,
+                     buffers={"replay": {"type": "prioritized", "size": 500}})  # fmt: skip
+        built = build(cfg)
+        now = moment(cfg.algorithm.config)
+        for _ in range(60):
+            built.algorithm.collect(now)
+        for _ in range(3):  # the second and third batch depend on the priorities that the first left
+            assert built.algorithm.update_controller(now).updates == 1
+        learner = built.algorithm.learner
+        found.append((learner.grad.clone(), torch.from_numpy(built.algorithm.replay["replay"].tree.leaves.copy())))
+        assert (learner.batch["error"] > 0).sum() > 10
+        close(built)
+    torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=1e-3)
+
+
+def test_more_parts_than_samples_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm.accumulate: a batch of 16 cannot be cut into 17 parts"):
+        build(config({**SMALL, "accumulate": 17}))
+
+
 def test_the_loss_is_the_papers() -> None:
     """Double Q-learning on a real batch, written out by hand."""
     built = build(config(SMALL, training={"total_timesteps": 4096}))

@@ -41,6 +41,8 @@ class DQNConfig(AlgorithmConfig):
     """Discount."""
     batch_size: PositiveInt = 64
     """Steps per update; with a memory core, sequences."""
+    accumulate: PositiveInt = 1
+    """Parts that a batch is cut into; their gradients are added up, so that fewer steps are in memory."""
     train_freq: PositiveInt = 1
     """Steps of every environment between updates."""
     update_ratio: PositiveFloat = 1.0
@@ -85,11 +87,14 @@ class DQNConfig(AlgorithmConfig):
 
     def steps_per_batch(self, rollout_size: int) -> int:
         """Steps that go through the network at once."""
-        return self.batch_size * (self.burn_in + self.sequence_length)
+        return -(-self.batch_size // self.accumulate) * (self.burn_in + self.sequence_length)
 
     def check(self, num_envs: int) -> None:
         if self.atoms > 1 and self.v_min >= self.v_max:
             raise ConfigError("algorithm.v_min", "must be below v_max", "choose the range of possible returns")
+        if self.accumulate > self.batch_size:
+            problem = f"a batch of {self.batch_size} cannot be cut into {self.accumulate} parts"
+            raise ConfigError("algorithm.accumulate", problem, "use at most algorithm.batch_size")
 
 
 @ALGORITHMS.register("dqn")
@@ -166,7 +171,8 @@ class DQN(Algorithm):
             return Report()
         batch, index = drawn
         batch["target"] = self.target.theta
-        self.learner.step(batch, {"lr": now.at(cfg.lr)}, double=cfg.double, burn_in=cfg.burn_in)
+        flags = {"double": cfg.double, "burn_in": cfg.burn_in}
+        self.learner.step(batch, {"lr": now.at(cfg.lr)}, accumulate=cfg.accumulate, **flags)
         buffer.update_priorities(index, priorities(batch))
         self.target.follow(cfg.target_every, cfg.tau)
         return Report(updates=1)

@@ -10,12 +10,12 @@ import numpy as np
 
 from ludus.types import Array
 
-FAN = 16
+FAN = 8
 TOP = 4096
-"""Nodes of the highest level, at most: a running sum over all of them is as fast as going down further levels."""
-RUNNING = np.triu(np.ones((FAN, FAN)))
-"""Siblings times this are their running sums, three times as fast as `cumsum` of short rows. Where a sibling weighs
-nothing, two columns add up the same terms and come out the same, so that it is never found."""
+"""Nodes of the highest level, at most: running sums over all of them are as fast as going down one more level."""
+BEFORE = np.triu(np.ones((FAN, FAN)), 1)
+"""Siblings times this are the sums of those before each, three times as fast as `cumsum` of short rows. Where a sibling
+weighs nothing, two columns add up the same terms and come out the same, so that it is passed over."""
 
 
 class SumTree:
@@ -23,13 +23,13 @@ class SumTree:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.levels: list[Array] = []  # leaves first, each level in rows of FAN siblings
-        count = size
-        while count > TOP or not self.levels:
-            count = -(-count // FAN)
-            self.levels.append(np.zeros((count, FAN)))
-        self.top = np.zeros(count)
-        self._running = np.zeros(count + 1)
+        depth = 1
+        while -(-size // FAN**depth) > TOP:
+            depth += 1
+        self.top = np.zeros(-(-size // FAN**depth))
+        # leaves first, each level in rows of FAN siblings; every node has children, if only such as weigh nothing
+        self.levels = [np.zeros((len(self.top) * FAN**above, FAN)) for above in reversed(range(depth))]
+        self._running = np.zeros(len(self.top) + 1)
         self._stale = False
 
     @property
@@ -62,7 +62,7 @@ class SumTree:
         """Take over all leaves."""
         self.levels[0].reshape(-1)[: self.size] = leaves
         for below, above in self._pairs():
-            above[: len(below)] = below.sum(1)
+            above[:] = below.sum(1)
         self._stale = True
 
     def _pairs(self) -> list[tuple[Array, Array]]:
@@ -70,19 +70,26 @@ class SumTree:
         return list(zip(self.levels, [*above, self.top], strict=True))
 
     def find(self, mass: Array) -> Array:
-        """The leaf in which the running sum of weights passes each `mass` in [0, total): never one of weight 0."""
-        running = self.running
-        mass = np.minimum(mass, np.nextafter(running[-1], 0.0))  # rounding must not lead past the last node
-        row = np.searchsorted(running[1:], mass, "right")
-        mass = mass - running[row]
+        """The leaf in which the running sum of weights passes each `mass` in [0, total]: never one of weight 0."""
+        sums = self.running
+        place = row = np.minimum(sums.searchsorted(mass, "right"), len(self.top)) - 1
         rows = np.arange(0, len(mass) * FAN, FAN)
         for level in reversed(self.levels):
-            sums = level.take(row, 0) @ RUNNING
-            mass = np.minimum(mass, np.nextafter(sums[:, -1], 0.0))
-            child = (sums > mass[:, None]).argmax(1)
-            before = sums.reshape(-1).take(rows + (child - 1), mode="wrap")
-            mass = mass - np.where(child, before, 0.0)
+            mass = mass - sums.take(place, mode="clip")
+            before = level.take(row, 0, mode="clip") @ BEFORE
+            # a True is one bit in a byte of its own, FAN of them are one number
+            child = np.bitwise_count((before <= mass[:, None]).view(np.uint64)).reshape(-1) - 1
+            sums, place = before.reshape(-1), rows + child
             row = row * FAN + child
+        return self._not_past_the_end(row)
+
+    def _not_past_the_end(self, row: Array) -> Array:
+        """Rounding may lead to leaves without weight behind the right one: it is the last before them."""
+        leaves = self.levels[0].reshape(-1)
+        found = leaves.take(row, mode="clip")
+        if not found.all():
+            for lost in np.flatnonzero(found == 0):
+                row[lost] = np.flatnonzero(leaves[: row[lost] + 1])[-1]
         return row
 
     def draw(self, count: int, rng: np.random.Generator) -> Array:

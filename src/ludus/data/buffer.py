@@ -48,29 +48,36 @@ class Buffer(Steps):
         b, a, weight = self._draw(batch, 1, REAL)
         out, data = self._output(batch), self.arena.data
         slots = self.arena.slots(b, a + np.arange(n_step + 1)[:, None])
-        flags = data["flags"].take(slots)
-        alive = np.cumprod(flags[:-1] & REAL, 0, dtype=np.uint8)  # ends at a final slot or at the one to come
-        taken = alive.sum(0, dtype=np.int64)
-        reward, discounts = self._rewards(data["reward"].take(slots[:-1])), gamma ** np.arange(n_step + 1)
-        if n_step > 1:
-            reward = (reward * alive * discounts[:-1, None].astype(np.float32)).sum(0, dtype=np.float32)
-        lanes = np.arange(batch)
-        out["reward"][0] = reward
-        out["terminated"][0] = terminated = (flags[taken - 1, lanes] & TERMINATED) > 0
-        out["discount"][0] = np.where(terminated, 0.0, discounts[taken])
-        out["weight"][0] = weight
-        out["index"][:] = self._index(b, a)
-        ages = data["age"].take(slots[0])
+        here = slots[0]
+        taken, reward, terminated = self._returns(slots, n_step, gamma)
+        out["reward"][0], out["terminated"][0], out["weight"][0] = reward, terminated, weight
+        np.multiply(~terminated, gamma**taken, out=out["discount"][0], casting="same_kind")
+        out["index"][:] = here if self.arena.storage == "ram" else self._index(b, a)
+        ages = data["age"].take(here, mode="clip")
         out["first"][0] = ages == 0
         for name in ("action", *self.extras):
-            data[name].take(slots[0], 0, out[name][0], "clip")
+            data[name].take(here, 0, out[name][0], "clip")
         if self.frames.count == 1:
-            data["obs"].take(slots[0], 0, out["obs"][0], "clip")
-            data["obs"].take(slots[taken, lanes], 0, out["next_obs"][0], "clip")
+            following = slots[1] if n_step == 1 else slots[taken, np.arange(batch)]
+            data["obs"].take(here, 0, out["obs"][0], "clip")
+            data["obs"].take(following, 0, out["next_obs"][0], "clip")
         else:
             self._observations(b, a, ages, out["obs"][0])
             self._observations(b, a + taken, ages + taken, out["next_obs"][0])
         return self._normalized(out, "obs", "next_obs")
+
+    def _returns(self, slots: Array, n_step: int, gamma: float) -> tuple[Any, Array, Array]:
+        """(steps taken, their discounted rewards, whether the last one ended the episode): at most `n_step` of them."""
+        rewards = self._rewards(self.arena.data["reward"].take(slots[:-1], mode="clip"))
+        flags = self.arena.data["flags"].take(slots[:-1], mode="clip")
+        taken: Any = 1
+        alive, reward, ended = flags[0], rewards[0], flags[0]
+        for k in range(1, n_step):  # ends before a final slot, or the one to come
+            alive = alive & flags[k] & REAL
+            reward = reward + alive * rewards[k] * np.float32(gamma**k)
+            ended = ended | (flags[k] * alive)
+            taken = taken + alive
+        return taken, reward, (ended & TERMINATED) > 0
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
         """Slots with the flags `wanted` that have `length` slots and one more from there on, and their weights."""
@@ -176,7 +183,7 @@ class Buffer(Steps):
 
     def _index(self, b: Array, a: Array) -> Array:
         """One number per slot, the same as long as the slot is alive."""
-        return b * self.arena.ring + a % self.arena.ring
+        return (b - a // self.arena.ring) * self.arena.ring + a
 
     def _output(self, batch: int, length: int = 0) -> Sample:
         key = (batch, length)

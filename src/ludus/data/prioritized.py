@@ -74,20 +74,26 @@ class Prioritized(Buffer):
         if not tree.total:
             raise self._too_early(length)
         index = tree.draw(count, self.rng)
-        b, a = self._slot(index)
+        b = index // self.arena.ring
+        a = index - b * self.arena.ring  # any number with this remainder finds the slot's contents
         if length > 1 or wanted != REAL:
-            for _ in range(ROUNDS):
-                bad = np.flatnonzero(~self._fits(b, a, length, wanted))
-                if not len(bad):
-                    break
-                index[bad] = tree.find(self.rng.random(len(bad)) * tree.total)
-                b, a = self._slot(index)
-            else:
-                b, a = self._choose(count, self._oldest, np.maximum(self.arena.end - self._oldest - length + 1, 0),
-                                    wanted, length)  # fmt: skip
-                index = self._index(b, a)
-        drawn = tree.leaves[index]
-        return b, a, ((drawn / drawn.min()) ** -self.beta).astype(np.float32)  # (N P)^-beta, divided by the largest
+            index, b, a = self._redraw(index, length, wanted)
+        drawn = tree.leaves.take(index, mode="clip")
+        # (N P)^-beta, divided by the largest
+        return b, a, (drawn.min() / drawn).astype(np.float32) ** np.float32(self.beta)
+
+    def _redraw(self, index: Array, length: int, wanted: int) -> tuple[Array, Array, Array]:
+        """Others for what does not fit."""
+        tree = self.tree
+        for _ in range(ROUNDS):
+            b, a = self._slot(index)
+            bad = np.flatnonzero(~self._fits(b, a, length, wanted))
+            if not len(bad):
+                return index, b, a
+            index[bad] = tree.find(self.rng.random(len(bad)) * tree.total)
+        oldest = self._oldest
+        b, a = self._choose(len(index), oldest, np.maximum(self.arena.end - oldest - length + 1, 0), wanted, length)
+        return self._index(b, a), b, a
 
     def _slot(self, index: Array) -> tuple[Array, Array]:
         """The living slot behind an index."""

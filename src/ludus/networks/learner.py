@@ -248,16 +248,21 @@ def leaves_of(batch: Batch) -> list[Tensor]:
 
 
 def parts_of(batch: Batch, count: int) -> list[tuple[float, Batch]]:
-    """A batch [T, B, ...] (`state`: [B, ...]) cut along B into at most `count` parts, each with its share of it."""
+    """A batch [T, B, ...] (`state`: [B, ...]) cut along B into at most `count` parts, each with its share of it.
+
+    Parts are views: what a loss writes into one is in the batch. A column of one dimension has no B and stays whole.
+    """
     if count == 1:
         return [(1.0, batch)]
-    size = next(column.shape[1] for name, column in batch.items() if name != "state")
+    columns = {name: column for name, column in batch.items() if name != "state"}
+    size = next(column.shape[1] for column in columns.values() if column.ndim > 1)
     found = []
     for index in torch.arange(size).tensor_split(min(count, size)):
         where = slice(int(index[0]), int(index[-1]) + 1)
-        part = {name: column[:, where] for name, column in batch.items() if name != "state"}
-        state = tree_map(lambda leaf, where=where: leaf[where], batch["state"])
-        found.append((len(index) / size, {**part, "state": state}))
+        part = {name: column[:, where] if column.ndim > 1 else column for name, column in columns.items()}
+        if "state" in batch:
+            part["state"] = tree_map(lambda leaf, where=where: leaf[where], batch["state"])
+        found.append((len(index) / size, part))
     return found
 
 
