@@ -137,6 +137,16 @@ def test_exactly_the_newest_steps_can_be_drawn(kind: str, script: Script, plan: 
         assert mine == added[len(added) - len(mine) :], "not the newest ones"
 
 
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+def test_returns_over_more_steps_than_a_byte_counts(kind: str) -> None:
+    script = Script(1, 0, ends=0.0, dtype=np.float32)
+    buffer = make(kind, script, 500)
+    fill(buffer, script, [("add", 400)])
+    sample = buffer.sample(64, n_step=300, gamma=0.99)
+    check_steps(script, sample, 300, 0.99)
+    assert sample["discount"].min() == pytest.approx(0.99**300)
+
+
 def test_length_counts_steps_not_final_observations() -> None:
     script = Script(2, 0, ends=0.5, dtype=np.float32)
     buffer = make("uniform", script, 1000)
