@@ -44,7 +44,8 @@ def check_steps(script: Script, sample: dict[str, Any], n_step: int, gamma: floa
         np.testing.assert_array_equal(sample["next_obs"][0, i], script.obs(b, episode, t + m))
         assert sample["action"][0, i] == log.actions[t]
         assert sample["mark"][0, i] == t / 4
-        assert sample["reward"][0, i] == pytest.approx(sum(gamma**k * r for k, r in enumerate(rewards)), abs=1e-5)
+        total = sum(gamma**k * r for k, r in enumerate(rewards))
+        assert sample["reward"][0, i] == pytest.approx(total, abs=1e-5, rel=1e-5)
         terminated = log.ended == "terminated" and t + m == len(log.rewards)
         assert sample["terminated"][0, i] == terminated
         assert sample["discount"][0, i] == pytest.approx(0.0 if terminated else gamma**m)
