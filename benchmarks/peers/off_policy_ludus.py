@@ -45,6 +45,7 @@ def overrides(task: OffPolicyTask) -> list[str]:
         f"training.total_timesteps={task.total}",
         f"experiment.seed={task.seed}",
         f"runtime.threads={task.threads}",
+        *(["algorithm.double=false"] if task.algorithm == "dqn" else []),  # the peers' DQN is the plain one
     ]
 
 
@@ -57,4 +58,5 @@ def main() -> None:
     watch.clock.answer()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -44,7 +44,8 @@ def check_steps(script: Script, sample: dict[str, Any], n_step: int, gamma: floa
         np.testing.assert_array_equal(sample["next_obs"][0, i], script.obs(b, episode, t + m))
         assert sample["action"][0, i] == log.actions[t]
         assert sample["mark"][0, i] == t / 4
-        assert sample["reward"][0, i] == pytest.approx(sum(gamma**k * r for k, r in enumerate(rewards)), abs=1e-5)
+        total = sum(gamma**k * r for k, r in enumerate(rewards))
+        assert sample["reward"][0, i] == pytest.approx(total, abs=1e-5, rel=1e-5)
         terminated = log.ended == "terminated" and t + m == len(log.rewards)
         assert sample["terminated"][0, i] == terminated
         assert sample["discount"][0, i] == pytest.approx(0.0 if terminated else gamma**m)
@@ -135,6 +136,16 @@ def test_exactly_the_newest_steps_can_be_drawn(kind: str, script: Script, plan: 
         added = [(e, t) for e, log in enumerate(script.log[b]) for t in range(len(log.rewards)) if log.added[t]]
         mine = sorted((e, t) for env, e, t in drawn if env == b)
         assert mine == added[len(added) - len(mine) :], "not the newest ones"
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+def test_returns_over_more_steps_than_a_byte_counts(kind: str) -> None:
+    script = Script(1, 0, ends=0.0, dtype=np.float32)
+    buffer = make(kind, script, 500)
+    fill(buffer, script, [("add", 400)])
+    sample = buffer.sample(64, n_step=300, gamma=0.99)
+    check_steps(script, sample, 300, 0.99)
+    assert sample["discount"].min() == pytest.approx(0.99**300)
 
 
 def test_length_counts_steps_not_final_observations() -> None:

@@ -76,7 +76,7 @@ class Buffer(Steps):
             alive = alive & flags[k] & REAL
             reward = reward + alive * rewards[k] * np.float32(gamma**k)
             ended = ended | (flags[k] * alive)
-            taken = taken + alive
+            taken = np.add(taken, alive, dtype=np.int64)
         return taken, reward, (ended & TERMINATED) > 0
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
