@@ -239,7 +239,7 @@ def test_values_approach_the_optimum_of_a_solved_mdp(variant: str) -> None:
 
     gamma = 0.9
     expected = optimal_values(gym.make("FrozenLake-v1", is_slippery=False), gamma)
-    # a return at the end of the range could only be told by an endless logit
+    # at the end of the range the mass that is left on other atoms would pull the mean one way only
     settings = {"double": {}, "c51": {"atoms": 21, "v_min": 0.0, "v_max": 2.0}}[variant]
     algorithm = {**SMALL, **settings, "gamma": gamma, "epsilon": 1.0, "lr": 3e-3, "tau": 0.05, "target_every": 1,
                  "batch_size": 64, "train_freq": 4}  # fmt: skip
