@@ -127,9 +127,11 @@ def draw(medians: dict[int, float], path: Path) -> None:
     lengths = list(medians)
     axes.loglog(lengths, list(medians.values()), "o-", label="Mamba-2")
     axes.loglog(lengths, [medians[lengths[0]] * n / lengths[0] for n in lengths], "--", label="linear")
+    axes.minorticks_off()
+    axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
     axes.set(xlabel="sequence length", ylabel="forward + backward, ms")
-    axes.legend()
-    figure.savefig(path)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
 
 
 def peers(repeats: int) -> dict[str, object]:

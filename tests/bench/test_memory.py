@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -124,6 +125,22 @@ def test_the_table_in_every_format() -> None:
     assert render(table([row("gru", [1, 1]), row("lstm", [1, 1])]), "markdown").count("**1.000**") == 2
     assert len(list(csv.reader(render(found, "csv").splitlines()))) == 3
     assert r"\textbf{11.0}" in render(found, "latex")
+
+
+def test_the_published_table_is_that_of_the_published_command() -> None:
+    """Every task and core of it, parameters within two percent, no more seeds than it has."""
+    page = (Path(__file__).parents[2] / "docs" / "memory-benchmark.md").read_text()
+    command = shlex.split(
+        page[page.index("ludus bench memory --env CartPole-v1-masked,") :].split("```")[0].replace("\\\n", " ")
+    )
+    options = dict(zip(command[3::2], command[4::2], strict=True))
+    tasks, seeds = pick_tasks(options["--env"].split(",")), options["--seeds"]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.count("|") > 12]
+    rows = {(task, core): (int(parameters.replace(",", "")), n) for task, core, parameters, n, *_ in cells[2:]}
+    assert rows.keys() == {(task.name, core) for task in tasks for core in CORES}
+    for (task, _), (parameters, n) in rows.items():
+        assert 1 < int(n) <= int(seeds)
+        assert parameters == pytest.approx(rows[task, "lstm"][0], rel=0.02)
 
 
 @pytest.mark.integration

@@ -96,4 +96,4 @@ def _panel(axis: Any, rows: Sequence[Row]) -> None:
     for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
         ticks(steps_text)  # powers of ten are formulas otherwise, which the style does not draw
     axis.margins(0.2)
-    axis.set_xlabel("training steps per second")
+    axis.set_xlabel("training steps per second of processor time")
