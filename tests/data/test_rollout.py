@@ -39,6 +39,7 @@ def test_sequences_stay_whole_with_their_state(T: int, B: int, count: int) -> No
     for part in parts:
         assert part["index"].shape[0] == T
         which = part["index"][0]
+        assert len(which)
         assert torch.equal(part["index"], torch.arange(T).unsqueeze(1) * B + which)
         assert part["state"][0].squeeze(1).long().tolist() == which.tolist()
         envs += which.tolist()
