@@ -95,9 +95,13 @@ class Arena:
     def slots(self, b: Array, a: Array) -> Array:
         """Positions in the columns."""
         if self.storage == "ram":  # segments lie side by side: no table to look them up in
-            return (b - a // self.ring) * self.ring + a  # numpy divides by a number faster than it takes remainders
+            return self.numbers(b, a)
         number, offset = np.divmod(a, self.segment)
         return self._table[b, number % self.segments] * self.segment + offset
+
+    def numbers(self, b: Array, a: Array) -> Array:
+        """One number per slot, the same as long as the slot is alive."""
+        return (b - a // self.ring) * self.ring + a  # numpy divides by a number faster than it takes remainders
 
     def advance(self, end: Array) -> None:
         """Make room up to and including slot `end` of each environment; what falls out of the window is given up."""

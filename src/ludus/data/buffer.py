@@ -52,7 +52,7 @@ class Buffer(Steps):
         taken, reward, terminated = self._returns(slots, n_step, gamma)
         out["reward"][0], out["terminated"][0], out["weight"][0] = reward, terminated, weight
         np.multiply(~terminated, gamma**taken, out=out["discount"][0], casting="same_kind")
-        out["index"][:] = here if self.arena.storage == "ram" else self._index(b, a)
+        out["index"][:] = here if self.arena.storage == "ram" else self.arena.numbers(b, a)
         ages = data["age"].take(here, mode="clip")
         out["first"][0] = ages == 0
         for name in ("action", *self.extras):
@@ -133,7 +133,7 @@ class Buffer(Steps):
         assert not state or self._state_tree is not None, "keep_state was not asked for"
         b, a, weight = self._draw(batch, length, REAL | (STATE if state else 0))
         out = self._output(batch, length)
-        out["index"][:], out["weight"][:] = self._index(b, a), weight
+        out["index"][:], out["weight"][:] = self.arena.numbers(b, a), weight
         return self._sequences(out, b, a, np.arange(length + 1)[:, None] + a, state=state)
 
     def _sequences(self, out: Sample, b: Array, a: Array, number: Array, *, state: bool) -> Sample:
@@ -180,10 +180,6 @@ class Buffer(Steps):
         if self.normalizer is None:
             return dict(out)
         return {**out, **{name: self.normalizer.apply(out[name]) for name in names}}
-
-    def _index(self, b: Array, a: Array) -> Array:
-        """One number per slot, the same as long as the slot is alive."""
-        return (b - a // self.arena.ring) * self.arena.ring + a
 
     def _output(self, batch: int, length: int = 0) -> Sample:
         key = (batch, length)

@@ -60,13 +60,13 @@ class Prioritized(Buffer):
         oldest, end = self._oldest, self.arena.end
         for offset in range(int((oldest - self._given_up).max(initial=0))):
             b = np.flatnonzero(self._given_up + offset < oldest)
-            self.tree.set(self._index(b, self._given_up[b] + offset), np.zeros(len(b)))
+            self.tree.set(self.arena.numbers(b, self._given_up[b] + offset), np.zeros(len(b)))
         begin = np.maximum(self._shown, oldest)
         for offset in range(int((end - begin).max(initial=0))):
             b = np.flatnonzero(begin + offset < end)
             a = begin[b] + offset
             real = (self._take("flags", b, a) & REAL) > 0
-            self.tree.set(self._index(b, a), np.where(real, self.largest**self.cfg.alpha, 0.0))
+            self.tree.set(self.arena.numbers(b, a), np.where(real, self.largest**self.cfg.alpha, 0.0))
         self._given_up, self._shown = oldest, end.copy()
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
@@ -93,7 +93,7 @@ class Prioritized(Buffer):
             index[bad] = tree.find(self.rng.random(len(bad)) * tree.total)
         oldest = self._oldest
         b, a = self._choose(len(index), oldest, np.maximum(self.arena.end - oldest - length + 1, 0), wanted, length)
-        return self._index(b, a), b, a
+        return self.arena.numbers(b, a), b, a
 
     def _slot(self, index: Array) -> tuple[Array, Array]:
         """The living slot behind an index."""

@@ -21,7 +21,7 @@ class Trajectory(Buffer):
         if not state:  # a stored memory belongs to the step that was drawn
             a = self._moved_back(b, a, length)
         out = self._output(batch, length)
-        out["index"][:], out["weight"][:] = self._index(b, a), weight
+        out["index"][:], out["weight"][:] = self.arena.numbers(b, a), weight
         number = a + np.arange(length + 1)[:, None]
         over = self._over(b, number)
         last = np.argmax(over, 0) - 1  # the episode's newest slot; beyond it, that one is shown again
