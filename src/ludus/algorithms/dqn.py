@@ -264,8 +264,8 @@ class EpsilonGreedy:
     def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
         """(action, the same for the environment, memory)."""
         values, state = self.values(obs_B, state, first_B, noise=True)
-        random = self.rng.integers(self.net.actions, size=len(values))
-        action = np.where(self.rng.random(len(values)) < self.epsilon, random, values.argmax(-1))
+        chance, random = self.rng.random((2, len(values)))
+        action = np.where(chance < self.epsilon, (random * self.net.actions).astype(np.int64), values.argmax(-1))
         return action, action, state
 
 

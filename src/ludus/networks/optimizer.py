@@ -6,6 +6,7 @@ fused kernel on one tensor is all a small network needs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -79,8 +80,14 @@ class Optimizer:
             maximize=False,
         )
 
+    def corrections(self) -> tuple[float, float]:
+        """Factors of Adam's learning rate and of its `eps` at the next step, for what the moments still lack."""
+        (beta1, beta2), count = self.cfg.betas, self.count + 1
+        scale = math.sqrt(1 - beta2**count)
+        return scale / (1 - beta1**count), scale
+
     def pure(
-        self, theta: Tensor, state: Sequence[Tensor], grad: Tensor, lr: Tensor, count: Tensor
+        self, theta: Tensor, state: Sequence[Tensor], grad: Tensor, lr: Tensor, corrections: Sequence[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
         """The same step without side effects, for compilation; `lr` has no dimension or the parameters' one."""
         cfg, (beta1, beta2) = self.cfg, self.cfg.betas
@@ -93,8 +100,8 @@ class Optimizer:
             grad = grad + cfg.weight_decay * theta
         first = torch.lerp(state[0], grad, 1 - beta1)
         second = state[1] * beta2 + grad * grad * (1 - beta2)
-        scale = torch.sqrt(1 - beta2**count)
-        return theta - lr / (1 - beta1**count) * first / (second.sqrt() / scale + cfg.eps), [first, second]
+        rate, eps = lr * corrections[0], cfg.eps * corrections[1]
+        return theta - rate * first / (second.sqrt() + eps), [first, second]
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and the number of steps."""
