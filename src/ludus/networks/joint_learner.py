@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ludus.networks.allocation import keep_freed_memory
 from ludus.networks.compiled import Compiler
 from ludus.networks.learner import Batch, Layout, Learner, leaves_of, refill
-from ludus.networks.optimizer import Optimizer, OptimizerConfig
+from ludus.networks.optimizer import Optimizer, OptimizerConfig, traced_norm, traced_share
 
 TARGET = "target"
 
@@ -89,9 +89,9 @@ class _Traced(Networks):
     def descend(self, part: str, loss: Tensor, lr: Any) -> None:
         learner, flat = self.learner, self.flat[part]
         (grad,) = torch.autograd.grad(loss, flat)
-        self.norms[part] = norm = grad.norm()
+        self.norms[part] = norm = traced_norm(grad)
         if learner.max_grad_norm is not None:
-            grad = grad * (learner.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+            grad = grad * traced_share(learner.max_grad_norm, norm)
         optimizer = learner.optimizer.parts[part]
         new, self.state[part] = optimizer.pure(flat.detach(), self.state[part], grad, lr, self.corrections[part])
         self.flat[part] = new.detach().requires_grad_()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.networks.compiled import Compiler
-from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates
+from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates, traced_norm, traced_share
 from ludus.types import Tree, tree_map
 
 Batch = dict[str, Tree]
@@ -85,7 +85,7 @@ class Learner:
             told.append(share * torch.stack([*metrics.values(), loss]).detach())
             self._remember_names(metrics)
         norms = torch.stack([self.grad[part].norm() for part in self.layout.parts.values()])
-        total = norms.norm()
+        total = norms.norm() if len(norms) > 1 else norms[0]
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
         self.optimizer.step(self.grad, self._rates(numbers) or numbers["lr"])
@@ -152,10 +152,10 @@ class Learner:
 
             loss, metrics = self.loss(model, filled, numbers, **flags)
             (grad,) = torch.autograd.grad(loss, leaf)
-            norms = torch.stack([grad[part].norm() for part in self.layout.parts.values()])
+            norms = torch.stack([traced_norm(grad[part]) for part in self.layout.parts.values()])
             total = norms.norm()
             if self.max_grad_norm is not None:
-                grad = grad * (self.max_grad_norm / (total + 1e-6)).clamp(max=1.0)
+                grad = grad * traced_share(self.max_grad_norm, total)
             spread = [rate.expand(where.stop - where.start) for where, rate in self._rates(numbers)]
             lr = torch.cat(spread) if spread else numbers["lr"]
             new_theta, new_state = self.optimizer.pure(theta, state, grad, lr, values[len(names) :])

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ludus.config.model import Model
 
+COLUMNS = 256
 Rates = list[tuple[slice, Any]]
 """Stretches of the flat tensor that cover it, each with its learning rate."""
 
@@ -112,3 +113,15 @@ class Optimizer:
         self.count = int(state["count"])
         for i, tensor in enumerate(self.tensors):
             tensor.copy_(torch.as_tensor(state["moments"][str(i)]))
+
+
+def traced_norm(flat: Tensor) -> Tensor:
+    """Length of a long vector, for compiled code: sums of columns take a third of the time of one long sum."""
+    whole = flat.numel() // COLUMNS * COLUMNS
+    columns = flat[:whole].view(-1, COLUMNS).square().sum(0)
+    return (columns.sum() + flat[whole:].square().sum()).sqrt()
+
+
+def traced_share(longest: float, norm: Tensor) -> Tensor:
+    """What is left of a gradient that is clipped, for compiled code: a reduction is computed once, not per weight."""
+    return torch.stack([longest / (norm + 1e-6), torch.ones_like(norm)]).amin()
