@@ -83,14 +83,14 @@ class Buffer(Steps):
         """Slots with the flags `wanted` that have `length` slots and one more from there on, and their weights."""
         oldest = self._oldest
         width = np.maximum(self.arena.end - oldest - length + 1, 0)
-        bounds = np.cumsum(width)
+        bounds = width.cumsum()
         if not bounds[-1]:
             raise self._too_early(length)
         found: list[tuple[Array, Array]] = []
         missing = count
         for _ in range(ROUNDS):
             b, a = self._draw_slots(missing + missing // 8 + 8, oldest, bounds, width)  # some will not fit
-            fits = np.flatnonzero((self._take("flags", b, a) & wanted) == wanted)[:missing]
+            fits = ((self._take("flags", b, a) & wanted) == wanted).nonzero()[0][:missing]
             found.append((b[fits], a[fits]))
             missing -= len(fits)
             if not missing:

@@ -270,7 +270,7 @@ class Steps:
         data["ordinal"][slots] = self._steps.astype(np.uint32)
 
     def _take(self, name: str, b: Array, a: Array, out: Array | None = None) -> Array:
-        return np.take(self.arena.data[name], self.arena.slots(b, a), 0, out, "clip")
+        return self.arena.data[name].take(self.arena.slots(b, a), 0, out, "clip")
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
