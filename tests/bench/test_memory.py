@@ -51,6 +51,13 @@ def test_cores_differ_in_nothing_but_the_network_and_what_it_sees() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+def test_no_core_is_given_more_than_its_size(task: jobs.Task) -> None:
+    for core in CORES.values():
+        memory = matching.configured(task, core, None).network.memory.config
+        assert memory.model_copy(update={"hidden_dim": 64}) == type(memory)(), core
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
 def test_batches_are_whole_sequences(task: jobs.Task) -> None:
     """Otherwise cores with memory would learn from larger batches than those without."""
     config = matching.load(task.spec, list(task.overrides)).config

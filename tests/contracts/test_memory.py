@@ -374,3 +374,42 @@ def test_mamba_starts_as_published() -> None:
         delta = torch.nn.functional.softplus(bias)
         assert delta.min() >= 1e-3 * 0.99 and delta.max() <= 1e-1 * 1.01
     torch.testing.assert_close(make("mamba").mixers[0].log_rate.exp()[:, 0], torch.arange(1.0, 17.0))
+
+
+def test_mamba_forgets_at_the_rate_it_is_given() -> None:
+    """States that decay 16 times slower hold more of what was seen 40 steps ago."""
+
+    def held(rate: float) -> float:
+        torch.manual_seed(0)
+        core = MEMORY["mamba"](MEMORY["mamba"].Config(rate=rate), D)
+        x = torch.randn(41, B, D, generator=torch.Generator().manual_seed(1))
+        other = x.clone()
+        other[0] = -x[0]
+        first = torch.zeros(41, B, dtype=torch.bool)
+        (y, _), (z, _) = (core(leaf, core.initial_state(B), first) for leaf in (x, other))
+        return float((y[-1] - z[-1]).detach().norm())
+
+    assert held(1 / 16) > 3 * held(1.0)
+    rates = MEMORY["mamba"](MEMORY["mamba"].Config(rate=0.5), D).mixers[0].log_rate.exp()
+    torch.testing.assert_close(rates[:, 0], 0.5 * torch.arange(1.0, 17.0))
+
+
+def test_gru_starts_with_spans_up_to_its_horizon() -> None:
+    """What was seen 40 steps ago reaches the output; with a bias of 0 it is gone."""
+
+    def start(horizon: int) -> tuple[torch.Tensor, float]:
+        torch.manual_seed(0)
+        core = MEMORY["gru"](MEMORY["gru"].Config(horizon=horizon), D)
+        x = torch.randn(41, B, D).requires_grad_()
+        y, _ = core(x, core.initial_state(B), torch.zeros(41, B, dtype=torch.bool))
+        y[-1].pow(2).sum().backward()
+        assert x.grad is not None
+        bias = core.cell.bias_ih.detach() + core.cell.bias_hh.detach()
+        return bias, float(x.grad[0].norm() / x.grad[-1].norm())
+
+    (zero, gone), (bias, kept) = start(1), start(40)
+    assert not zero.any() and gone < 1e-6
+    reset, update, candidate = bias.chunk(3)
+    assert not reset.any() and not candidate.any() and kept > 1e-3
+    span = 1.0 + update.exp()
+    assert 2.0 <= span.min() < 8.0 and 32.0 < span.max() <= 40.0

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from envs.conftest import Make
 from envs.test_wrappers import env, refusal
 from ludus.config.schema import Environment
-from ludus.envs.make import make_env
+from ludus.envs.make import make_env, make_vector
 from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS
 
@@ -74,24 +74,31 @@ def test_actions_that_do_not_exist_are_refused() -> None:
     assert "must name the actions 0 to 1" in refusal("Recorder-v0", id="remap_actions", mapping={0: 1, 2: 2})
 
 
-@pytest.mark.parametrize("backend", ["sync", "native"])
-def test_only_valid_actions_are_ever_taken(make: Make, backend: str) -> None:
-    if backend == "native":  # the wrapper works on single environments
-        with pytest.raises(ConfigError, match=r"valid_actions"):
-            make("CartPole-v1", vectorization=backend, valid_actions=[1])
-        return
+def test_only_valid_actions_are_ever_taken(make: Make) -> None:
     venv = make("Recorder-v0", valid_actions=[1, 3])
     assert venv.action_space == Discrete(2)
     venv.reset(range(4))
     venv.step(np.array([0, 1, 1, 0]))
     lane: Any = venv
     assert [each.unwrapped.last for each in lane._lane.envs] == [1, 3, 3, 1]
-    assert make("CartPole-v1", vectorization="auto", valid_actions=[1]).backend == "sync"
+
+
+def test_actions_are_renamed_on_whole_vectors(make: Make) -> None:
+    sync, whole = (make("TMaze-v0", vectorization=name, valid_actions=[2, 0]) for name in ("sync", "auto"))
+    assert (sync.backend, whole.backend) == ("sync", "native")
+    assert sync.action_space == whole.action_space == Discrete(2)
+    np.testing.assert_array_equal(sync.reset(range(4)), whole.reset(range(4)))
+    for step in range(200):
+        action = (np.arange(4) + step) % 2
+        for one, other in zip(sync.step(action)[:4], whole.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_valid_actions_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^environment.valid_actions: 9 is not in Discrete\(4\)"):
         make_env(Environment(id="Recorder-v0", valid_actions=[0, 9]))
+    with pytest.raises(ConfigError, match=r"^environment.valid_actions: 9 is not in Discrete\(2\)"):
+        make_vector(Environment(id="CartPole-v1", valid_actions=[0, 9], vectorization="native"))
 
 
 def test_actions_pay_and_cost(make: Make) -> None:

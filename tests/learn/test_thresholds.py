@@ -54,6 +54,18 @@ def test_reaches_its_threshold(spec: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("core", ["ppo", "ppo_lstm", "ppo_trxl"])
+def test_finds_the_like_of_an_object_it_saw(core: str, seed: int) -> None:
+    for package in ("minigrid", "envpool"):
+        pytest.importorskip(package)
+    words = [f"experiment.seed={seed}", "environment.vectorization=envpool"]
+    run = build(load(f"MiniGrid-MemoryS7-v0:{core}", words).config)
+    run.run()
+    close(run)
+    assert run.last.mean >= run.threshold, run.last
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_drqn_balances_without_seeing_velocities(seed: int) -> None:
     run = build(load("CartPole-v1:dqn_gru_masked", [f"experiment.seed={seed}"]).config)
     run.run()

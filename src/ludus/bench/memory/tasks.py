@@ -89,8 +89,9 @@ _CARTPOLE = Task("CartPole-v1-masked", "CartPole-v1:ppo_gru_masked")
 _PENDULUM = _masked("Pendulum-v1", [2], 32)
 _LANDER = _masked("LunarLander-v3", [2, 3, 5], 32)
 _CHEETAH = _masked("HalfCheetah-v5", range(8, 17), 16)
-_PROOF = Task("ProofOfMemory-v0", "ProofOfMemory-v0:ppo")
-_MAZE = Task("TMaze-v0", "TMaze-v0:ppo")
+# those without a memory: the others have settings for one core
+_PROOF = Task("ProofOfMemory-v0", "ProofOfMemory-v0:ppo_forgetful")
+_MAZE = Task("TMaze-v0", "TMaze-v0:ppo_forgetful")
 _GRIDS = tuple(Task(f"MiniGrid-{name}", f"MiniGrid-{name}-v0:ppo") for name in ("MemoryS7", "MemoryS11"))
 PRESETS: dict[str, tuple[Task, ...]] = {
     "classic-masked": (_CARTPOLE, _PENDULUM, _LANDER),

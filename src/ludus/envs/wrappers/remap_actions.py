@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector.view import ObservationView
 from ludus.registry import WRAPPERS
+from ludus.types import Array
 
 
 @WRAPPERS.register("remap_actions")
@@ -18,16 +22,38 @@ class RemapActions(gym.ActionWrapper):
 
     def __init__(self, env: gym.Env, mapping: list[Any] | dict[int, Any]) -> None:
         super().__init__(env)
-        actions = _in_order(mapping)
-        space = env.action_space
-        self._actions = [int(a) if isinstance(space, Discrete) else np.array(a, space.dtype) for a in actions]
-        for action, value in zip(self._actions, actions, strict=True):
-            if not space.contains(np.int64(action) if isinstance(action, int) else action):
-                raise ValueError(f"{value!r} is not in {space}")
+        self._actions = _actions(mapping, env.action_space)
         self.action_space = Discrete(len(self._actions))
 
     def action(self, action: Any) -> Any:
         return self._actions[int(action)]
+
+    @classmethod
+    def vectorize(cls, venv: VectorEnv, mapping: list[Any] | dict[int, Any]) -> VectorEnv:
+        """The same for a whole vector at once."""
+        return _RemappedVector(venv, _actions(mapping, venv.action_space))
+
+
+class _RemappedVector(ObservationView):
+    def __init__(self, inner: VectorEnv, actions: list[Any]) -> None:
+        super().__init__(inner, inner.observation_space)
+        self.info = replace(self.info, action_space=Discrete(len(actions)))
+        self._actions = np.array(actions, inner.action_space.dtype)
+
+    def step(self, action: Array) -> StepResult:
+        return super().step(self._actions[action])
+
+    def convert(self, obs: Array) -> Array:
+        return obs
+
+
+def _actions(mapping: list[Any] | dict[int, Any], space: gym.Space) -> list[Any]:
+    values = _in_order(mapping)
+    actions = [int(a) if isinstance(space, Discrete) else np.array(a, space.dtype) for a in values]
+    for action, value in zip(actions, values, strict=True):
+        if not space.contains(np.int64(action) if isinstance(action, int) else action):
+            raise ValueError(f"{value!r} is not in {space}")
+    return actions
 
 
 def _in_order(mapping: list[Any] | dict[int, Any]) -> list[Any]:

@@ -30,11 +30,14 @@ class GRUConfig(Model):
 
     hidden_dim: PositiveInt = 64
     """Units."""
+    horizon: PositiveInt = 1
+    """Steps over which it has to remember: units begin with spans up to it, where a bias of 0 halves the state at
+    every step. 1 leaves the bias 0, for tasks with short memories."""
 
 
 @MEMORY.register("gru")
 class GRU(MemoryCore):
-    """One layer; orthogonal weights, zero bias."""
+    """One layer; orthogonal weights, zero bias or that of Tallec & Ollivier 2018 (arXiv:1804.11188)."""
 
     Config = GRUConfig
 
@@ -44,6 +47,9 @@ class GRU(MemoryCore):
         self.out_dim = cfg.hidden_dim
         for name, parameter in self.cell.named_parameters():
             nn.init.zeros_(parameter) if name.startswith("bias") else nn.init.orthogonal_(parameter)
+        if cfg.horizon > 2:
+            update = self.cell.bias_ih.data[self.out_dim : 2 * self.out_dim]
+            update.uniform_(1.0, cfg.horizon - 1.0).log_()
 
     def initial_state(self, batch: int) -> Tree:
         return (torch.zeros(batch, self.out_dim, device=self.cell.weight_hh.device),)

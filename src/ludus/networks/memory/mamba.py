@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import linear as affine
 from torch.nn.functional import softplus
@@ -25,6 +26,9 @@ from ludus.types import Array, Tree
 
 class MambaConfig(StateSpaceConfig):
     """Residual blocks of Mamba."""
+
+    rate: float = Field(default=1.0, gt=0)
+    """States of a channel begin to decay at 1 to `state_dim` times this; below 1 for tasks with long memories."""
 
 
 class SelectiveMixer(Mixer):
@@ -42,7 +46,7 @@ class SelectiveMixer(Mixer):
         self.delta = nn.Linear(self.rank, E)
         nn.init.uniform_(self.delta.weight, -(self.rank**-0.5), self.rank**-0.5)
         self.delta.bias.data = first_step_sizes(E)
-        self.log_rate = nn.Parameter(torch.log(torch.arange(1.0, self.states + 1)).unsqueeze(1).repeat(1, E))
+        self.log_rate = nn.Parameter(torch.log(cfg.rate * torch.arange(1.0, self.states + 1)).unsqueeze(1).repeat(1, E))
         self.skip = nn.Parameter(torch.ones(E))
         self.output = nn.Linear(E, cfg.hidden_dim, bias=False)
 
