@@ -202,7 +202,8 @@ class JointLearner(Learner):
     def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
         """One update. Metrics are summed on the device, apart for each set of flags, and read by `metrics()`."""
         self.batch = batch
-        key = (tuple([x.shape for x in leaves_of(batch)]), tuple(flags.items()))
+        leaves = leaves_of(batch)
+        key = (tuple([x.shape for x in leaves]), tuple(flags.items()))
         variant = self._variants.get(key)
         if variant is None:
             first = all(
@@ -212,7 +213,7 @@ class JointLearner(Learner):
         if variant.compiled is None or self.compiler is None:
             row = self._eager(batch, numbers, flags)
         else:
-            row = self._run(variant, batch, numbers)
+            row = self._run(variant, leaves, numbers)
         variant.sums += row
         variant.count += 1
         self.version += 1
@@ -223,8 +224,8 @@ class JointLearner(Learner):
         with torch.no_grad():
             return torch.stack([*metrics.values(), loss, *networks.norms.values()])
 
-    def _run(self, variant: _Variant, batch: Batch, numbers: Mapping[str, float]) -> Tensor:
-        arguments = [*self._weights, self._number_tensor(numbers), *leaves_of(batch)]
+    def _run(self, variant: _Variant, leaves: list[Tensor], numbers: Mapping[str, float]) -> Tensor:
+        arguments = [*self._weights, self._number_tensor(numbers), *leaves]
         for part in variant.parts:
             self.optimizer.parts[part].count += 1
         (row,) = variant.compiled(arguments)

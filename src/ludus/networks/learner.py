@@ -62,11 +62,12 @@ class Learner:
         a mean over steps then has the same gradient as in one pass. Such a step is never compiled.
         """
         self.batch = batch
-        compiled = self._compiled_for(batch, numbers, flags) if accumulate == 1 else None
+        leaves = [] if self.compiler is None or accumulate > 1 else leaves_of(batch)
+        compiled = self._compiled_for(batch, leaves, numbers, flags) if leaves else None
         if compiled is None:
             row = self._in_place(parts_of(batch, accumulate), numbers, flags)
         else:
-            row = self._run(compiled, batch, numbers)
+            row = self._run(compiled, leaves, numbers)
         if self._sums is None:
             self._sums = torch.zeros_like(row)
         self._sums += row
@@ -110,10 +111,10 @@ class Learner:
 
     # ---- the same step as one function of tensors, for the compiler ------------------------------
 
-    def _compiled_for(self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any]) -> Any:
-        if self.compiler is None:
-            return None
-        leaves = leaves_of(batch)
+    def _compiled_for(
+        self, batch: Batch, leaves: list[Tensor], numbers: Mapping[str, float], flags: Mapping[str, Any]
+    ) -> Any:
+        assert self.compiler is not None
         key = (tuple([x.shape for x in leaves]), tuple(numbers), tuple(flags.items()))
         if key not in self._compiled:
             first = not self._compiled  # only the shape a run starts with is worth building for
@@ -127,8 +128,8 @@ class Learner:
                 self._remember_names(self.loss(self.model, batch, numbers, **flags)[1])
         return self._compiled[key]
 
-    def _run(self, compiled: Any, batch: Batch, numbers: Mapping[str, float]) -> Tensor:
-        arguments = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves_of(batch)]
+    def _run(self, compiled: Any, leaves: list[Tensor], numbers: Mapping[str, float]) -> Tensor:
+        arguments = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
         self.optimizer.count += 1
         (row,) = compiled(arguments)
         return row
@@ -241,11 +242,15 @@ def flatten(model: nn.Module, layout: Layout) -> tuple[Tensor, Tensor]:
 
 def leaves_of(batch: Batch) -> list[Tensor]:
     """Tensors of a batch in key order, trees of tuples opened."""
+    leaves: list[Tensor] = []
+    for tree in batch.values():
+        leaves += opened(tree) if isinstance(tree, tuple) else [tree]
+    return leaves
 
-    def opened(tree: Tree) -> list[Tensor]:
-        return [leaf for item in tree for leaf in opened(item)] if isinstance(tree, tuple) else [tree]
 
-    return [leaf for tree in batch.values() for leaf in opened(tree)]
+def opened(tree: Tree) -> list[Tensor]:
+    """Leaves of tuples in tuples."""
+    return [leaf for item in tree for leaf in opened(item)] if isinstance(tree, tuple) else [tree]
 
 
 def parts_of(batch: Batch, count: int) -> list[tuple[float, Batch]]:
