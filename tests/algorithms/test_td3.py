@@ -120,4 +120,4 @@ def test_n_updates_give_the_known_weights() -> None:
     close(one)
 
 
-KNOWN_WEIGHTS = (24.9094, 47.9114)
+KNOWN_WEIGHTS = (24.892, 47.9114)
