@@ -28,7 +28,7 @@ test: lint ## lint, layer rules, types, then the tests
 
 test-all: $(VENV)/.all lint ## the same with every suite installed, then every config for a moment
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
-	$(BIN)/ludus smoke env --jobs $(WORKERS) --strict $(UNSHIPPED)
+	$(BIN)/ludus smoke env --jobs $(WORKERS) --strict $(UNSHIPPED) $(DRAWN)
 	$(BIN)/ludus smoke train --jobs $(WORKERS) --strict --timesteps 256 $(UNSHIPPED) $(DRAWN)
 
 test-slow: $(VENV)/.dev ## the tests that learn something

@@ -106,6 +106,19 @@ def test_the_loss_is_the_papers() -> None:
     close(built)
 
 
+def test_the_target_network_has_the_weights_that_are_saved() -> None:
+    built = run(config({**SMALL, "target_every": 10}, training={"total_timesteps": 512}))
+    learner, target = built.algorithm.learner, built.algorithm.target
+    assert not torch.equal(target.theta, learner.theta)
+    other = {"theta": torch.randn_like(target.theta), "count": 3}
+    for state in (target.state_dict(), other):
+        target.load_state_dict(state)
+        inputs = (torch.randn(1, 5, 4), (), torch.zeros(1, 5, dtype=torch.bool))
+        weights = learner.layout.unflatten(torch.as_tensor(state["theta"]))
+        expected = torch.func.functional_call(learner.model, weights, inputs)[0]
+        assert torch.equal(target.net(*inputs)[0], expected)
+
+
 def test_the_numpy_actor_sees_the_newest_weights() -> None:
     built = build(config({**SMALL, "dueling": True}))
     dqn = built.algorithm

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.math.values import chosen, huber, n_step_rows, project, q_target
+from ludus.math.values import chosen, n_step_rows, project, q_target
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "golden_vectors.json").read_text())
 
@@ -36,12 +36,6 @@ def test_a_projection_keeps_mass_and_within_the_range_the_mean() -> None:
     found = project(support, probabilities, atoms)
     torch.testing.assert_close(found.sum(-1), torch.ones(5, 3))
     torch.testing.assert_close((found * atoms).sum(-1), (support * probabilities).sum(-1), atol=1e-5, rtol=1e-4)
-
-
-def test_huber_is_torchs_smooth_l1() -> None:
-    error = torch.linspace(-3, 3, 31)
-    expected = torch.nn.functional.smooth_l1_loss(error, torch.zeros(31), reduction="none")
-    torch.testing.assert_close(huber(error), expected)
 
 
 @given(T=st.integers(1, 7), N=st.integers(1, 3), n=st.integers(1, 5), seed=st.integers(0, 1000))

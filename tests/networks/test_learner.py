@@ -10,7 +10,7 @@ from torch import nn
 
 from ludus.networks.compiled import Compiler
 from ludus.networks.learner import Layout, Learner, flatten, parts_of
-from ludus.networks.optimizer import OptimizerConfig
+from ludus.networks.optimizer import OptimizerConfig, traced_norm, traced_share
 
 
 def network() -> nn.Module:
@@ -204,3 +204,12 @@ def test_parts_are_the_batch_and_nothing_else() -> None:
     assert [round(7 * share) for share, _ in found] == [3, 2, 2]
     assert torch.equal(torch.cat([part["x"] for _, part in found], 1), batch["x"])
     assert torch.equal(torch.cat([part["state"][0] for _, part in found]), batch["state"][0])
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 1000])
+def test_compiled_updates_clip_as_eager_ones_do(size: int) -> None:
+    grad = torch.randn(size, generator=torch.Generator().manual_seed(size))
+    norm = traced_norm(grad)
+    torch.testing.assert_close(norm, grad.norm())
+    for longest in (0.5 * float(norm), 2.0 * float(norm)):
+        torch.testing.assert_close(traced_share(longest, norm), torch.tensor(min(longest / float(norm), 1.0)))

@@ -9,6 +9,7 @@ Reading order: DQNConfig -> collect -> update_controller -> loss -> predictions.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium as gym
@@ -16,12 +17,13 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
+from torch.nn.functional import huber_loss
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
 from ludus.data.batches import draw, prepare, priorities
 from ludus.errors import ConfigError
-from ludus.math.values import at_rows, chosen, huber, project, q_target
+from ludus.math.values import at_rows, chosen, project, q_target
 from ludus.networks.action_values import ActionValues
 from ludus.networks.actors import TorchActor, make_actor
 from ludus.networks.learner import Batch, Learner
@@ -183,8 +185,8 @@ class DQN(Algorithm):
         reward, discount = batch["reward"], batch["discount"]
         if self.net.atoms == 1:
             value = chosen(out, batch["action"])
-            error = value - q_target(reward, discount, following, selector)
-            losses, size = huber(error), error.detach().abs()
+            target = q_target(reward, discount, following, selector)
+            losses, size = huber_loss(value, target, reduction="none"), (value.detach() - target).abs()
         else:
             best = self.expected(following if selector is None else selector).argmax(-1)
             support = reward.unsqueeze(-1) + discount.unsqueeze(-1) * self.atoms
@@ -200,11 +202,7 @@ class DQN(Algorithm):
         self, net: Any, batch: Batch, burn_in: int, *, double: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values here, the target network's values next, and those that choose next (None: the target's own)."""
-        parameters = self.learner.layout.unflatten(batch["target"])
-
-        def target(*inputs: Any) -> Any:
-            return torch.func.functional_call(self.net, parameters, inputs)
-
+        target = self._target_network(batch["target"])
         obs, first = batch["obs"], batch["first"]
         if not self.net.recurrent:
             ahead = (batch["next_obs"], (), torch.zeros_like(first))
@@ -221,6 +219,13 @@ class DQN(Algorithm):
         with torch.no_grad():
             following = at_rows(self._fresh(target)(obs[burn_in:], state_target, first[burn_in:])[0], batch["row"])
         return out[:-1], following, at_rows(out.detach(), batch["row"]) if double else None
+
+    def _target_network(self, theta: Tensor) -> Any:
+        """The slow copy; when the update is traced, or noise is drawn, the network itself with the copy's weights."""
+        if theta is self.target.theta and not self.net.noisy:
+            return self.target.net
+        parameters = self.learner.layout.unflatten(theta)
+        return lambda *inputs: torch.func.functional_call(self.net, parameters, inputs)
 
     def _fresh(self, net: Any) -> Any:
         """Every pass of a noisy network has noise of its own."""
@@ -264,8 +269,8 @@ class EpsilonGreedy:
     def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
         """(action, the same for the environment, memory)."""
         values, state = self.values(obs_B, state, first_B, noise=True)
-        random = self.rng.integers(self.net.actions, size=len(values))
-        action = np.where(self.rng.random(len(values)) < self.epsilon, random, values.argmax(-1))
+        chance, random = self.rng.random((2, len(values)))
+        action = np.where(chance < self.epsilon, (random * self.net.actions).astype(np.int64), values.argmax(-1))
         return action, action, state
 
 
@@ -274,6 +279,10 @@ class Target:
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.theta, self.count = learner, learner.theta.clone(), 0
+        self.net = copy.deepcopy(learner.model).requires_grad_(False)
+        views = learner.layout.unflatten(self.theta)
+        for name, parameter in self.net.named_parameters():
+            parameter.data = views[name]
 
     def follow(self, every: int, tau: float) -> None:
         """Called after each update."""

@@ -39,31 +39,31 @@ class Buffer(Steps):
     ) -> None:
         super().__init__(cfg, spaces, num_envs, **details)
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
-        self._outputs: dict[Any, Sample] = {}
+        self._outputs: dict[Any, tuple[Sample, Sample]] = {}
 
     # ---- sample ------------------------------------------------------------------------------------------------------
 
     def sample(self, batch: int, *, n_step: int = 1, gamma: float = 0.99) -> Sample:
         """[1, N] steps with their n-step returns; a target is `reward + discount * value(next_obs)`."""
         b, a, weight = self._draw(batch, 1, REAL)
-        out, data = self._output(batch), self.arena.data
+        (out, row), data = self._output(batch), self.arena.data
         slots = self.arena.slots(b, a + np.arange(n_step + 1)[:, None])
         here = slots[0]
-        taken, reward, terminated = self._returns(slots, n_step, gamma)
-        out["reward"][0], out["terminated"][0], out["weight"][0] = reward, terminated, weight
-        np.multiply(~terminated, gamma**taken, out=out["discount"][0], casting="same_kind")
+        taken, row["reward"][:], terminated = self._returns(slots, n_step, gamma)
+        row["terminated"][:], row["weight"][:] = terminated, weight
+        np.multiply(~terminated, gamma**taken, out=row["discount"], casting="same_kind")
         out["index"][:] = here if self.arena.storage == "ram" else self.arena.numbers(b, a)
         ages = data["age"].take(here, mode="clip")
-        out["first"][0] = ages == 0
+        np.equal(ages, 0, out=row["first"])
         for name in ("action", *self.extras):
-            data[name].take(here, 0, out[name][0], "clip")
+            data[name].take(here, 0, row[name], "clip")
         if self.frames.count == 1:
             following = slots[1] if n_step == 1 else slots[taken, np.arange(batch)]
-            data["obs"].take(here, 0, out["obs"][0], "clip")
-            data["obs"].take(following, 0, out["next_obs"][0], "clip")
+            data["obs"].take(here, 0, row["obs"], "clip")
+            data["obs"].take(following, 0, row["next_obs"], "clip")
         else:
-            self._observations(b, a, ages, out["obs"][0])
-            self._observations(b, a + taken, ages + taken, out["next_obs"][0])
+            self._observations(b, a, ages, row["obs"])
+            self._observations(b, a + taken, ages + taken, row["next_obs"])
         return self._normalized(out, "obs", "next_obs")
 
     def _returns(self, slots: Array, n_step: int, gamma: float) -> tuple[Any, Array, Array]:
@@ -83,20 +83,24 @@ class Buffer(Steps):
         """Slots with the flags `wanted` that have `length` slots and one more from there on, and their weights."""
         oldest = self._oldest
         width = np.maximum(self.arena.end - oldest - length + 1, 0)
-        bounds = np.cumsum(width)
+        bounds = width.cumsum()
         if not bounds[-1]:
             raise self._too_early(length)
-        b, a = self._draw_slots(count, oldest, bounds, width)
+        found: list[tuple[Array, Array]] = []
+        missing = count
         for _ in range(ROUNDS):
-            bad = np.flatnonzero((self._take("flags", b, a) & wanted) != wanted)
-            if not len(bad):
+            b, a = self._draw_slots(missing + missing // 8 + 8, oldest, bounds, width)  # some will not fit
+            fits = ((self._take("flags", b, a) & wanted) == wanted).nonzero()[0][:missing]
+            found.append((b[fits], a[fits]))
+            missing -= len(fits)
+            if not missing:
+                b, a = found[0] if len(found) == 1 else (np.concatenate(part) for part in zip(*found, strict=True))
                 return b, a, 1.0
-            b[bad], a[bad] = self._draw_slots(len(bad), oldest, bounds, width)
         b, a = self._choose(count, oldest, width, wanted, length)
         return b, a, 1.0
 
     def _draw_slots(self, count: int, oldest: Array, bounds: Array, width: Array) -> tuple[Array, Array]:
-        position = self.rng.integers(bounds[-1], size=count)
+        position = (self.rng.random(count) * bounds[-1]).astype(np.int64)
         if self.num_envs == 1:
             return np.zeros(count, np.int64), oldest[0] + position
         b = np.searchsorted(bounds, position, "right")
@@ -132,7 +136,7 @@ class Buffer(Steps):
         """[L, N] steps, one environment each; `mask` leaves out slots without a step, `first` says where to reset."""
         assert not state or self._state_tree is not None, "keep_state was not asked for"
         b, a, weight = self._draw(batch, length, REAL | (STATE if state else 0))
-        out = self._output(batch, length)
+        out, _ = self._output(batch, length)
         out["index"][:], out["weight"][:] = self.arena.numbers(b, a), weight
         return self._sequences(out, b, a, np.arange(length + 1)[:, None] + a, state=state)
 
@@ -181,7 +185,8 @@ class Buffer(Steps):
             return dict(out)
         return {**out, **{name: self.normalizer.apply(out[name]) for name in names}}
 
-    def _output(self, batch: int, length: int = 0) -> Sample:
+    def _output(self, batch: int, length: int = 0) -> tuple[Sample, Sample]:
+        """(arrays to fill, the first row of each)"""
         key = (batch, length)
         if key in self._outputs:
             return self._outputs[key]
@@ -204,12 +209,17 @@ class Buffer(Steps):
         else:
             out |= {"next_obs": np.zeros_like(observations), "discount": np.zeros(shape, np.float32)}
             out["weight"] = np.ones(shape, np.float32)
-        self._outputs[key] = out
-        return out
+        self._outputs[key] = out, {name: array[0] for name, array in out.items() if name != "index"}
+        return self._outputs[key]
 
 
 def tensors(sample: Sample, device: torch.device | str = "cpu") -> dict[str, Any]:
     """The same as tensors; on the CPU they share memory with the arrays."""
     import torch
 
-    return {name: tree_map(lambda leaf: torch.as_tensor(leaf, device=device), tree) for name, tree in sample.items()}
+    def tensor(leaf: Any) -> torch.Tensor:
+        return (torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf).to(device)
+
+    return {
+        name: tensor(tree) if isinstance(tree, np.ndarray) else tree_map(tensor, tree) for name, tree in sample.items()
+    }

@@ -140,6 +140,8 @@ class Steps:
         """Steps that can be sampled."""
         if self._arena is None:
             return 0
+        if self._arena.end.max() <= self.rows:  # nothing was given up yet
+            return int(self._steps.sum())
         before = self._take("ordinal", np.arange(self.num_envs), self._oldest)
         alive = (self._steps.astype(np.uint32) - before).astype(np.int64)
         return int(alive.sum())
@@ -164,29 +166,33 @@ class Steps:
         raw, arena, steps = rollout.raw, self.arena, len(rollout.reward)
         assert raw is not None
         gap = raw.start != self._expected
-        fresh = rollout.first[0]
-        cut = (self._next_age > 0) & (fresh | gap)  # its last observation is the one that was to come next
-        lead = np.where(gap & ~fresh, self.frames.count - 1, 0)  # frames before a stack in the middle of an episode
-
-        done = rollout.done
-        ended = np.cumsum(done, 0)
-        start = arena.end + cut
-        number = start + lead + np.arange(steps)[:, None] + ended - done
-        end = start + lead + steps + ended[-1]
-        arena.advance(end)
-        if cut.any():
-            self._put_final(np.flatnonzero(cut), arena.end[cut], self._next_obs[cut])
-        if lead.any():
-            self._put_lead(np.flatnonzero(lead), start[lead > 0], raw.obs[0])
+        start = self._begin_piece(rollout, raw, gap=gap)
+        number = start + np.arange(steps + 1)[:, None]  # the last is the slot of the observation to come
+        if len(raw.t):
+            number[1:] += np.cumsum(rollout.done, 0)
+        arena.advance(number[steps])
         self._put_steps(rollout, raw, number, self._ages(rollout.first, gap), columns)
         if len(raw.t):
             self._put_final(raw.b, number[raw.t, raw.b] + 1, raw.final_obs)
         if head:
             self._put_state(rollout.state, number[0])
-        self.arena.end = end
+        self.arena.end = number[steps]
         self._expected = raw.start + steps
         self._next_obs[...] = raw.obs[-1]
-        self._show_next()
+
+    def _begin_piece(self, rollout: Rollout, raw: Raw, *, gap: bool) -> Array:
+        """Where its first steps go, after the ends of episodes that were broken off."""
+        fresh, end = rollout.first[0], self.arena.end
+        cut = (self._next_age > 0) & (fresh | gap)  # its last observation is the one that was to come next
+        if not gap and not cut.any():
+            return end
+        lead = np.where(gap & ~fresh, self.frames.count - 1, 0)  # frames before a stack in the middle of an episode
+        start = end + cut
+        self.arena.advance(start + lead)
+        self._put_final(np.flatnonzero(cut), end[cut], self._next_obs[cut])
+        self._put_lead(np.flatnonzero(lead), start[lead > 0], raw.obs[0])
+        self.arena.end = start + lead
+        return self.arena.end
 
     def _check_frames(self, rollout: Rollout, raw: Raw) -> None:
         """Everything that will be rebuilt from single frames must be made of them."""
@@ -198,21 +204,25 @@ class Steps:
 
     def _ages(self, first: Array, gap: bool) -> Array:
         """[T + 1, B]: steps since the episode began."""
-        begin = self.frames.count - 1 if gap else self._next_age
+        begin = np.where(first[0], 0, self.frames.count - 1 if gap else self._next_age)
         t = np.arange(len(first))[:, None]
+        if not first[1:].any():
+            return begin + t
         start = np.where(first, t, -(1 << 40))
-        start[0] = np.where(first[0], 0, -np.asarray(begin))
+        start[0] = -begin
         return t - np.maximum.accumulate(start, 0)
 
     def _put_steps(self, rollout: Rollout, raw: Raw, number: Array, ages: Array, columns: Mapping[str, Array]) -> None:
-        steps, data = len(number), self.arena.data
+        steps, data = len(number) - 1, self.arena.data
         slots = self.arena.slots(np.arange(self.num_envs), number)
-        data["obs"][slots] = self.frames.newest(raw.obs[:steps])
+        data["obs"][slots] = self.frames.newest(raw.obs)
+        data["age"][slots] = ages
+        data["ordinal"][slots] = self._steps + np.arange(steps + 1)[:, None]  # wraps around
+        self._blank(slots[steps], 0)
+        slots = slots[:steps]
         data["action"][slots] = rollout.action
         data["reward"][slots] = raw.reward
-        data["flags"][slots] = REAL + TERMINATED * rollout.terminated.astype(np.uint8)
-        data["age"][slots] = ages[:steps]
-        data["ordinal"][slots] = (self._steps + np.arange(steps)[:, None]).astype(np.uint32)
+        data["flags"][slots] = REAL + TERMINATED * rollout.terminated.view(np.uint8)
         for name, column in columns.items():
             data[name][slots] = column
         self._steps += steps
@@ -237,9 +247,11 @@ class Steps:
     def _blank(self, slots: Array, flags: int) -> None:
         """A slot without a step."""
         data = self.arena.data
-        for name in self.columns.keys() - {"obs", "age", "ordinal"}:
-            data[name][slots] = 0
-        data["flags"][slots] = flags
+        for name, column in data.items():
+            if name not in ("obs", "age", "ordinal"):
+                column[slots] = 0
+        if flags:
+            data["flags"][slots] = flags
 
     def _put_state(self, state: Tree, number: Array) -> None:
         if self._state_tree is None:
@@ -258,7 +270,7 @@ class Steps:
         data["ordinal"][slots] = self._steps.astype(np.uint32)
 
     def _take(self, name: str, b: Array, a: Array, out: Array | None = None) -> Array:
-        return np.take(self.arena.data[name], self.arena.slots(b, a), 0, out, "clip")
+        return self.arena.data[name].take(self.arena.slots(b, a), 0, out, "clip")
 
     # ---- state -------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ class Trajectory(Buffer):
         b, a, weight = self._draw(batch, 1, REAL | (STATE if state else 0))
         if not state:  # a stored memory belongs to the step that was drawn
             a = self._moved_back(b, a, length)
-        out = self._output(batch, length)
+        out, _ = self._output(batch, length)
         out["index"][:], out["weight"][:] = self.arena.numbers(b, a), weight
         number = a + np.arange(length + 1)[:, None]
         over = self._over(b, number)

@@ -34,12 +34,6 @@ def project(support_Z: Tensor, probabilities: Tensor, atoms_K: Tensor) -> Tensor
     return (near * probabilities.unsqueeze(-2)).sum(-1)
 
 
-def huber(error: Tensor, threshold: float = 1.0) -> Tensor:
-    """Half the square up to the threshold, linear beyond."""
-    size = error.abs()
-    return torch.where(size <= threshold, 0.5 * error.square(), threshold * (size - 0.5 * threshold))
-
-
 def n_step_rows(reward_TN: Array, terminated_TN: Array, mask_TN: Array, n: int, gamma: float) -> tuple[Array, ...]:
     """n-step returns within sequences: (return, discount, row to bootstrap from), each [T, N].
 

@@ -25,6 +25,8 @@ from ludus.errors import ConfigError
 
 UPDATES_THAT_PAY = 30_000  # a build costs about as much time as this many small updates save
 
+SETTINGS = {"unroll_reductions_threshold": 1}  # a scalar for all weights stays a scalar
+
 Compiled = Callable[[list[Tensor]], list[Tensor]]
 
 
@@ -139,7 +141,7 @@ def build_package(function: Callable[..., Any], example: Sequence[Tensor], path:
         warnings.simplefilter("ignore")  # torch warns about its own internals
         program = torch.export.export(make_fx(function)(*copies), copies)
         target = Path(scratch) / path.name
-        torch._inductor.aoti_compile_and_package(program, package_path=str(target))
+        torch._inductor.aoti_compile_and_package(program, package_path=str(target), inductor_configs=SETTINGS)
         target.rename(path)
 
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ludus.networks.allocation import keep_freed_memory
 from ludus.networks.compiled import Compiler
 from ludus.networks.learner import Batch, Layout, Learner, leaves_of, refill
-from ludus.networks.optimizer import Optimizer, OptimizerConfig
+from ludus.networks.optimizer import Optimizer, OptimizerConfig, traced_norm, traced_share
 
 TARGET = "target"
 
@@ -65,15 +66,18 @@ class _Traced(Networks):
     """The same as pure functions of tensors, so that the whole update is one graph."""
 
     def __init__(
-        self, learner: JointLearner, theta: Tensor, moments: Sequence[Tensor], counts: Sequence[Tensor]
+        self,
+        learner: JointLearner,
+        theta: Mapping[str, Tensor],
+        moments: Mapping[str, Sequence[Tensor]],
+        corrections: Sequence[Tensor],
     ) -> None:
         super().__init__(learner)
         self.theta, self.moments = theta, moments
-        self.counts = dict(zip(learner.optimizer.parts, counts, strict=True))
-        self.flat = {part: theta[where].detach() for part, where in learner.layout.parts.items()}
-        self.state = {part: [m[learner.layout.parts[part]] for m in moments] for part in learner.optimizer.parts}
-        for part in learner.optimizer.parts:
-            self.flat[part] = self.flat[part].requires_grad_()
+        pairs = zip(corrections[::2], corrections[1::2], strict=True)
+        self.corrections = dict(zip(moments, pairs, strict=True))
+        self.flat = {part: flat.detach().requires_grad_(part in moments) for part, flat in theta.items()}
+        self.state = dict(moments)
 
     def __getitem__(self, name: str) -> Any:
         part = self.learner.part_of[name]
@@ -85,11 +89,11 @@ class _Traced(Networks):
     def descend(self, part: str, loss: Tensor, lr: Any) -> None:
         learner, flat = self.learner, self.flat[part]
         (grad,) = torch.autograd.grad(loss, flat)
-        self.norms[part] = norm = grad.norm()
+        self.norms[part] = norm = traced_norm(grad)
         if learner.max_grad_norm is not None:
-            grad = grad * (learner.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+            grad = grad * traced_share(learner.max_grad_norm, norm)
         optimizer = learner.optimizer.parts[part]
-        new, self.state[part] = optimizer.pure(flat.detach(), self.state[part], grad, lr, self.counts[part])
+        new, self.state[part] = optimizer.pure(flat.detach(), self.state[part], grad, lr, self.corrections[part])
         self.flat[part] = new.detach().requires_grad_()
 
     def follow(self, tau: Any) -> None:
@@ -99,11 +103,11 @@ class _Traced(Networks):
 
     def write_back(self) -> None:
         """What changed, into the tensors the update was given."""
-        for part, where in self.learner.layout.parts.items():
-            self.theta[where].copy_(self.flat[part].detach())
+        for part, flat in self.flat.items():
+            self.theta[part].copy_(flat.detach())
         for part, state in self.state.items():
-            for moment, new in zip(self.moments, state, strict=True):
-                moment[self.learner.layout.parts[part]].copy_(new)
+            for moment, new in zip(self.moments[part], state, strict=True):
+                moment.copy_(new)
 
 
 class JointOptimizer:
@@ -173,6 +177,9 @@ class JointLearner(Learner):
         self.followed = self._followed(targets)
         keep_freed_memory()  # layers of a batch are half a megabyte each, freed and wanted again at every update
         self._variants: dict[Any, _Variant] = {}
+        # apart, because compiled code would write to a part of a tensor by going through all of it
+        self._weights = [self.theta[where] for where in self.layout.parts.values()]
+        self._weights += [tensor for part in self.optimizer.parts.values() for tensor in part.tensors]
 
     def _followed(self, targets: Sequence[str]) -> slice:
         """Targets copy whole parts from the beginning of the flat tensor: following is then one operation."""
@@ -195,7 +202,7 @@ class JointLearner(Learner):
     def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
         """One update. Metrics are summed on the device, apart for each set of flags, and read by `metrics()`."""
         self.batch = batch
-        key = (tuple((tuple(x.shape), x.dtype) for x in leaves_of(batch)), tuple(flags.items()))
+        key = (tuple([x.shape for x in leaves_of(batch)]), tuple(flags.items()))
         variant = self._variants.get(key)
         if variant is None:
             first = all(
@@ -217,7 +224,7 @@ class JointLearner(Learner):
             return torch.stack([*metrics.values(), loss, *networks.norms.values()])
 
     def _run(self, variant: _Variant, batch: Batch, numbers: Mapping[str, float]) -> Tensor:
-        arguments = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves_of(batch)]
+        arguments = [*self._weights, self._number_tensor(numbers), *leaves_of(batch)]
         for part in variant.parts:
             self.optimizer.parts[part].count += 1
         (row,) = variant.compiled(arguments)
@@ -232,7 +239,7 @@ class JointLearner(Learner):
         names = [*metrics, "loss/total", *(f"opt/grads/norm/{part}" for part in dry.norms)]
         variant = _Variant(names, list(dry.norms), torch.zeros(len(names), device=self.theta.device))
         if self.compiler is not None:
-            example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves_of(batch)]
+            example = [*self._weights, self._number_tensor(numbers), *leaves_of(batch)]
             facts = (flags, self.max_grad_norm, self.optimizer.cfg, self.layout.parts, self.model)
             identity = f"{self.loss.__qualname__} {facts!r}"
             owners = [self.loss, *{type(module) for module in self.model.modules()}]
@@ -241,17 +248,20 @@ class JointLearner(Learner):
         return variant
 
     def _number_tensor(self, numbers: Mapping[str, float]) -> Tensor:
-        counts = [float(optimizer.count + 1) for optimizer in self.optimizer.parts.values()]
-        return torch.tensor([*numbers.values(), *counts], dtype=torch.float32)
+        corrections = [number for optimizer in self.optimizer.parts.values() for number in optimizer.corrections()]
+        return torch.from_numpy(np.array([*numbers.values(), *corrections], np.float32))
 
     def _pure_step(self, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]) -> Callable[..., tuple[Tensor]]:
-        moments = len(self.optimizer.tensors)
+        parts, trained, moments = list(self.layout.parts), list(self.optimizer.parts), len(self.optimizer.tensors)
 
         def update(*arguments: Tensor) -> tuple[Tensor]:
-            values = arguments[1 + moments].unbind()
+            queue = iter(arguments)
+            theta = {part: next(queue) for part in parts}
+            state = {part: [next(queue) for _ in range(moments)] for part in trained}
+            values = next(queue).unbind()
             numbers = dict(zip(names, values, strict=False))
-            networks = _Traced(self, arguments[0], arguments[1 : 1 + moments], values[len(names) :])
-            filled = refill(batch, list(arguments[2 + moments :]))
+            networks = _Traced(self, theta, state, values[len(names) :])
+            filled = refill(batch, list(queue))
             loss, metrics = self.loss(networks, filled, numbers, **flags)
             row = torch.stack([*metrics.values(), loss, *networks.norms.values()]).detach()
             networks.write_back()

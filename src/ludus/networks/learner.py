@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ludus.networks.compiled import Compiler
-from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates
+from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates, traced_norm, traced_share
 from ludus.types import Tree, tree_map
 
 Batch = dict[str, Tree]
@@ -84,7 +85,7 @@ class Learner:
             told.append(share * torch.stack([*metrics.values(), loss]).detach())
             self._remember_names(metrics)
         norms = torch.stack([self.grad[part].norm() for part in self.layout.parts.values()])
-        total = norms.norm()
+        total = norms.norm() if len(norms) > 1 else norms[0]
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
         self.optimizer.step(self.grad, self._rates(numbers) or numbers["lr"])
@@ -113,7 +114,7 @@ class Learner:
         if self.compiler is None:
             return None
         leaves = leaves_of(batch)
-        key = (tuple((tuple(x.shape), x.dtype) for x in leaves), tuple(numbers), tuple(flags.items()))
+        key = (tuple([x.shape for x in leaves]), tuple(numbers), tuple(flags.items()))
         if key not in self._compiled:
             first = not self._compiled  # only the shape a run starts with is worth building for
             example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
@@ -133,7 +134,7 @@ class Learner:
         return row
 
     def _number_tensor(self, numbers: Mapping[str, float]) -> Tensor:
-        return torch.tensor([*numbers.values(), float(self.optimizer.count + 1)], dtype=torch.float32)
+        return torch.from_numpy(np.array([*numbers.values(), *self.optimizer.corrections()], np.float32))
 
     def _pure_step(self, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]) -> Callable[..., tuple[Tensor]]:
         moments = len(self.optimizer.tensors)
@@ -151,13 +152,13 @@ class Learner:
 
             loss, metrics = self.loss(model, filled, numbers, **flags)
             (grad,) = torch.autograd.grad(loss, leaf)
-            norms = torch.stack([grad[part].norm() for part in self.layout.parts.values()])
+            norms = torch.stack([traced_norm(grad[part]) for part in self.layout.parts.values()])
             total = norms.norm()
             if self.max_grad_norm is not None:
-                grad = grad * (self.max_grad_norm / (total + 1e-6)).clamp(max=1.0)
+                grad = grad * traced_share(self.max_grad_norm, total)
             spread = [rate.expand(where.stop - where.start) for where, rate in self._rates(numbers)]
             lr = torch.cat(spread) if spread else numbers["lr"]
-            new_theta, new_state = self.optimizer.pure(theta, state, grad, lr, values[-1])
+            new_theta, new_state = self.optimizer.pure(theta, state, grad, lr, values[len(names) :])
             theta.copy_(new_theta)
             for old, new in zip(state, new_state, strict=True):
                 old.copy_(new)

@@ -58,7 +58,7 @@ class PhaseScheduler:
         self.index = 0
         self._position, self._done_here = 0, 0
         self._cycle_start, self._cycle_worked, self._cycle_fresh = 0, False, True
-        self._owed = [Fraction(0)] * len(self.calls[0]) if phases else []
+        self._owed = [0] * len(self.calls[0]) if phases else []  # in parts: denominators of the ratios
         self.cycle_ended = False
 
     def _whole(self, steps: int) -> int:
@@ -106,11 +106,12 @@ class PhaseScheduler:
         calls, here = self.calls[self.index], self._position
         for i, call in enumerate(calls):
             if call.per_env_step is not None:
-                self._owed[i] += call.per_env_step * report.env_steps
-        if calls[here].per_env_step is None:
+                self._owed[i] += call.per_env_step.numerator * report.env_steps
+        ratio, owed = calls[here].per_env_step, self._owed[here]
+        if ratio is None:
             self._done_here += 1
         else:  # not ready: what it owes is forgiven, else it would come as a burst later
-            self._owed[here] = self._owed[here] - 1 if worked else self._owed[here] % 1
+            self._owed[here] = owed - ratio.denominator if worked else owed % ratio.denominator
         if self._enough_updates():
             self._next_position()
         if not self.cycle_ended:
@@ -118,7 +119,9 @@ class PhaseScheduler:
 
     def _times_left(self) -> int:
         call = self.calls[self.index][self._position]
-        return int(self._owed[self._position]) if call.per_env_step is not None else call.repeats - self._done_here
+        if call.per_env_step is None:
+            return call.repeats - self._done_here
+        return self._owed[self._position] // call.per_env_step.denominator
 
     def _skip_empty(self) -> None:
         """Move on to a hook that has something to do, or to the end of the cycle."""
@@ -153,7 +156,7 @@ class PhaseScheduler:
         self.phase_clock = Clock()
         self._position, self._done_here = 0, 0
         if not self.finished:
-            self._owed = [Fraction(0)] * len(self.calls[self.index])
+            self._owed = [0] * len(self.calls[self.index])
             if self._phase_over():  # the budget is spent: later online phases have nothing left to do
                 self._next_phase()
 
@@ -186,7 +189,7 @@ class PhaseScheduler:
             "position": self._position,
             "done_here": self._done_here,
             "cycle": [self._cycle_start, self._cycle_worked, self._cycle_fresh],
-            "owed": [str(owed) for owed in self._owed],
+            "owed": [str(Fraction(owed, parts)) for owed, parts in zip(self._owed, self._parts(), strict=True)],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -194,9 +197,14 @@ class PhaseScheduler:
         self.clock, self.phase_clock = Clock(**state["clock"]), Clock(**state["phase_clock"])
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
         self._cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
-        self._owed = [Fraction(owed) for owed in state["owed"]]
+        self._owed = [int(Fraction(owed) * parts) for owed, parts in zip(state["owed"], self._parts(), strict=True)]
         if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.clock.env_steps < self.total_steps:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on
+
+    def _parts(self) -> list[int]:
+        """What one call of each hook is counted in."""
+        calls = self.calls[min(self.index, len(self.calls) - 1)] if self.calls else []
+        return [1 if call.per_env_step is None else call.per_env_step.denominator for call in calls]
 
     @staticmethod
     def _ends_with_the_budget(phase: Phase) -> bool:
