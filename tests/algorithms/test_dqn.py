@@ -254,7 +254,7 @@ def test_values_approach_the_optimum_of_a_solved_mdp(variant: str) -> None:
     expected = optimal_values(gym.make("FrozenLake-v1", is_slippery=False), gamma)
     # at the end of the range the mass that is left on other atoms would pull the mean one way only
     settings = {"double": {}, "c51": {"atoms": 21, "v_min": 0.0, "v_max": 2.0}}[variant]
-    algorithm = {**SMALL, **settings, "gamma": gamma, "epsilon": 1.0, "lr": 3e-3, "tau": 0.05, "target_every": 1,
+    algorithm = {**SMALL, **settings, "gamma": gamma, "epsilon": 1.0, "lr": 1e-2, "tau": 0.05, "target_every": 1,
                  "batch_size": 64, "train_freq": 4}  # fmt: skip
     cfg = config(algorithm, env="FrozenLake-v1", environment={"kwargs": {"is_slippery": False}, "num_envs": 8},
                  network={"critic": {"hidden_dims": []}}, training={"total_timesteps": 12_000})  # fmt: skip
@@ -265,4 +265,4 @@ def test_values_approach_the_optimum_of_a_solved_mdp(variant: str) -> None:
     seen = {int(s) for s in dqn.replay["replay"].arena.data["obs"]}
     live = [s for s in sorted(seen) if expected[s].max() > 0]
     assert len(live) >= 10
-    assert np.abs(found[live].max(1) - expected[live].max(1)).max() < 0.08
+    assert np.abs(found[live].max(1) - expected[live].max(1)).max() < 0.05
