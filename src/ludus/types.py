@@ -64,3 +64,8 @@ def tree_map(function: Callable[..., Any], *trees: Tree) -> Tree:
     if isinstance(trees[0], tuple):
         return tuple(tree_map(function, *leaves) for leaves in zip(*trees, strict=True))
     return function(*trees)
+
+
+def tree_leaves(tree: Tree) -> list[Any]:
+    """Leaves of a tree of tuples, in order."""
+    return [leaf for item in tree for leaf in tree_leaves(item)] if isinstance(tree, tuple) else [tree]

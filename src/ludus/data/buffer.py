@@ -220,6 +220,4 @@ def tensors(sample: Sample, device: torch.device | str = "cpu") -> dict[str, Any
     def tensor(leaf: Any) -> torch.Tensor:
         return (torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf).to(device)
 
-    return {
-        name: tensor(tree) if isinstance(tree, np.ndarray) else tree_map(tensor, tree) for name, tree in sample.items()
-    }
+    return {name: tree_map(tensor, tree) for name, tree in sample.items()}

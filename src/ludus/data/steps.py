@@ -21,7 +21,7 @@ from ludus.data.arena import Arena, Column, columns_of, write_json
 from ludus.data.frames import Frames
 from ludus.data.rollout import Raw, Rollout
 from ludus.errors import DataError
-from ludus.types import Array, Spaces, Tree
+from ludus.types import Array, Spaces, Tree, tree_leaves
 
 REAL, TERMINATED, FINAL, STATE = 1, 2, 4, 8
 """A step with an action; it ended the episode; a final observation; the memory before it is stored."""
@@ -345,9 +345,7 @@ class Steps:
 
 
 def leaves_of(tree: Tree) -> list[Array]:
-    if isinstance(tree, tuple):
-        return [leaf for item in tree for leaf in leaves_of(item)]
-    return [tree if isinstance(tree, np.ndarray) else tree.detach().cpu().numpy()]
+    return [leaf if isinstance(leaf, np.ndarray) else leaf.detach().cpu().numpy() for leaf in tree_leaves(tree)]
 
 
 def _flat(array: Array) -> Array:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ludus.networks.compiled import Compiler
 from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates, traced_norm, traced_share
-from ludus.types import Tree, tree_map
+from ludus.types import Tree, tree_leaves, tree_map
 
 Batch = dict[str, Tree]
 Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
@@ -242,15 +242,7 @@ def flatten(model: nn.Module, layout: Layout) -> tuple[Tensor, Tensor]:
 
 def leaves_of(batch: Batch) -> list[Tensor]:
     """Tensors of a batch in key order, trees of tuples opened."""
-    leaves: list[Tensor] = []
-    for tree in batch.values():
-        leaves += opened(tree) if isinstance(tree, tuple) else [tree]
-    return leaves
-
-
-def opened(tree: Tree) -> list[Tensor]:
-    """Leaves of tuples in tuples."""
-    return [leaf for item in tree for leaf in opened(item)] if isinstance(tree, tuple) else [tree]
+    return [leaf for tree in batch.values() for leaf in tree_leaves(tree)]
 
 
 def parts_of(batch: Batch, count: int) -> list[tuple[float, Batch]]:
@@ -275,8 +267,4 @@ def parts_of(batch: Batch, count: int) -> list[tuple[float, Batch]]:
 def refill(batch: Batch, leaves: list[Tensor]) -> Batch:
     """A batch of the same structure with other tensors."""
     queue = iter(leaves)
-
-    def closed(tree: Tree) -> Tree:
-        return tuple(closed(item) for item in tree) if isinstance(tree, tuple) else next(queue)
-
-    return {name: closed(tree) for name, tree in batch.items()}
+    return {name: tree_map(lambda _: next(queue), tree) for name, tree in batch.items()}
