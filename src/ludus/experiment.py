@@ -24,13 +24,14 @@ from ludus.metrics.sinks import Sink
 from ludus.networks.allocation import keep_freed_memory
 from ludus.networks.compiled import Compiler
 from ludus.networks.encoders import is_large
+from ludus.networks.learner import Learner
 from ludus.networks.precision import Precision
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.evaluator import Evaluator
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
-from ludus.orchestration.phases import PhaseEnvironments, phase_configs
+from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates
 from ludus.registry import ALGORITHMS, CALLBACKS, nearest
 from ludus.types import Spaces
 
@@ -77,8 +78,7 @@ def build(
     )
     collector.keep_raw = len(buffers) > 0
 
-    planned = config.algorithm.config.planned_updates(config.training.total_timesteps, env.num_envs)
-    compiler = Compiler(config.runtime.compile, planned_updates=planned, announce=announce)
+    compiler = Compiler(config.runtime.compile, planned=planned_updates(config, env.num_envs), announce=announce)
     precision = Precision(config.runtime.precision)
     rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     context = Context(
@@ -94,6 +94,10 @@ def build(
         precision=precision,
     )
     algorithm: Algorithm = algorithm_class(config.algorithm.config, context)
+    if not any(isinstance(part, Learner) and part.compiler for part in algorithm.state().values()):
+        compiler.decline("this algorithm compiles none with this network")
+    elif device.type != "cpu":
+        compiler.decline("they are compiled for the CPU only")
 
     phases = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
     check_buffer_names(phases, buffers)

@@ -19,7 +19,7 @@ from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
-from ludus.runs.store import Run, read_json
+from ludus.runs.store import Run
 from ludus.session import begin_from
 from ludus.session.parts import close
 
@@ -49,11 +49,11 @@ def verify(run: Run) -> Verdict:
         raise DataError(str(run.folder / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
     config = parse(files.read(run.config_path), str(run.config_path))
     again = build(config, savable=True)
-    summary = run.folder / "metrics.json"
-    if summary.exists():  # there are ways to run an update, and they round differently
-        said = read_json(summary)
-        again.stateful["compiler"].load_state_dict({"used": said.get("compiled")})
-        again.stateful["precision"].load_state_dict({"name": said.get("precision", "float32")})
+    saved = checkpoint.checkpoints(run.folder)
+    if saved:  # there are ways to run an update, and they round differently
+        state = checkpoint.load(saved[list(saved)[-1]])
+        for part in ("compiler", "precision"):
+            again.stateful[part].load_state_dict(state[part])
     start = run.meta().get("start")
     if start:
         begin_from(again, start, run.folder.parent)

@@ -26,7 +26,12 @@ def squared_error(model, batch, c):
 def batches(count: int) -> list[dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(1)
     return [
-        {"x": torch.randn(8, 4, generator=generator), "y": torch.randn(8, 2, generator=generator)} for _ in range(count)
+        {
+            "x": torch.randn(8, 4, generator=generator),
+            "y": torch.randn(8, 2, generator=generator),
+            "first": torch.zeros(8, dtype=torch.bool),
+        }
+        for _ in range(count)
     ]
 
 
@@ -143,17 +148,17 @@ def test_flatten_keeps_values() -> None:
 def test_compiled_equals_eager_and_is_cached(tmp_path) -> None:
     told: list[str] = []
 
-    def compiler(mode: str) -> Compiler:
-        return Compiler(mode, planned_updates=1, folder=tmp_path, announce=told.append)
+    def compiler() -> Compiler:
+        return Compiler("always", planned={8: 1}, folder=tmp_path, announce=told.append)
 
     eager = learner(OptimizerConfig())
-    built = learner(OptimizerConfig(), compiler=compiler("always"))
-    cached = learner(OptimizerConfig(), compiler=compiler("auto"))
+    built = learner(OptimizerConfig(), compiler=compiler())
+    cached = learner(OptimizerConfig(), compiler=compiler())
     for batch in batches(10):
         for one in (eager, built, cached):
             one.step(batch, {"lr": 0.01})
     assert len(told) == 1, "the second learner finds the package of the first"
-    assert (built.compiler.used, cached.compiler.used) == (True, True)
+    assert built.compiler.describe() == cached.compiler.describe() == "compiled"
     torch.testing.assert_close(built.theta, eager.theta, atol=1e-6, rtol=1e-5)
     assert torch.equal(built.theta, cached.theta)
     assert eager.metrics() == pytest.approx(built.metrics(), rel=1e-4)
@@ -162,20 +167,20 @@ def test_compiled_equals_eager_and_is_cached(tmp_path) -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
 def test_compiled_equals_eager_with_a_rate_of_their_own(tmp_path) -> None:
     eager = learner(OptimizerConfig(), rates=SLOW_INPUT)
-    compiler = Compiler("always", planned_updates=1, folder=tmp_path, announce=lambda _: None)
+    compiler = Compiler("always", planned={8: 1}, folder=tmp_path)
     built = learner(OptimizerConfig(), rates=SLOW_INPUT, compiler=compiler)
     for step, batch in enumerate(batches(10)):
         for one in (eager, built):
             one.step(batch, {"lr": 0.01, "slow_lr": 1e-3 / (step + 1)})
-    assert compiler.used
+    assert compiler.describe() == "compiled"
     torch.testing.assert_close(built.theta, eager.theta, atol=1e-6, rtol=1e-5)
 
 
 def test_auto_builds_nothing_for_a_short_run(tmp_path) -> None:
-    short = Compiler("auto", planned_updates=100, folder=tmp_path)
+    short = Compiler("auto", planned={8: 100}, folder=tmp_path)
     ours = learner(OptimizerConfig(), compiler=short)
     ours.step(batches(1)[0], {"lr": 0.01})
-    assert short.used is False
+    assert short.describe() == "eager (100 updates are planned, compiling pays from 30,000 on)"
     assert not list(tmp_path.iterdir())
 
 

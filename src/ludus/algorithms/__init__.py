@@ -32,6 +32,10 @@ class AlgorithmConfig(Model):
         """How many optimizer steps a run of that many environment steps takes, roughly."""
         return 0
 
+    def full_batch(self, num_envs: int) -> int:
+        """Steps in a full minibatch, the size whose updates may be compiled; 0: none are."""
+        return 0
+
     def check(self, num_envs: int) -> None:
         """Refuse combinations with the rest of the config that cannot work."""
 

@@ -87,6 +87,9 @@ class DQNConfig(AlgorithmConfig):
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         return int(max(0, env_steps - self.learning_starts) * self.update_ratio)
 
+    def full_batch(self, num_envs: int) -> int:
+        return self.batch_size if self.accumulate == 1 else 0
+
     def steps_per_batch(self, rollout_size: int) -> int:
         """Steps that go through the network at once."""
         return -(-self.batch_size // self.accumulate) * (self.burn_in + self.sequence_length)
@@ -172,7 +175,7 @@ class DQN(Algorithm):
         if drawn is None:
             return Report()
         batch, index = drawn
-        batch["target"] = self.target.theta
+        batch["target"], batch["atoms"] = self.target.theta, self.atoms
         flags = {"double": cfg.double, "burn_in": cfg.burn_in}
         self.learner.step(batch, {"lr": now.at(cfg.lr)}, accumulate=cfg.accumulate, **flags)
         buffer.update_priorities(index, priorities(batch))
@@ -188,12 +191,13 @@ class DQN(Algorithm):
             target = q_target(reward, discount, following, selector)
             losses, size = huber_loss(value, target, reduction="none"), (value.detach() - target).abs()
         else:
-            best = self.expected(following if selector is None else selector).argmax(-1)
-            support = reward.unsqueeze(-1) + discount.unsqueeze(-1) * self.atoms
-            target = project(support, chosen(following, best).softmax(-1), self.atoms)
+            atoms = batch["atoms"]
+            best = expected(following if selector is None else selector, atoms).argmax(-1)
+            support = reward.unsqueeze(-1) + discount.unsqueeze(-1) * atoms
+            target = project(support, chosen(following, best).softmax(-1), atoms)
             log_p = chosen(out, batch["action"]).log_softmax(-1)
             losses = -(target * log_p).sum(-1)
-            value, size = self.expected(chosen(out, batch["action"])), losses.detach()
+            value, size = expected(chosen(out, batch["action"]), atoms), losses.detach()
         batch["error"].copy_(size * (batch["weight"] > 0))
         loss = (losses * batch["weight"]).mean()
         return loss, {"loss/q": loss, "q/mean": value.mean(), "q/error": size.mean()}
@@ -233,9 +237,10 @@ class DQN(Algorithm):
             self.net.new_noise()
         return net
 
-    def expected(self, logits: Tensor) -> Tensor:
-        """Mean of a categorical distribution."""
-        return (logits.softmax(-1) * self.atoms).sum(-1)
+
+def expected(logits: Tensor, atoms: Tensor) -> Tensor:
+    """Mean of a categorical distribution over the atoms."""
+    return (logits.softmax(-1) * atoms).sum(-1)
 
 
 class EpsilonGreedy:

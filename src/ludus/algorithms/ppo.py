@@ -72,6 +72,9 @@ class PPOConfig(AlgorithmConfig):
         size = self.rollout_steps * num_envs
         return env_steps // size * self.epochs * max(1, size // (self.steps_per_batch(size) * self.accumulate))
 
+    def full_batch(self, num_envs: int) -> int:
+        return self.steps_per_batch(self.rollout_steps * num_envs) if self.accumulate == 1 else 0
+
     def check(self, num_envs: int) -> None:
         size = self.rollout_steps * num_envs
         batch = self.steps_per_batch(size)

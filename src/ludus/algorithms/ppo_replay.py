@@ -79,6 +79,9 @@ class PPOReplayConfig(AlgorithmConfig):
         per_pass = max(1, size // self.steps_per_batch(size)) * (1 + self.replay_ratio)
         return env_steps // size * self.epochs * per_pass
 
+    def full_batch(self, num_envs: int) -> int:
+        return self.steps_per_batch(self.rollout_steps * num_envs)
+
     def check(self, num_envs: int) -> None:
         size = self.rollout_steps * num_envs
         batch = self.steps_per_batch(size)

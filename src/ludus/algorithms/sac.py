@@ -80,6 +80,9 @@ class SACConfig(AlgorithmConfig):
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         return int(max(env_steps - self.learning_starts, 0) * self.update_ratio)
 
+    def full_batch(self, num_envs: int) -> int:
+        return self.batch_size
+
 
 @ALGORITHMS.register("sac")
 class SAC(Algorithm):
@@ -193,6 +196,7 @@ class SAC(Algorithm):
             "alpha_lr": now.at(cfg.alpha_lr) if cfg.alpha_lr else lr,
             "tau": now.at(cfg.tau),
             "alpha": 0.0 if cfg.alpha == "auto" else now.at(cfg.alpha),
+            "target_entropy": self.target_entropy,
         }
         self.learner.step(batch, numbers, learn_alpha=cfg.alpha == "auto", burn_in=cfg.burn_in)
         buffer.update_priorities(index, priorities(batch))
@@ -225,7 +229,7 @@ class SAC(Algorithm):
         entropy = (batch["weight"] * entropy).mean().detach()
         if learn_alpha:
             log_alpha = nets["temperature"]().log().squeeze()
-            nets.descend("temperature", log_alpha * (entropy - self.target_entropy), c["alpha_lr"])
+            nets.descend("temperature", log_alpha * (entropy - c["target_entropy"]), c["alpha_lr"])
         nets.follow(c["tau"])
         return critic_loss + actor_loss, {
             "loss/critic": critic_loss,

@@ -73,6 +73,9 @@ class TD3Config(AlgorithmConfig):
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         return int(max(env_steps - self.learning_starts, 0) * self.update_ratio)
 
+    def full_batch(self, num_envs: int) -> int:
+        return self.batch_size
+
 
 @ALGORITHMS.register("td3")
 class TD3(Algorithm):

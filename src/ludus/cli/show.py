@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ludus.runs.record import Record
 
 _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "updates", "seconds", "reward", "last",
-          "threshold", "solved", "exact", "started", "commit", "config_hash", "tags", "size")  # fmt: skip
+          "threshold", "solved", "exact", "compiled", "started", "commit", "config_hash", "tags", "size")  # fmt: skip
 
 
 def show(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from ludus.networks.allocation import keep_freed_memory
 from ludus.networks.compiled import Compiler
-from ludus.networks.learner import Batch, Layout, Learner, leaves_of, refill
+from ludus.networks.learner import Batch, Layout, Learner, Variant, refill
 from ludus.networks.optimizer import Optimizer, OptimizerConfig, traced_norm, traced_share
 
 TARGET = "target"
@@ -50,16 +49,6 @@ class Networks:
         """Targets move the fraction `tau` towards their networks."""
         theta, followed = self.learner.theta, self.learner.followed
         theta[self.learner.layout.parts[TARGET]].lerp_(theta[followed], tau)
-
-
-class _Dry(Networks):
-    """Changes nothing: only the names of the metrics are wanted."""
-
-    def descend(self, part: str, loss: Tensor, lr: Any) -> None:
-        self.norms[part] = loss
-
-    def follow(self, tau: Any) -> None:
-        pass
 
 
 class _Traced(Networks):
@@ -176,10 +165,9 @@ class JointLearner(Learner):
         }
         self.followed = self._followed(targets)
         keep_freed_memory()  # layers of a batch are half a megabyte each, freed and wanted again at every update
-        self._variants: dict[Any, _Variant] = {}
         # apart, because compiled code would write to a part of a tensor by going through all of it
-        self._weights = [self.theta[where] for where in self.layout.parts.values()]
-        self._weights += [tensor for part in self.optimizer.parts.values() for tensor in part.tensors]
+        self._apart = [self.theta[where] for where in self.layout.parts.values()]
+        self._apart += [tensor for part in self.optimizer.parts.values() for tensor in part.tensors]
 
     def _followed(self, targets: Sequence[str]) -> slice:
         """Targets copy whole parts from the beginning of the flat tensor: following is then one operation."""
@@ -199,60 +187,34 @@ class JointLearner(Learner):
 
     # ---- one step: in place, or as one function of tensors -----------------------------------------
 
-    def step(self, batch: Batch, numbers: Mapping[str, float], **flags: Any) -> None:
-        """One update. Metrics are summed on the device, apart for each set of flags, and read by `metrics()`."""
-        self.batch = batch
-        leaves = leaves_of(batch)
-        key = (tuple([x.shape for x in leaves]), tuple(flags.items()))
-        variant = self._variants.get(key)
-        if variant is None:
-            first = all(
-                shapes == key[0] for shapes, _ in self._variants
-            )  # only what a run starts with is worth building
-            variant = self._variants[key] = self._variant(batch, numbers, flags, may_build=first)
-        if variant.compiled is None or self.compiler is None:
-            row = self._eager(batch, numbers, flags)
-        else:
-            row = self._run(variant, leaves, numbers)
-        variant.sums += row
-        variant.count += 1
-        self.version += 1
-
-    def _eager(self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any]) -> Tensor:
+    def _in_place(
+        self, parts: Sequence[tuple[float, Batch]], numbers: Mapping[str, float], flags: Mapping[str, Any]
+    ) -> tuple[list[str], Tensor]:
+        ((_, batch),) = parts
         networks = Networks(self)
         loss, metrics = self.loss(networks, batch, numbers, **flags)
         with torch.no_grad():
-            return torch.stack([*metrics.values(), loss, *networks.norms.values()])
+            row = torch.stack([*metrics.values(), loss, *networks.norms.values()])
+        return names_of(metrics, networks), row
 
-    def _run(self, variant: _Variant, leaves: list[Tensor], numbers: Mapping[str, float]) -> Tensor:
-        arguments = [*self._weights, self._number_tensor(numbers), *leaves]
+    def _weights(self) -> list[Tensor]:
+        return self._apart
+
+    def _run(self, variant: Variant, leaves: list[Tensor], numbers: Mapping[str, float]) -> Tensor:
+        assert variant.compiled is not None
+        arguments = [*self._apart, self._number_tensor(numbers), *leaves]
         for part in variant.parts:
             self.optimizer.parts[part].count += 1
         (row,) = variant.compiled(arguments)
         return row
 
-    def _variant(
-        self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any], *, may_build: bool
-    ) -> _Variant:
-        dry = _Dry(self)
-        with torch.no_grad():  # a compiled package knows no names: ask once which metrics there are
-            _, metrics = self.loss(dry, batch, numbers, **flags)
-        names = [*metrics, "loss/total", *(f"opt/grads/norm/{part}" for part in dry.norms)]
-        variant = _Variant(names, list(dry.norms), torch.zeros(len(names), device=self.theta.device))
-        if self.compiler is not None:
-            example = [*self._weights, self._number_tensor(numbers), *leaves_of(batch)]
-            facts = (flags, self.max_grad_norm, self.optimizer.cfg, self.layout.parts, self.model)
-            identity = f"{self.loss.__qualname__} {facts!r}"
-            owners = [self.loss, *{type(module) for module in self.model.modules()}]
-            function = self._pure_step(batch, tuple(numbers), flags)
-            variant.compiled = self.compiler.get(function, example, identity, owners, may_build=may_build)
-        return variant
-
     def _number_tensor(self, numbers: Mapping[str, float]) -> Tensor:
         corrections = [number for optimizer in self.optimizer.parts.values() for number in optimizer.corrections()]
         return torch.from_numpy(np.array([*numbers.values(), *corrections], np.float32))
 
-    def _pure_step(self, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]) -> Callable[..., tuple[Tensor]]:
+    def _pure_step(
+        self, variant: Variant, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]
+    ) -> Callable[..., tuple[Tensor]]:
         parts, trained, moments = list(self.layout.parts), list(self.optimizer.parts), len(self.optimizer.tensors)
 
         def update(*arguments: Tensor) -> tuple[Tensor]:
@@ -264,33 +226,14 @@ class JointLearner(Learner):
             networks = _Traced(self, theta, state, values[len(names) :])
             filled = refill(batch, list(queue))
             loss, metrics = self.loss(networks, filled, numbers, **flags)
+            variant.names, variant.parts = names_of(metrics, networks), list(networks.norms)
             row = torch.stack([*metrics.values(), loss, *networks.norms.values()]).detach()
             networks.write_back()
             return (row,)
 
         return update
 
-    # ---- metrics -----------------------------------------------------------------------------------
 
-    def metrics(self) -> dict[str, float]:
-        """Means since the last call, read once; each over the steps that had it, whatever their flags."""
-        sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
-        for _, variant in sorted(self._variants.items(), key=lambda item: str(item[0])):  # a resumed run adds up alike
-            for name, value in zip(variant.names, variant.sums.tolist(), strict=True):
-                sums[name] = sums.get(name, 0.0) + value
-                counts[name] = counts.get(name, 0) + variant.count
-            variant.sums.zero_()
-            variant.count = 0
-        return {name: value / counts[name] for name, value in sums.items() if counts[name]}
-
-
-@dataclass
-class _Variant:
-    """One shape of batch and one set of flags: what its updates report, and their compiled form."""
-
-    names: list[str]
-    parts: list[str]
-    sums: Tensor
-    count: int = 0
-    compiled: Any = None
+def names_of(metrics: Mapping[str, Tensor], networks: Networks) -> list[str]:
+    """What a row of an update holds."""
+    return [*metrics, "loss/total", *(f"opt/grads/norm/{part}" for part in networks.norms)]

@@ -6,7 +6,9 @@ many layers there are. The loss is a plain function of (model, batch, numbers); 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 from ludus.networks.compiled import Compiler
 from ludus.networks.optimizer import Optimizer, OptimizerConfig, Rates, traced_norm, traced_share
+from ludus.networks.package import Compiled
 from ludus.types import Tree, tree_leaves, tree_map
 
 Batch = dict[str, Tree]
@@ -49,11 +52,11 @@ class Learner:
         self.version = 0  # counts steps, so that copies of the weights know when they are stale
         self.batch: Batch | None = None
         """The newest batch, for whoever wants to know what went wrong."""
-        self._names: list[str] = []
-        self._sums: Tensor | None = None
-        self._last: Tensor | None = None
-        self._count = 0
-        self._compiled: dict[Any, Callable[[list[Tensor]], list[Tensor]] | None] = {}
+        self.watched = False
+        """Look at every step: one that is not finite is kept out of the metrics and named by `take_bad`."""
+        self._bad: str | None = None
+        self._variants: dict[Any, Variant] = {}
+        self._last: tuple[Variant, Tensor] | None = None
 
     def step(self, batch: Batch, numbers: Mapping[str, float], *, accumulate: int = 1, **flags: Any) -> None:
         """One update; `numbers` must contain `lr`. Metrics are summed on the device and read by `metrics()`.
@@ -62,36 +65,70 @@ class Learner:
         a mean over steps then has the same gradient as in one pass. Such a step is never compiled.
         """
         self.batch = batch
-        leaves = [] if self.compiler is None or accumulate > 1 else leaves_of(batch)
-        compiled = self._compiled_for(batch, leaves, numbers, flags) if leaves else None
-        if compiled is None:
-            row = self._in_place(parts_of(batch, accumulate), numbers, flags)
+        variant = self._variant(batch, numbers, flags, may_compile=accumulate == 1)
+        if variant.compiled is None:
+            names, row = self._in_place(parts_of(batch, accumulate), numbers, flags)
+            variant.names = names
         else:
-            row = self._run(compiled, leaves, numbers)
-        if self._sums is None:
-            self._sums = torch.zeros_like(row)
-        self._sums += row
-        self._last = row
-        self._count += 1
+            row = self._run(variant, leaves_of(batch), numbers)
+        self._count(variant, row)
+
+    def _count(self, variant: Variant, row: Tensor) -> None:
         self.version += 1
+        self._last = variant, row
+        if self.watched and not bool(row.isfinite().all()):
+            self._bad = next(name for name, value in variant.row(row).items() if not math.isfinite(value))
+            return
+        variant.add(row)
+
+    def take_bad(self) -> str | None:
+        """The metric that was not finite in a step since the last call, if the learner is watched."""
+        bad, self._bad = self._bad, None
+        return bad
+
+    def _variant(
+        self, batch: Batch, numbers: Mapping[str, float], flags: Mapping[str, Any], *, may_compile: bool
+    ) -> Variant:
+        """One for each set of flags; compiled ones also for each shape of batch."""
+        wanted = may_compile and self.compiler is not None and self.compiler.wants(batch, self.theta.device.type)
+        leaves = leaves_of(batch) if wanted else []
+        key = (tuple([x.shape for x in leaves]), tuple(numbers), tuple(flags.items()))
+        variant = self._variants.get(key)
+        if variant is None:
+            variant = self._variants[key] = Variant()
+            if wanted:
+                self._compile(variant, batch, leaves, numbers, flags)
+        return variant
+
+    def _compile(
+        self,
+        variant: Variant,
+        batch: Batch,
+        leaves: list[Tensor],
+        numbers: Mapping[str, float],
+        flags: Mapping[str, Any],
+    ) -> None:
+        assert self.compiler is not None
+        example = [*self._weights(), self._number_tensor(numbers), *leaves]
+        function = self._pure_step(variant, batch, tuple(numbers), flags)
+        variant.compiled = self.compiler.get(function, example, batch["first"].numel())
 
     def _in_place(
         self, parts: Sequence[tuple[float, Batch]], numbers: Mapping[str, float], flags: Mapping[str, Any]
-    ) -> Tensor:
+    ) -> tuple[list[str], Tensor]:
         self.grad.zero_()
         told: list[Tensor] = []
         for share, part in parts:
             loss, metrics = self.loss(self.model, part, numbers, **flags)
             (loss if len(parts) == 1 else share * loss).backward()
             told.append(share * torch.stack([*metrics.values(), loss]).detach())
-            self._remember_names(metrics)
         norms = torch.stack([self.grad[part].norm() for part in self.layout.parts.values()])
         total = norms.norm() if len(norms) > 1 else norms[0]
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
         self.optimizer.step(self.grad, self._rates(numbers) or numbers["lr"])
         with torch.no_grad():
-            return torch.cat([sum(told[1:], told[0]), total.unsqueeze(0), norms])
+            return self._names(metrics), torch.cat([sum(told[1:], told[0]), total.unsqueeze(0), norms])
 
     def _rates(self, numbers: Mapping[str, Any]) -> Rates:
         """Learning rates along the flat tensor; nothing where one is for all."""
@@ -104,40 +141,28 @@ class Learner:
         rates.append((slice(done, self.theta.numel()), numbers["lr"]))
         return [(where, rate) for where, rate in rates if where.start < where.stop] if own else []
 
-    def _remember_names(self, metrics: Mapping[str, Tensor]) -> None:
-        if not self._names:
-            parts = [f"opt/grads/norm/{part}" for part in self.layout.parts]
-            self._names = [*metrics, "loss/total", "opt/grads/norm/all", *parts]
+    def _names(self, metrics: Mapping[str, Tensor]) -> list[str]:
+        norms = [f"opt/grads/norm/{part}" for part in self.layout.parts]
+        return [*metrics, "loss/total", "opt/grads/norm/all", *norms]
 
     # ---- the same step as one function of tensors, for the compiler ------------------------------
 
-    def _compiled_for(
-        self, batch: Batch, leaves: list[Tensor], numbers: Mapping[str, float], flags: Mapping[str, Any]
-    ) -> Any:
-        assert self.compiler is not None
-        key = (tuple([x.shape for x in leaves]), tuple(numbers), tuple(flags.items()))
-        if key not in self._compiled:
-            first = not self._compiled  # only the shape a run starts with is worth building for
-            example = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
-            function = self._pure_step(batch, tuple(numbers), flags)
-            facts = (flags, self.max_grad_norm, self.optimizer.cfg, tuple(numbers), self.apart, self.model)
-            identity = f"{self.loss.__qualname__} {facts!r}"
-            owners = [self.loss, *{type(module) for module in self.model.modules()}]
-            self._compiled[key] = self.compiler.get(function, example, identity, owners, may_build=first)
-            with torch.no_grad():  # a package from the cache was never traced here: ask for the metrics' names once
-                self._remember_names(self.loss(self.model, batch, numbers, **flags)[1])
-        return self._compiled[key]
+    def _weights(self) -> list[Tensor]:
+        return [self.theta, *self.optimizer.tensors]
 
-    def _run(self, compiled: Any, leaves: list[Tensor], numbers: Mapping[str, float]) -> Tensor:
-        arguments = [self.theta, *self.optimizer.tensors, self._number_tensor(numbers), *leaves]
+    def _run(self, variant: Variant, leaves: list[Tensor], numbers: Mapping[str, float]) -> Tensor:
+        assert variant.compiled is not None
+        arguments = [*self._weights(), self._number_tensor(numbers), *leaves]
         self.optimizer.count += 1
-        (row,) = compiled(arguments)
+        (row,) = variant.compiled(arguments)
         return row
 
     def _number_tensor(self, numbers: Mapping[str, float]) -> Tensor:
         return torch.from_numpy(np.array([*numbers.values(), *self.optimizer.corrections()], np.float32))
 
-    def _pure_step(self, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]) -> Callable[..., tuple[Tensor]]:
+    def _pure_step(
+        self, variant: Variant, batch: Batch, names: Sequence[str], flags: Mapping[str, Any]
+    ) -> Callable[..., tuple[Tensor]]:
         moments = len(self.optimizer.tensors)
 
         def update(*arguments: Tensor) -> tuple[Tensor]:
@@ -152,6 +177,7 @@ class Learner:
                 return torch.func.functional_call(self.model, parameters, inputs)
 
             loss, metrics = self.loss(model, filled, numbers, **flags)
+            variant.names = self._names(metrics)
             (grad,) = torch.autograd.grad(loss, leaf)
             norms = torch.stack([traced_norm(grad[part]) for part in self.layout.parts.values()])
             total = norms.norm()
@@ -172,16 +198,19 @@ class Learner:
     def last(self, name: str) -> float:
         """A metric of the newest step; waits for the device."""
         assert self._last is not None
-        return float(self._last[self._names.index(name)])
+        variant, row = self._last
+        return variant.row(row)[name]
 
     def metrics(self) -> dict[str, float]:
-        """Means over the steps since the last call, read once."""
-        if self._sums is None or self._count == 0:
-            return {}
-        means = (self._sums / self._count).tolist()
-        self._sums.zero_()
-        self._count = 0
-        return dict(zip(self._names, means, strict=True))
+        """Means since the last call, read once; each over the steps that had it, whatever their flags."""
+        sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for _, variant in sorted(self._variants.items(), key=lambda item: str(item[0])):  # a resumed run adds up alike
+            for name, value in variant.take().items():
+                sums[name] = sums.get(name, 0.0) + value
+                counts[name] = counts.get(name, 0) + variant.count
+            variant.count = 0
+        return {name: value / counts[name] for name, value in sums.items() if counts[name]}
 
     def state_dict(self) -> dict[str, Any]:
         """Weights by name and the optimizer."""
@@ -192,6 +221,32 @@ class Learner:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.version += 1
+
+
+@dataclass
+class Variant:
+    """Steps with one set of flags (compiled: and one shape of batch): what they report, and their compiled form."""
+
+    names: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+    """Which parts of the weights these steps change, where a learner has several."""
+    sums: Tensor | None = None
+    count: int = 0
+    compiled: Compiled | None = None
+
+    def add(self, row: Tensor) -> None:
+        """One more step, summed on the device."""
+        self.sums = row.clone() if self.sums is None else self.sums.add_(row)
+        self.count += 1
+
+    def row(self, row: Tensor) -> dict[str, float]:
+        """A row of numbers by name."""
+        return dict(zip(self.names, row.tolist(), strict=True))
+
+    def take(self) -> dict[str, float]:
+        """Sums since the last call."""
+        taken, self.sums = self.sums, None
+        return {} if taken is None else self.row(taken)
 
 
 class Layout:

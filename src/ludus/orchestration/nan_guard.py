@@ -10,6 +10,7 @@ import numpy as np
 
 from ludus.algorithms import Algorithm
 from ludus.errors import Diverged
+from ludus.networks.learner import Learner
 from ludus.types import Report
 
 MOST_IN_A_ROW = 10
@@ -23,6 +24,9 @@ class NanGuard:
         self._good: dict[str, Any] | None = None
         self._in_a_row = 0
         self.count = 0
+        self.learners = [part for part in algorithm.state().values() if isinstance(part, Learner)]
+        for learner in self.learners:  # many updates report no metrics of their own
+            learner.watched = choice != "raise"
         if choice != "raise":
             self.remember()
 
@@ -37,19 +41,19 @@ class NanGuard:
 
     def check(self, hook: str, report: Report, env_steps: int) -> Report:
         """The report, without what is not finite."""
-        if not report.metrics:  # says nothing: neither sound nor not
-            return report
         bad = [name for name, value in report.metrics.items() if not math.isfinite(value)]
+        bad += [name for learner in self.learners if (name := learner.take_bad()) is not None]
         if not bad:
-            self._in_a_row = 0
-            if self.choice == "skip" and report.updates:
-                self.remember()
+            if report.updates if self.learners else report.metrics:  # a sound update, not merely a sound rollout
+                self._in_a_row = 0
+                if self.choice == "skip":
+                    self.remember()
             return report
         self._in_a_row += 1
         if self.choice == "raise" or self._in_a_row > MOST_IN_A_ROW:
             where = f"{hook} at environment step {env_steps}"
             remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
-            raise Diverged(where, f"{bad[0]} is {report.metrics[bad[0]]}: training has diverged", remedy)
+            raise Diverged(where, f"{bad[0]} is {report.metrics.get(bad[0], math.nan)}: training has diverged", remedy)
         assert self._good is not None
         for name, part in self.algorithm.state().items():
             part.load_state_dict(copied(self._good[name]))

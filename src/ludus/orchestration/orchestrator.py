@@ -151,7 +151,7 @@ class Orchestrator:
     def _end_epoch(self) -> None:
         clock, phase = self.clock, self.scheduler.phases[self._entered]
         clock.epochs += 1
-        summed = Report(updates=1, metrics=self.algorithm.metrics())
+        summed = Report(metrics=self.algorithm.metrics())
         self.recorder.record("train", self.nan_guard.check("update", summed, clock.env_steps).metrics)
         wanted = self._evaluation_due.due(clock.epochs, clock.env_steps, self.scheduler.total_steps)
         if wanted and phase.type != "eval_only":

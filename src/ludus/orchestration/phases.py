@@ -21,6 +21,25 @@ def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: i
     return [changed_settings(base, phase.set, f"training.phases.{phase.name}.set", num_envs) for phase in phases]
 
 
+def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
+    """Steps in a full minibatch -> how many updates the phases take with it, roughly: what compiling is decided by."""
+    left, found = config.training.total_timesteps, dict[int, int]()
+    phases = config.training.phases or (Phase(name="train", hooks=("collect",)),)
+    for phase, cfg in zip(phases, phase_configs(config, phases, num_envs), strict=True):
+        steps = min(phase.duration_steps or left, left) if phase.type == "online" else 0
+        updates = cfg.planned_updates(steps, num_envs)
+        limit = phase.duration_updates or phase.duration_cycles
+        if phase.type == "offline":
+            updates = limit or 0
+        elif phase.duration_updates is not None:
+            updates = min(updates, phase.duration_updates)
+        size = cfg.full_batch(num_envs)
+        if size and phase.type != "eval_only":
+            found[size] = found.get(size, 0) + updates
+        left -= steps
+    return found
+
+
 def changed_settings(base: Any, changes: Mapping[str, Any], where: str, num_envs: int) -> Any:
     """An algorithm's config with some fields changed, checked like any config."""
     for key in changes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ludus.runs.compare import Comparison
 
 NAME = "index.sqlite"
-VERSION = 1
+VERSION = 2
 """Of the table; any other one is dropped and made anew."""
 _UNAVAILABLE = {
     sqlite3.SQLITE_PERM,
@@ -35,7 +35,7 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-_BOOLEANS = ("solved", "exact")
+_BOOLEANS = ("solved", "exact", "compiled")
 _COLUMNS = (*FIELDS, "config")
 _LISTED = ", ".join(f'"{name}"' for name in _COLUMNS)
 _TYPES = {part.name: str(part.type) for part in fields(Record)}

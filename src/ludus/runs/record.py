@@ -62,6 +62,8 @@ class Record:
     solved: bool | None = None
     exact: bool | None = None
     """Whether it can be resumed to the bit."""
+    compiled: bool | None = None
+    """Whether updates ran compiled: they round otherwise than eager ones."""
     config_hash: str = ""
     commit: str | None = None
     tags: tuple[str, ...] = ()
@@ -148,7 +150,12 @@ def _progress(folder: Path, config: Mapping[str, Any], status: Mapping[str, Any]
     rung = summary.get("resume")
     known = (summary, status, {"threshold": mapping(config.get("environment")).get("reward_threshold")})
     threshold = next((value for facts in known if (value := _number(facts.get("threshold"))) is not None), None)
-    common = {"threshold": threshold, "exact": None if rung is None else rung != "none"}
+    compiled = status.get("compiled", summary.get("compiled"))
+    common = {
+        "threshold": threshold,
+        "exact": None if rung is None else rung != "none",
+        "compiled": compiled if isinstance(compiled, bool) else None,
+    }
     if status.get("state") in ("finished", "stopped") and summary:
         best, last, now = _number(summary.get("best")), _number(summary.get("mean")), summary
     else:

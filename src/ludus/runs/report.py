@@ -7,6 +7,7 @@ year later. The html holds its style, script and curves; only videos stay files 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,11 +122,18 @@ def provenance(report: Report) -> dict[str, str]:
         "CPUs": str(host.get("cpus") or ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "resume": "" if rung is None else "not exact" if rung == "none" else f"exact, by {rung}",
-        "compiled updates": {True: "yes", False: "no"}.get(summary.get("compiled"), ""),  # type: ignore[arg-type]
+        "updates": _updates(run.compiled, summary),
         "timings": ", ".join(f"{key} {number(value, 2, trim=True)}" for key, value in _timings(report.rows)),
         "folder": f"{run.folder}, {size(run.size)}",
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _updates(compiled: bool | None, summary: Mapping[str, Any]) -> str:
+    """How updates ran; a run that has not ended has no summary yet."""
+    if "updates_run" in summary:
+        return str(summary["updates_run"])
+    return "" if compiled is None else "compiled" if compiled else "eager"
 
 
 def _timings(rows: list[Row]) -> list[tuple[str, float]]:

@@ -40,7 +40,7 @@ from ludus.runs.store import Run, safe_name
 from ludus.session.face import make_sinks, open_console, render_env
 from ludus.session.loading import load_state, restore, without_buffers
 from ludus.session.outcome import counters, finish, record_failure
-from ludus.session.parts import buffers_of, close, collector_of
+from ludus.session.parts import buffers_of, close, collector_of, compiler_of
 
 if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
@@ -178,7 +178,7 @@ class Session:
                 self.say(note)
                 if not switches.session_logs():
                     folder.log(note)
-            folder.set_status("running", **counters(run))
+            folder.set_status("running", compiled=bool(compiler_of(run).sizes), **counters(run))
             run.run()
         finish(run, folder, self.console, self.monitor)
         return run
@@ -186,6 +186,8 @@ class Session:
     def _open(self, folder: Run, ending: ExitStack) -> None:
         """Sinks, alerts and the console."""
         run, config, env = self.run, self.config, collector_of(self.run).env
+        if self.debug:
+            compiler_of(run).decline("--debug looks into every layer")
         memory, *warnings = preflight.check(config, run, folder.folder)
         monitor = self.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
         rows = folder.folder / "metrics.jsonl"

@@ -16,7 +16,7 @@ from ludus.metrics.monitor import Monitor
 from ludus.metrics.sinks import Sink
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs.store import Run
-from ludus.session.parts import collector_of
+from ludus.session.parts import collector_of, compiler_of
 
 if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
@@ -71,6 +71,7 @@ def open_console(
         "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
         "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
         "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
+        "updates": compiler_of(run).describe(),
         "seed": str(config.experiment.seed),
         "folder": str(folder.folder),
     }

@@ -11,7 +11,7 @@ from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs.report import write_report
 from ludus.runs.store import Run
-from ludus.session.parts import collector_of
+from ludus.session.parts import collector_of, compiler_of
 
 if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
@@ -61,7 +61,8 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "solved": bool(last and run.threshold is not None and last.mean >= run.threshold),
         "reason": run.stop_reason,
         "seconds": run.seconds,
-        "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
+        "compiled": bool(compiler_of(run).sizes),
+        "updates_run": compiler_of(run).describe(),
         "precision": run.stateful["precision"].state_dict()["name"],
         "resume": collector_of(run).env.rung,
         **counters(run),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ludus.data.buffers import Buffers
 from ludus.data.collector import Collector
+from ludus.networks.compiled import Compiler
 from ludus.orchestration.orchestrator import Orchestrator
 
 
@@ -12,6 +13,13 @@ def collector_of(run: Orchestrator) -> Collector:
     collector = run.stateful["collector"]
     assert isinstance(collector, Collector)
     return collector
+
+
+def compiler_of(run: Orchestrator) -> Compiler:
+    """What decides which updates are compiled."""
+    compiler = run.stateful["compiler"]
+    assert isinstance(compiler, Compiler)
+    return compiler
 
 
 def buffers_of(run: Orchestrator) -> Buffers:

@@ -36,5 +36,6 @@ class Status(Callback):
             "train_return": row.get("train/roll/ep_rew/mean"),
             "best": run.best.mean if run.best else None,
             "threshold": run.threshold,
+            "compiled": bool(run.stateful["compiler"].state_dict()["sizes"]),
         }
         self.write("running", **facts)
