@@ -25,7 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SETTINGS = {"unroll_reductions_threshold": 1}  # a scalar for all weights stays a scalar
+SETTINGS = {
+    "unroll_reductions_threshold": 1,  # a scalar for all weights stays a scalar
+    "aot_inductor.precompile_headers": False,  # one build in its own folder: they would never be used again
+}
 LONGEST_BUILD = 900.0
 STALE_SCRATCH = 3_600.0
 
