@@ -1,6 +1,7 @@
 """Is resume exact? Trains, kills with SIGKILL, resumes, and compares with an uninterrupted run; one JSON line each.
 
 python benchmarks/resume_exact.py [--filter CartPole] [--kills 2]
+python benchmarks/resume_exact.py --compiled --series 6      # compiled updates: many series against one whole run
 """
 
 from __future__ import annotations
@@ -45,13 +46,23 @@ CASES: dict[str, tuple[str, ...]] = {
     "FrozenLake-v1:q_learning": (),
 }
 """Shipped configs, made small."""
+SHORT_LAST = ("training.total_timesteps=6200", "training.checkpoints.every_steps=600")
+COMPILED: dict[str, tuple[str, ...]] = {
+    "CartPole-v1:ppo": SHORT_LAST,  # the last rollout is shorter than the others
+    "CartPole-v1:ppo_phased": ("training.total_timesteps=24200", "training.checkpoints.every_steps=1500"),
+    "CartPole-v1:ppo_replay": SHORT_LAST,
+    "CartPole-v1:dqn": ("training.total_timesteps=6010", "algorithm.update_ratio=0.5"),
+    "Pendulum-v1:td3": ("training.total_timesteps=3010", "algorithm.update_ratio=0.5"),
+}
+"""The same with `runtime.compile=always`."""
 COMMON = ("training.checkpoints.every_steps=1500", "training.evaluation.every_steps=3000", "runtime.compile=never")
 ENDS = ("training.total_timesteps=10240", "training.evaluation.episodes=2", "training.stop.eval_reward=null", "-q")
 
 
-def command(case: str) -> list[str]:
+def command(case: str, *, compiled: bool) -> list[str]:
     """The command line of a case."""
-    return ["train", case, *COMMON, *ENDS, *CASES[case]]
+    own = (*COMPILED[case], "runtime.compile=always") if compiled else CASES[case]
+    return ["train", case, *COMMON, *ENDS, *own]
 
 
 def ludus(words: list[str], folder: Path) -> subprocess.Popen[str]:
@@ -81,28 +92,41 @@ def kill_at_random(process: subprocess.Popen[str], folder: Path, rng: random.Ran
         if list(folder.glob("runs/*_*/checkpoints/step=*")):
             break
         time.sleep(0.02)
-    time.sleep(rng.uniform(0.1, 2.0))
+    time.sleep(rng.uniform(0.1, 3.0))
     process.send_signal(signal.SIGKILL)
     process.wait()
 
 
-def measure(case: str, kills: int, rng: random.Random) -> dict[str, object]:
-    """One environment."""
+def broken_run(words: list[str], folder: Path, kills: int, rng: random.Random) -> str | None:
+    """Train with so many SIGKILLs in between; the error of the last process, if any."""
+    kill_at_random(ludus(words, folder), folder, rng)
+    for _ in range(kills - 1):
+        kill_at_random(ludus(["resume", "@last"], folder), folder, rng)
+    last = ludus(["resume", "@last"], folder)
+    _, errors = last.communicate()
+    return errors.strip().splitlines()[-1] if last.returncode else None
+
+
+def measure(case: str, kills: int, rng: random.Random, *, compiled: bool = False, series: int = 1) -> dict[str, object]:
+    """One config: a whole run, and as many broken ones as asked for."""
+    words = command(case, compiled=compiled)
     with tempfile.TemporaryDirectory() as scratch:
-        whole, broken = Path(scratch, "whole"), Path(scratch, "broken")
-        process = ludus(command(case), whole)
+        whole = Path(scratch, "whole")
+        process = ludus(words, whole)
         _, errors = process.communicate()
         if process.returncode:
             return {"environment": case, "error": errors.strip().splitlines()[-1] if errors.strip() else "failed"}
-        kill_at_random(ludus(command(case), broken), broken, rng)
-        for _ in range(kills - 1):
-            kill_at_random(ludus(["resume", "@last"], broken), broken, rng)
-        last = ludus(["resume", "@last"], broken)
-        _, errors = last.communicate()
-        if last.returncode:
-            return {"environment": case, "error": errors.strip().splitlines()[-1]}
-        (expected, rows, rung), (found, same, _) = outcome(whole), outcome(broken)
-        return {"environment": case, "exact": found == expected and same == rows, "rung": rung, "sha256": found[:16]}
+        expected, rows, rung = outcome(whole)
+        exact = 0
+        for number in range(series):
+            broken = Path(scratch, f"broken{number}")
+            problem = broken_run(words, broken, kills, rng)
+            if problem is not None:
+                return {"environment": case, "error": problem}
+            found, same, _ = outcome(broken)
+            exact += found == expected and same == rows
+        verdict = {"exact": exact == series} if series == 1 else {"exact": exact, "of": series}
+        return {"environment": case, **verdict, "rung": rung, "sha256": expected[:16]}
 
 
 def main() -> None:
@@ -111,11 +135,14 @@ def main() -> None:
     parser.add_argument("--filter", default="")
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--compiled", action="store_true", help="the configs whose updates are compiled")
+    parser.add_argument("--series", type=int, default=1, help="broken runs for each whole one")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    for case in CASES:
+    for case in COMPILED if options.compiled else CASES:
         if options.filter in case:
-            print(json.dumps(measure(case, options.kills, rng)), flush=True)
+            found = measure(case, options.kills, rng, compiled=options.compiled, series=options.series)
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
