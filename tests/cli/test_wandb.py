@@ -1,4 +1,4 @@
-"""`logging.wandb.enabled=true` on the command line: being offline is said, and a mistake is one line before a run exists."""
+"""`logging.wandb.enabled=true`: being offline is said, and a mistake is one line before a run exists."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import types
 from pathlib import Path
 
 import pytest
-from faults.support import SMALL
 
+from faults.support import SMALL
 from ludus import cli
 
 wandb = pytest.importorskip("wandb")

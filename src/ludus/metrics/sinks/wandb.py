@@ -33,7 +33,12 @@ class Wandb(Sink):
         check()
         import wandb
 
-        private = {"x_disable_meta": True, "x_disable_machine_info": True, "disable_code": True, "disable_git": True}
+        private: Any = {
+            "x_disable_meta": True,
+            "x_disable_machine_info": True,
+            "disable_code": True,
+            "disable_git": True,
+        }
         try:
             self._run = wandb.init(
                 dir=str(folder),
