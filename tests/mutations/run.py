@@ -1,7 +1,4 @@
-"""Break the code on purpose, one line at a time: each change in `tests/mutations/*.yaml` must make its test fail.
-
-One warm process imports what is slow to import and forks a child for each change, with a source tree of its own.
-"""
+"""Break the code on purpose, one line at a time: each change in `tests/mutations/*.yaml` must make its test fail."""
 
 from __future__ import annotations
 
@@ -27,6 +24,7 @@ from pytest import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 120
+# imported once; a fork of its own tests each change
 WARM = ("torch", "numpy", "gymnasium", "hypothesis", "hydra", "omegaconf", "pydantic", "rich", "typer", "safetensors")
 
 
@@ -123,28 +121,31 @@ def pytest_child(work: Path, tests: list[str]) -> int:
 def outcomes(temporary: Path, starts: list[Start], jobs: int, seconds: float) -> Iterator[tuple[str, int | None]]:
     """Run tests side by side; name and exit code of each group as it ends, None for one that ran out of time."""
     running: dict[int, tuple[str, float]] = {}
-    while starts or running:
-        while starts and len(running) < jobs:
-            name, tests, mutation = starts.pop(0)
-            plant(temporary / "src", temporary / name / "src", mutation)
-            running[pytest_child(temporary / name, tests)] = (name, time.monotonic() + seconds)
-        for pid, (name, deadline) in list(running.items()):
-            late = time.monotonic() > deadline
-            if late:
-                os.killpg(pid, signal.SIGKILL)
-            if (ended := os.waitpid(pid, 0 if late else os.WNOHANG))[0]:
-                del running[pid]
-                with suppress(ProcessLookupError):  # what the test left running
+    try:
+        while starts or running:
+            while starts and len(running) < jobs:
+                name, tests, mutation = starts.pop(0)
+                plant(temporary / "src", temporary / name / "src", mutation)
+                running[pytest_child(temporary / name, tests)] = (name, time.monotonic() + seconds)
+            for pid, (name, deadline) in list(running.items()):
+                late = time.monotonic() > deadline
+                if late:
                     os.killpg(pid, signal.SIGKILL)
-                yield name, None if late else os.waitstatus_to_exitcode(ended[1])
-        time.sleep(0.02)
+                if (ended := os.waitpid(pid, 0 if late else os.WNOHANG))[0]:
+                    del running[pid]
+                    with suppress(ProcessLookupError):  # what the test left running
+                        os.killpg(pid, signal.SIGKILL)
+                    yield name, None if late else os.waitstatus_to_exitcode(ended[1])
+            time.sleep(0.02)
+    finally:
+        for pid in running:
+            os.killpg(pid, signal.SIGKILL)
 
 
 def unchanged(tests: list[str], temporary: Path, jobs: int) -> bool:
     """Whether all tests pass on the source as it is."""
     starts: list[Start] = [(f"unchanged-{k}", tests[k::jobs], None) for k in range(min(jobs, len(tests)))]
-    groups = outcomes(temporary, starts, jobs, SECONDS * len(tests))
-    wrong = [name for name, code in groups if code != ExitCode.OK]
+    wrong = [name for name, code in outcomes(temporary, starts, jobs, SECONDS * len(tests)) if code != ExitCode.OK]
     for name in wrong:
         print((temporary / name / "log").read_text(), "error: these tests must pass on the unchanged source", sep="\n")
     return not wrong
