@@ -276,36 +276,6 @@ def test_config_show_and_origins(ludus_):
     assert any(line.split() == ["experiment.seed", "seed=4"] for line in origins.splitlines())
 
 
-FACTS = """
-spec:
-  reward: 1 for every step
-  action: {labels: [left, right]}
-ppo: {environment: {id: CartPole-v1}, algorithm: ppo}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("reward:", "rewards:", "spec.rewards: Extra inputs are not permitted; did you mean 'reward'?"),
-        ("labels:", "lables:", "spec.action.lables: Extra inputs are not permitted; did you mean 'labels'?"),
-        ("spec:", "spce:", "spce: neither a section nor a likely variant; did you mean 'spec'?"),
-        ("spec:", "specs:", "specs: neither a section nor a likely variant; did you mean 'spec'?"),
-    ],
-)
-@pytest.mark.parametrize("spec", ["Mine-v0:ppo", "configs/environments/Mine-v0.yaml:ppo"])
-def test_config_validate_reads_the_facts_of_an_environment(ludus_, tmp_path, spec, old, new, words):
-    (tmp_path / "configs" / "environments").mkdir(parents=True)
-    file = tmp_path / "configs" / "environments" / "Mine-v0.yaml"
-    file.write_text(FACTS)
-    fine = ludus_("config", "validate", spec)
-    assert (fine.code, fine.err) == (0, "")
-    file.write_text(FACTS.replace(old, new))
-    bad = ludus_("config", "validate", spec)
-    assert bad.code == 2
-    assert bad.err == f"error: configs/environments/Mine-v0.yaml:2: {words}\n"
-
-
 def test_config_validate(ludus_, tmp_path):
     everything = ludus_("config", "validate")
     assert everything.code == 0 and "CartPole-v1:ppo" in everything.out, everything.err

@@ -237,14 +237,6 @@ def test_tokens_are_known_by_their_shape(cartpole, refused, value):
     assert "secret" in refused("CartPole-v1:ppo", f"environment.kwargs.key={'0a' * 20}")
 
 
-def test_the_value_of_a_secret_variable_is_refused_wherever_it_is_pasted(cartpole, refused, get, monkeypatch):
-    monkeypatch.setenv("MY_PASSWORD", "correct-horse")
-    message = refused("CartPole-v1:ppo", "experiment.description=before-correct-horse-after")
-    assert "looks like a secret" in message and "correct-horse" not in message
-    monkeypatch.delenv("MY_PASSWORD")
-    get("CartPole-v1:ppo", "experiment.description=before-correct-horse-after")
-
-
 def test_an_unknown_key_hides_a_value_that_might_be_secret(cartpole, refused):
     assert "canary" not in refused("CartPole-v1:ppo", "logging.wandb.key=canary")
 

@@ -28,11 +28,11 @@ class ActionValues(nn.Module):
         self,
         cfg: Network,
         spaces: Spaces,
+        precision: Precision | None = None,
         *,
         dueling: bool,
         atoms: int,
         noisy: bool,
-        precision: Precision | None = None,
     ) -> None:
         super().__init__()
         assert isinstance(spaces.action, gym.spaces.Discrete)
