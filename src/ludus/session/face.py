@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
 
 
+def check_sinks(config: ExperimentConfig) -> None:
+    """Refuse a sink that cannot work, before a run has a folder."""
+    if config.logging.wandb.enabled:
+        from ludus.metrics.sinks.wandb import check
+
+        check()
+
+
 def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
     """metrics.jsonl always; the others as configured."""
     from ludus.metrics.sinks.csv import Csv

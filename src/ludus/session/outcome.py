@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus.errors import Diverged, LudusError
@@ -51,9 +53,13 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
 def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
-    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
+    there = runs_dir_option(folder)
+    following = [
+        (f"ludus play @last{there}", "watch it"),
+        (f"ludus play {folder.id} --video auto{there}", "record it"),
+    ]
     if run.interrupted:
-        following = [(f"ludus resume {folder.id}", "go on where it stopped")]
+        following = [(f"ludus resume {folder.id}{there}", "go on where it stopped")]
     return {
         **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),
         **({"best": run.best.mean, "best_step": run.best.env_steps} if run.best else {}),
@@ -69,6 +75,12 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "folder": str(folder.folder),
         "next": following,
     }
+
+
+def runs_dir_option(folder: Run) -> str:
+    """What a command needs to find the run, where that is not the default."""
+    root = folder.folder.parent
+    return "" if root.absolute() == Path("runs").absolute() else f" --runs-dir {shlex.quote(str(root))}"
 
 
 def counters(run: Orchestrator) -> dict[str, int]:

@@ -131,6 +131,7 @@ class Watched:
         self._gradients = [
             parameter.register_post_accumulate_grad_hook(self._gradient(part))
             for part, parameter in learner.model.named_parameters()
+            if parameter.requires_grad  # targets follow, they do not learn
         ]
 
     def step(self, batch: Any, numbers: Any, **flags: Any) -> None:
