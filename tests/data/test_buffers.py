@@ -351,3 +351,69 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
     other = Script(2, 1, frames=1)
     with pytest.raises(ConfigError, match=r"buffers\.demos\."):
         cls(cls.Config(path=str(tmp_path)), other.spaces, 2, name="demos", rng=np.random.default_rng(0))
+
+
+# ---- normalised when they are drawn ------------------------------------------------------------------------------
+
+
+class _Halves:
+    """Something to normalise by that can be told apart."""
+
+    def apply(self, obs: np.ndarray) -> np.ndarray:
+        return obs / 2 + 1
+
+    def scaled(self, reward: np.ndarray) -> np.ndarray:
+        return reward / 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_observations_and_what_follows_them_are_normalised(kind: str) -> None:
+    script = Script(2, 0, dtype=np.float32)
+    plain, other = (make(kind, script, 200, memory=False) for _ in range(2))
+    other.normalizer = _Halves()
+    rollout = script.rollout(60)
+    for buffer in (plain, other):
+        buffer.add(rollout, mark=marks(rollout))
+    for raw, sample in ((plain.sample(32, n_step=2), other.sample(32, n_step=2)),
+                        (plain.sample_sequences(8, 5), other.sample_sequences(8, 5))):  # fmt: skip
+        for name in {"obs", "next_obs"} & set(raw):
+            np.testing.assert_allclose(sample[name], raw[name] / 2 + 1)
+        np.testing.assert_array_equal(sample["reward"], raw["reward"])
+    assert "next_obs" in plain.sample(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rewards_are_scaled(kind: str) -> None:
+    script = Script(2, 0, dtype=np.float32)
+    plain, other = (make(kind, script, 200, memory=False) for _ in range(2))
+    other.reward_normalizer = _Halves()
+    rollout = script.rollout(60)
+    for buffer in (plain, other):
+        buffer.add(rollout, mark=marks(rollout))
+    for raw, sample in ((plain.sample(32, n_step=3, gamma=0.9), other.sample(32, n_step=3, gamma=0.9)),
+                        (plain.sample_sequences(8, 5), other.sample_sequences(8, 5))):  # fmt: skip
+        np.testing.assert_allclose(sample["reward"], raw["reward"] / 4, rtol=1e-5)
+        np.testing.assert_array_equal(sample["obs"], raw["obs"])
+        assert np.abs(raw["reward"]).max() > 1
+
+
+def test_every_column_is_on_the_disk_before_the_state_refers_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    synced: list[str] = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (synced.append(Path(f"/proc/self/fd/{fd}").readlink().name), fsync(fd))[1]
+    )
+    script = Script(2, 0)
+    buffer = make("uniform", script, 100)
+    buffer.attach(tmp_path)
+    fill(buffer, script, [("add", 20)])
+    for save in ("step=1", "step=2"):
+        synced.clear()
+        buffer.save(save, ())
+        assert {f"{name}.bin" for name in buffer.columns} <= set(synced)
+        assert synced.index(".index.json.tmp") > max(synced.index(f"{name}.bin") for name in buffer.columns)
+        fill(buffer, script, [("add", 20)])
