@@ -51,7 +51,6 @@ def greedy(dqn: Any, obs: np.ndarray) -> np.ndarray:
 def test_collecting_is_greedy_but_for_epsilon(epsilon: float) -> None:
     """Of random actions a third is greedy by chance, and the others are spread evenly."""
     dqn = player("dqn", ACTIONS, epsilon=epsilon)
-    dqn.explorer.epsilon.value = epsilon
     obs = observations()
     stored, sent, _ = dqn.explorer.act(obs, (), FIRST)
     np.testing.assert_array_equal(stored, sent)

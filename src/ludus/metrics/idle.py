@@ -5,10 +5,10 @@ from __future__ import annotations
 from ludus.metrics.monitor import Monitor
 
 KEY = "updates"
-PROBLEM = "none was made, so that nothing was learned"
+PROBLEM = "nothing was learned"
 TIP = (
-    "lower algorithm.learning_starts or raise training.total_timesteps; where whole episodes are learned from, "
-    "environment.max_episode_steps ends them"
+    "lower algorithm.learning_starts or raise training.total_timesteps; "
+    "what learns from whole episodes needs some that end: environment.max_episode_steps"
 )
 
 
