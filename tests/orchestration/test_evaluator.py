@@ -75,7 +75,7 @@ class Uneven:
     """Three environments: the first ends every step, the others every tenth; each pays its own number once."""
 
     num_envs = 3
-    continues, over = None, VectorEnv.over
+    broken, continues, over = None, None, VectorEnv.over
 
     def reset(self, seeds):
         self.t = 0

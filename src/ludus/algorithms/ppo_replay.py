@@ -21,7 +21,7 @@ from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSch
 from ludus.data.buffer import tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
-from ludus.math.losses import clipped_surrogate
+from ludus.math.losses import clipped_surrogate, normalized
 from ludus.math.returns import gae, vtrace
 from ludus.networks.behaviour import PolicyBehaviour
 from ludus.networks.learner import Batch, Learner
@@ -171,9 +171,11 @@ class PPOReplay(Algorithm):
         if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
             next_value[rollout.finals.t, rollout.finals.b] = self._final_values(rollout.finals)
         gamma, lam = now.at(now.cfg.gamma), now.at(now.cfg.gae_lambda)
-        advantage, target = gae(
-            rollout.reward, values[:steps], next_value, rollout.terminated, rollout.done, gamma, lam
-        )
+        reward, terminated = rollout.credited(values[:steps])
+        advantage, target = gae(reward, values[:steps], next_value, terminated, rollout.done, gamma, lam)
+        real = torch.ones(rollout.shape, device=self.device)
+        if rollout.broken is not None:
+            real = self._tensor(~rollout.broken).float()
         action = self._tensor(rollout.action)
         return {
             "obs": obs[:steps],
@@ -182,8 +184,8 @@ class PPOReplay(Algorithm):
             "log_prob": self.distribution.log_prob(params_TBP[:steps], action),
             "advantage": self._tensor(advantage),
             "target": self._tensor(target),
-            "weight": torch.ones(rollout.shape, device=self.device),
-            "used": torch.ones(rollout.shape, device=self.device),
+            "weight": real,
+            "used": real,
         }
 
     @torch.no_grad()
@@ -244,7 +246,7 @@ class PPOReplay(Algorithm):
         assert self.collector is not None
         size = self.columns["advantage"].numel()
         fresh = len(self.columns["advantage"]) * self.collector.num_envs
-        count = max(1, size // cfg.steps_per_batch(fresh))
+        count = max(1, min(size // cfg.steps_per_batch(fresh), size // 2))  # what is normalised has two steps or more
         updates = 0
         for _ in range(cfg.epochs):
             for batch in minibatches(self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent):
@@ -261,8 +263,7 @@ class PPOReplay(Algorithm):
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["log_prob"]
         ratio, used = log_ratio.exp(), batch["used"]
 
-        advantage = batch["advantage"]
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        advantage = normalized(batch["advantage"], used)
         policy_loss = clipped_surrogate(ratio, batch["weight"] * advantage, c["clip"])
         value_loss = 0.5 * (used * (value - batch["target"]).square()).mean()
         entropy = (used * self.distribution.entropy(params)).mean()
