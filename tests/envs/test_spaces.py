@@ -122,3 +122,31 @@ def test_supported_spaces_cost_no_wrapper() -> None:
 def test_small_uint8_grids_are_no_images() -> None:
     grid = spaces.Box(0, 3, (4, 4), np.uint8)
     assert observation_port(grid, "x").space is grid
+
+
+@pytest.mark.parametrize(
+    ("shape", "crossed"),
+    [
+        ((64, 64, 3), (3, 64, 64)),
+        ((3, 64, 64), (3, 64, 64)),
+        ((84, 84, 4), (4, 84, 84)),
+        ((48, 64, 3), (3, 48, 64)),
+        ((9, 9, 20), (20, 9, 9)),  # a grid of one-hots: more channels than cells in a row
+        ((4, 4, 16), (16, 4, 4)),  # 2048
+        ((20, 9, 9), (20, 9, 9)),
+        ((40, 44, 2), (2, 40, 44)),
+        ((2, 40, 44), (2, 40, 44)),
+        ((12, 12, 6), (6, 12, 12)),
+        ((10, 10, 10), (10, 10, 10)),
+    ],
+)
+@pytest.mark.parametrize("most", [1, 255])
+def test_the_axes_of_images(shape: tuple[int, ...], crossed: tuple[int, ...], most: int) -> None:
+    """Two equal sides are height and width; else 1, 3 or 4 channels; else the shorter end. Values do not matter."""
+    port = observation_port(spaces.Box(0, most, shape, np.uint8), "x")
+    assert port.space.shape == crossed
+    assert observation_port(port.space, "x").convert is None, "it is not guessed again"
+    image = np.random.default_rng(0).integers(0, most + 1, (2, *shape), np.uint8)
+    moved = image if port.convert is None else port.convert(image)
+    expected = image if shape == crossed and shape[0] != shape[2] else np.moveaxis(image, -1, 1)
+    np.testing.assert_array_equal(moved, expected)
