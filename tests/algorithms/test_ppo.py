@@ -300,7 +300,8 @@ def test_the_last_rollout_may_be_short(envs: int, memory: str, tail: int, algori
 def test_a_phase_may_cut_a_rollout_short() -> None:
     phases = [{"name": "a", "hooks": ["collect", "update_controller"], "duration_steps": 18},
               {"name": "b", "hooks": ["collect", "update_controller"]}]  # fmt: skip
-    cfg = config({"name": "ppo", **SHORT}, environment={"num_envs": 2}, training={"total_timesteps": 34, "phases": phases})  # fmt: skip
+    training = {"total_timesteps": 34, "phases": phases}
+    cfg = config({"name": "ppo", **SHORT}, environment={"num_envs": 2}, training=training)
     run = build(cfg)
     run.run()
     assert run.clock.env_steps == 34

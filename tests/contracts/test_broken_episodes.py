@@ -46,7 +46,8 @@ def made(settings: dict[str, Any], plan: list[tuple[int, str]], **context: Any) 
 
 def gradient(policy: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
     grads = torch.autograd.grad(loss, list(policy.parameters()), allow_unused=True)
-    return torch.cat([torch.zeros(p.numel()) if g is None else g.flatten() for p, g in zip(policy.parameters(), grads, strict=True)])  # fmt: skip
+    pairs = zip(policy.parameters(), grads, strict=True)
+    return torch.cat([torch.zeros(p.numel()) if g is None else g.flatten() for p, g in pairs])
 
 
 def learned(algorithm: Any) -> torch.Tensor:
@@ -161,7 +162,7 @@ class Idle(Algorithm):
 def test_evaluation_plays_a_lost_episode_again() -> None:
     env = Planned([[(3, "broken"), (4, "terminated")], [(2, "truncated")]])
     cfg = config("ppo", training={"evaluation": {"episodes": 6, "num_envs": 2}}).training.evaluation
-    evaluator = Evaluator(cfg, Idle(), lambda count: env, Streams(0), rng=np.random.default_rng(0))
+    evaluator = Evaluator(cfg, Idle(), lambda _: env, Streams(0), rng=np.random.default_rng(0))
     result = evaluator.evaluate(0)
     assert sorted(result.returns) == [3, 3, 3, 10, 10, 10]
     assert sorted(result.lengths) == [2, 2, 2, 4, 4, 4]

@@ -190,7 +190,7 @@ def test_the_pretended_device_computes_the_same(memory: str) -> None:
     ],
 )
 def test_what_a_gpu_refuses_is_refused(wrong: Any) -> None:
-    with pretending(), pytest.raises((WrongDevice, RuntimeError), match="device|cuda"):
+    with pretending(), pytest.raises((WrongDevice, RuntimeError), match=r"device|cuda"):
         wrong(torch.ones(3, device=CUDA))
 
 

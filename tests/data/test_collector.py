@@ -60,7 +60,9 @@ def test_final_observations_are_normalised_like_all_others() -> None:
     made.collect(policy, 6)
     frozen = ObservationNormalizer("rolling", BOX)
     frozen.load_state_dict(made.normalizer.state_dict())
-    rollout = made.collect(policy, 6)  # steps 6 to 11: environment 1 is cut at 7 and 11, in its second and third episode
+    rollout = made.collect(
+        policy, 6
+    )  # steps 6 to 11: environment 1 is cut at 7 and 11, in its second and third episode
     assert (rollout.finals.t.tolist(), rollout.finals.b.tolist()) == ([1, 5], [1, 1])
     true = np.array([[1, 1, 4], [1, 2, 4]], np.float32)
     np.testing.assert_allclose(rollout.finals.obs, frozen.apply(true), rtol=1e-6)

@@ -295,7 +295,8 @@ gym.register("Cells-v0", entry_point=Cells, max_episode_steps=5)
 
 def cells(shape: tuple[int, ...], *wrappers: Any, **fields: Any) -> tuple[np.ndarray, np.ndarray]:
     """(the picture, what the policy sees of it)"""
-    cfg = Environment(id="Cells-v0", kwargs={"shape": shape}, wrappers=wrappers, num_envs=1, vectorization="sync", **fields)  # fmt: skip
+    settings = {"kwargs": {"shape": shape}, "wrappers": wrappers, "num_envs": 1, "vectorization": "sync", **fields}
+    cfg = Environment(id="Cells-v0", **settings)
     with make_vector(cfg) as env:
         seen = env.reset([0])[0].copy()
         assert seen.shape == env.observation_space.shape

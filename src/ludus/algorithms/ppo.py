@@ -270,8 +270,12 @@ class PPO(Algorithm):
         if bonus:
             loss = loss - c["entropy_coef"] * entropy
         with torch.no_grad():
-            kl = weighted_mean(ratio - 1 - log_ratio, weight)  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
-            gap = (weighted_mean(ratio, weight) - 1).abs()  # what k1 and k3 disagree by; 0 when the samples are the policy's own
+            kl = weighted_mean(
+                ratio - 1 - log_ratio, weight
+            )  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
+            gap = (
+                weighted_mean(ratio, weight) - 1
+            ).abs()  # what k1 and k3 disagree by; 0 when the samples are the policy's own
             clipped = weighted_mean(((ratio - 1).abs() > c["clip"]).float(), weight)
             moved = (value - batch["value"]).abs()
             held = weighted_mean((moved > c["clip_value"]).float(), weight) if clip_value else None
