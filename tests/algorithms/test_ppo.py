@@ -242,3 +242,79 @@ def test_accumulating_equals_a_larger_batch(memory: str) -> None:
 def test_what_cannot_be_accumulated_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"algorithm.accumulate: 3 does not divide the 4 minibatches"):
         collected(accumulate=3)
+
+
+@pytest.mark.parametrize(("value_coef", "entropy_coef"), [(0.5, 0.0), (2.0, 0.0), (0.5, 0.3)])
+def test_loss_by_hand(value_coef: float, entropy_coef: float) -> None:
+    """Equation 9 written out: L = -L_clip + c1 L_value - c2 S."""
+    run, now = collected(rollouts=1)
+    ppo = run.algorithm
+    batch = {**ppo.columns, "state": (), "log_prob": ppo.columns["log_prob"] + 0.3}
+    numbers = {"clip": 0.2, "value_coef": value_coef, "entropy_coef": entropy_coef}
+    loss, _ = ppo.loss(ppo.policy, batch, numbers, clip_value=False, normalize=False, bonus=entropy_coef > 0)
+    params, value, _ = ppo.policy(batch["obs"], (), batch["first"])
+    pi = torch.distributions.Categorical(logits=params)
+    ratio, a = (pi.log_prob(batch["action"]) - batch["log_prob"]).exp(), batch["advantage"]
+    surrogate = torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a).mean()
+    error = 0.5 * (value - batch["target"]).square().mean()
+    torch.testing.assert_close(loss, -surrogate + value_coef * error - entropy_coef * pi.entropy().mean())
+    close(run)
+
+
+def test_the_bonus_raises_the_entropy() -> None:
+    """One update with nothing but the bonus: the policy becomes more random, never less."""
+    found = []
+    for coef in (0.0, 10.0):
+        run, now = collected(rollouts=1, entropy_coef=coef, lr=1e-3, epochs=1, value_coef=0.0)
+        with torch.no_grad():
+            run.algorithm.policy.actor[-1].bias.copy_(torch.tensor([0.5, -0.5]))
+        run.algorithm.columns["advantage"].zero_()
+        run.algorithm.update_controller(now)
+        params = run.algorithm.policy(torch.zeros(1, 1, 4), (), torch.ones(1, 1, dtype=torch.bool))[0]
+        found.append(float(run.algorithm.distribution.entropy(params).detach()))
+        close(run)
+    assert found[1] > found[0]
+
+
+SHORT = {"rollout_steps": 8, "epochs": 1, "batch_size": 0.25}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "ppo_replay"])
+@pytest.mark.parametrize(("envs", "memory", "tail"), [(1, "none", 1), (1, "none", 3), (2, "none", 2), (2, "none", 4),
+                                                      (4, "none", 4), (4, "lstm", 4), (1, "gru", 1)])  # fmt: skip
+def test_the_last_rollout_may_be_short(envs: int, memory: str, tail: int, algorithm: str) -> None:
+    """Down to a single step: what it teaches is finite."""
+    cfg = config(
+        {"name": algorithm, **SHORT},
+        environment={"num_envs": envs},
+        network={"memory": memory},
+        training={"total_timesteps": 8 * envs + tail},
+    )
+    run = build(cfg)
+    run.run()
+    assert run.clock.env_steps == 8 * envs + tail
+    assert torch.isfinite(run.algorithm.learner.theta).all()
+    close(run)
+
+
+def test_a_phase_may_cut_a_rollout_short() -> None:
+    phases = [{"name": "a", "hooks": ["collect", "update_controller"], "duration_steps": 18},
+              {"name": "b", "hooks": ["collect", "update_controller"]}]  # fmt: skip
+    training = {"total_timesteps": 34, "phases": phases}
+    cfg = config({"name": "ppo", **SHORT}, environment={"num_envs": 2}, training=training)
+    run = build(cfg)
+    run.run()
+    assert run.clock.env_steps == 34
+    assert torch.isfinite(run.algorithm.learner.theta).all()
+    close(run)
+
+
+@pytest.mark.parametrize(("size", "count"), [(512, 4), (8, 4), (7, 3), (4, 2), (3, 1), (2, 1), (1, 1)])
+def test_minibatches_have_two_steps_at_least(size: int, count: int) -> None:
+    columns = {"advantage": torch.arange(size, dtype=torch.float32).reshape(size, 1)}
+    cfg = config({"name": "ppo", "batch_size": 0.25}).algorithm.config
+    found = list(minibatches(columns, (), cfg.minibatches(size), np.random.default_rng(0), sequences=False))
+    assert len(found) == count
+    assert all(batch["advantage"].numel() >= min(2, size) for batch in found)
+    together = torch.cat([batch["advantage"] for batch in found], 1).flatten().sort().values
+    torch.testing.assert_close(together, columns["advantage"].flatten())

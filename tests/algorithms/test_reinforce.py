@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -107,3 +109,31 @@ def test_accumulating_changes_no_gradient(memory: str) -> None:
 def test_more_parts_than_environments_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"algorithm.accumulate: 4 environments cannot be cut into 5 parts"):
         build(config({"name": "reinforce", "accumulate": 5}))
+
+
+def test_loss_by_hand() -> None:
+    """-E[log pi(a|s) G] - c S over the steps that count."""
+    cfg = config({"name": "reinforce", "rollout_steps": 64, "entropy_coef": 0.3})
+    run = build(cfg)
+    reinforce = run.algorithm
+    reinforce.collect(moment(cfg.algorithm.config))
+    batch = reinforce.batch
+    counted = batch["weight"] > 0
+    assert counted.any() and not counted.all()
+    loss, _ = reinforce.loss(reinforce.policy, batch, {"entropy_coef": 0.3})
+    pi = torch.distributions.Categorical(logits=reinforce.policy(batch["obs"], (), batch["first"])[0])
+    gain = (pi.log_prob(batch["action"]) * batch["target"])[counted].mean()
+    torch.testing.assert_close(loss, -gain - 0.3 * pi.entropy()[counted].mean())
+    close(run)
+
+
+def test_a_broken_episode_has_no_return() -> None:
+    """Environment 0 loses a worker in its second episode: of its two, only the first weighs anything."""
+    lost = np.zeros((5, 2), bool)
+    lost[4, 0] = True
+    one = dataclasses.replace(rollout(), broken=lost, truncated=lost)
+    cfg = config("reinforce")
+    run = build(cfg)
+    _, weight = run.algorithm.targets(one, moment(cfg.algorithm.config))
+    np.testing.assert_array_equal(weight, [[1, 0], [1, 0], [1, 0], [0, 0], [0, 0]])
+    close(run)

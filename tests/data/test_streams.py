@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 from ludus.data.streams import GeneratorState, Streams
 
@@ -30,3 +31,10 @@ def test_a_generator_goes_on_after_json() -> None:
     other = Streams(2).generator("z")
     GeneratorState(other).load_state_dict(saved)
     assert other.random(4).tolist() == expected
+
+
+def test_a_seed_and_a_name_are_two_things() -> None:
+    """Seeds that differ by just what two names differ by: a sum of both would be the same stream."""
+    names = sorted(("exploration", "evaluation"), key=lambda name: zlib.crc32(name.encode()))
+    apart = zlib.crc32(names[1].encode()) - zlib.crc32(names[0].encode())
+    assert Streams(5 + apart).integers(names[0], 4) != Streams(5).integers(names[1], 4)

@@ -14,6 +14,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from envs.conftest import Make
+from envs.probes import Counter
 from ludus.config.schema import Environment, Wrapper
 from ludus.envs import catalog
 from ludus.envs.make import cores, make_env, make_vector
@@ -294,3 +295,36 @@ def test_unknown_wrappers_are_answered_with_a_known_one() -> None:
     cfg = Environment(id="CartPole-v1").model_copy(update={"wrappers": (bad,)})
     with pytest.raises(ConfigError, match="did you mean 'mask_observation'"):
         make_vector(cfg)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_every_seed_counts_in_a_vector_class(make: Make, each: bool) -> None:
+    """One seed each where a class runs environments one by one, else all of them together in the one it takes."""
+    told: list[Any] = []
+
+    class Alone(gym.vector.VectorEnv):
+        metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+        def __init__(self, num_envs: int) -> None:
+            single = Counter()
+            self.num_envs = num_envs
+            self.single_observation_space, self.single_action_space = single.observation_space, single.action_space
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            told.append(seed)
+            return np.stack([self.single_observation_space.sample()] * self.num_envs), {}
+
+    class Listening(Twin):
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            told.append(seed)
+            return super().reset(seed=seed, options=options)
+
+    id = f"Probe/Seeds{each}-v0"
+    gym.register(id, "envs.probes:Counter", vector_entry_point=Listening if each else Alone)
+    env = make(id, vectorization="native", num_envs=2)
+    told.clear()
+    for seeds in ([1, 2], [1, 3], [1, 2], [2, 1]):
+        env.reset(seeds)
+    assert told[0] == told[2]
+    assert len({repr(seed) for seed in told}) == 3, "each of them matters, and whose it is"
+    del gym.registry[id]

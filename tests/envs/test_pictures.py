@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from envs.conftest import Make
 from envs.test_contract import assert_same, play
@@ -271,3 +271,53 @@ def test_other_names() -> None:
     }
     for name, others in pairs.items():
         assert all(WRAPPERS[other] is WRAPPERS[name] for other in others)
+
+
+class Cells(gym.Env):
+    """Cells of a grid with the number of each cell in its channels."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, shape: tuple[int, ...] = (9, 12, 20)) -> None:
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        self._picture = (np.arange(np.prod(shape)) % 251).reshape(shape).astype(np.uint8)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._picture, {}
+
+    def step(self, action: Any) -> Any:
+        return self._picture, 0.0, False, False, {}
+
+
+gym.register("Cells-v0", entry_point=Cells, max_episode_steps=5)
+
+
+def cells(shape: tuple[int, ...], *wrappers: Any, **fields: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(the picture, what the policy sees of it)"""
+    settings = {"kwargs": {"shape": shape}, "wrappers": wrappers, "num_envs": 1, "vectorization": "sync", **fields}
+    cfg = Environment(id="Cells-v0", **settings)
+    with make_vector(cfg) as env:
+        seen = env.reset([0])[0].copy()
+        assert seen.shape == env.observation_space.shape
+    return Cells(shape)._picture, seen
+
+
+@pytest.mark.parametrize("shape", [(40, 44, 2), (9, 9, 20), (20, 22, 30)])
+def test_frames_are_stacked_along_the_channels(shape: tuple[int, ...]) -> None:
+    """Of images with any number of channels, and the stack is not taken for something else afterwards."""
+    wrappers = [{"id": "channels_first", "channels": "last"}] if shape == (20, 22, 30) else []
+    picture, seen = cells(shape, *wrappers, frame_stack=4)
+    np.testing.assert_array_equal(seen, np.concatenate([np.moveaxis(picture, -1, 0)] * 4))
+
+
+def test_where_the_shape_says_nothing_the_config_does() -> None:
+    """9 x 12 cells of 20 channels look like 9 channels of 12 x 20 pixels."""
+    picture, guessed = cells((9, 12, 20))
+    np.testing.assert_array_equal(guessed, picture)
+    _, told = cells((9, 12, 20), {"id": "channels_first", "channels": "last"})
+    np.testing.assert_array_equal(told, np.moveaxis(picture, -1, 0))
+    _, told = cells((9, 9, 20), {"id": "channels_first", "channels": "first"})
+    np.testing.assert_array_equal(told, Cells((9, 9, 20))._picture)
+    with pytest.raises(ConfigError, match="channels: Input should be 'auto', 'first' or 'last'"):
+        cells((9, 9, 20), {"id": "channels_first", "channels": "middle"})

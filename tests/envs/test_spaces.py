@@ -13,6 +13,7 @@ from envs.conftest import Make
 from envs.space_probes import ACTIONS, OBSERVATIONS, REFUSED_ACTIONS, REFUSED_OBSERVATIONS, Spaces
 from ludus.envs.spaces import Border, action_port, cross, observation_port
 from ludus.errors import ConfigError
+from support import config, run
 
 EXPECTED: dict[str, tuple[type, tuple[int, ...], Any]] = {
     "box": (spaces.Box, (3,), np.float32),
@@ -122,3 +123,79 @@ def test_supported_spaces_cost_no_wrapper() -> None:
 def test_small_uint8_grids_are_no_images() -> None:
     grid = spaces.Box(0, 3, (4, 4), np.uint8)
     assert observation_port(grid, "x").space is grid
+
+
+@pytest.mark.parametrize(
+    ("shape", "crossed"),
+    [
+        ((64, 64, 3), (3, 64, 64)),
+        ((3, 64, 64), (3, 64, 64)),
+        ((84, 84, 4), (4, 84, 84)),
+        ((48, 64, 3), (3, 48, 64)),
+        ((9, 9, 20), (20, 9, 9)),  # a grid of one-hots: more channels than cells in a row
+        ((4, 4, 16), (16, 4, 4)),  # 2048
+        ((20, 9, 9), (20, 9, 9)),
+        ((40, 44, 2), (2, 40, 44)),
+        ((2, 40, 44), (2, 40, 44)),
+        ((12, 12, 6), (6, 12, 12)),
+        ((10, 10, 10), (10, 10, 10)),
+    ],
+)
+@pytest.mark.parametrize("most", [1, 255])
+def test_the_axes_of_images(shape: tuple[int, ...], crossed: tuple[int, ...], most: int) -> None:
+    """Two equal sides are height and width; else 1, 3 or 4 channels; else the shorter end. Values do not matter."""
+    port = observation_port(spaces.Box(0, most, shape, np.uint8), "x")
+    assert port.space.shape == crossed
+    assert observation_port(port.space, "x").convert is None, "it is not guessed again"
+    image = np.random.default_rng(0).integers(0, most + 1, (2, *shape), np.uint8)
+    moved = image if port.convert is None else port.convert(image)
+    expected = image if shape == crossed and shape[0] != shape[2] else np.moveaxis(image, -1, 1)
+    np.testing.assert_array_equal(moved, expected)
+
+
+class Number(gym.Env):
+    """An observation that is one number, of shape ()."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.float32(0.5), {}
+
+    def step(self, action: Any) -> Any:
+        return np.float32(self.np_random.uniform(-1, 1)), 1.0, self.np_random.random() < 0.2, False, {}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("encoder", [[], [8]])
+def test_a_number_can_be_learned_from(algorithm: str, encoder: list[int]) -> None:
+    gym.register("Number-v0", entry_point=Number)
+    replay = (
+        {"learning_starts": 16, "batch_size": 8, "epoch_steps": 64} if algorithm == "dqn" else {"rollout_steps": 16}
+    )
+    network = {"encoder": {"type": "mlp", "hidden_dims": encoder}}
+    one = run(
+        config({"name": algorithm, **replay}, env="Number-v0", network=network, training={"total_timesteps": 128})
+    )
+    assert one.clock.updates > 0
+    del gym.registry["Number-v0"]
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 3), (5, 3, 3), (2, 2, 1)])
+def test_the_tiniest_images_can_be_learned_from(shape: tuple[int, ...]) -> None:
+    """`auto` picks an encoder that fits whatever there is."""
+
+    class Tiny(Number):
+        observation_space = spaces.Box(0, 255, shape, np.uint8)
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return np.zeros(shape, np.uint8), {}
+
+        def step(self, action: Any) -> Any:
+            return self.np_random.integers(0, 256, shape, np.uint8), *super().step(action)[1:]
+
+    gym.register("Tiny-v0", entry_point=Tiny)
+    one = run(config({"name": "ppo", "rollout_steps": 8}, env="Tiny-v0", training={"total_timesteps": 64}))
+    assert one.clock.updates > 0
+    del gym.registry["Tiny-v0"]

@@ -14,6 +14,7 @@ from envs.probes import Counter
 from envs.test_contract import assert_same, play
 from ludus.config.schema import Environment
 from ludus.envs.make import make_env, make_vector
+from ludus.envs.wrappers.sticky_actions import StickyActions
 from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS
 
@@ -213,3 +214,40 @@ def test_shapers_leave_the_raw_reward_in_the_info_even_alone() -> None:
     assert info["raw_reward"] == 1.0 and reward != 1.0
     with pytest.raises(ValueError, match="is for CartPole"):
         CartPoleShaping(Counter())
+
+
+@pytest.mark.parametrize(("skip", "limit"), [(4, 200), (3, 10)])
+def test_time_is_that_of_the_limit_also_where_frames_are_skipped(skip: int, limit: int) -> None:
+    """The limit counts frames, the policy decisions: what it sees is 1 at the truncation."""
+    wrapped = env("MountainCar-v0", {"id": "frame_skip", "skip": skip}, {"id": "time_aware"}, max_episode_steps=limit)
+    wrapped.reset(seed=0)
+    for step in range(1, limit):
+        obs, _, _, truncated, _ = wrapped.step(1)
+        assert obs[-1] == pytest.approx(min(step * skip / limit, 1.0), abs=1e-6)
+        if truncated:
+            break
+    assert truncated and obs[-1] == 1.0
+    assert wrapped.reset()[0][-1] == 0.0
+
+
+def test_a_sticky_action_does_not_stick_over_a_reset() -> None:
+    """With a probability near 1 the first action of an episode is repeated to its end, and never in the next one."""
+
+    class Told(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 1, (1,)), gym.spaces.Discrete(9)
+        done: list[int] = []
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            self.done.append(int(action))
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    wrapped = StickyActions(Told(), probability=1 - 1e-9)
+    for asked in (3, 5, 7):
+        wrapped.reset(seed=asked)
+        wrapped.step(asked)
+        wrapped.step(0)
+    assert Told.done == [3, 3, 5, 5, 7, 7]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ludus.config.schema import Network
-from ludus.networks.actors import NumpyActor, TorchActor, make_actor
+from ludus.networks.actors import NumpyActor, TorchActor, dense_layers, make_actor
 from ludus.networks.policy import Policy
 from ludus.types import Spaces
 
@@ -93,3 +93,10 @@ def test_layer_gains() -> None:
     torch.testing.assert_close(hidden @ hidden.T, 2 * torch.eye(64), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(out @ out.T, 1e-4 * torch.eye(3), atol=1e-6, rtol=1e-3)
     assert value.norm().item() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_layers_nobody_knows_are_refused() -> None:
+    """Left out in silence they would make another policy of it."""
+    for unknown in (torch.nn.GELU(), torch.nn.LayerNorm(4), torch.nn.Dropout()):
+        with pytest.raises(ValueError, match="known activations"):
+            dense_layers(torch.nn.Sequential(torch.nn.Linear(4, 4), unknown), torch.Tensor.numpy)

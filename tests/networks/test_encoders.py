@@ -10,6 +10,7 @@ from torch import nn
 
 from ludus.config.schema import Network
 from ludus.data.rollout import take
+from ludus.envs.spaces import observation_port
 from ludus.errors import ConfigError
 from ludus.networks.encoders import build_encoder, fitting, is_large
 from ludus.networks.encoders.impala import Impala
@@ -59,18 +60,19 @@ def test_golden_sizes(name: str, shape: tuple[int, ...], width: int, parameters:
         ((3, 56, 56), "nature"),
         ((1, 36, 36), "nature"),
         ((3, 7, 7), "small"),
-        ((7, 7, 3), "small"),
-        ((84, 84, 4), "nature"),
+        ((20, 9, 9), "small"),
         ((3, 32, 32), "impala"),
         ((3, 8, 84), "impala"),
+        ((3, 5, 40), "small"),
+        ((3, 3, 3), "mlp"),
     ],
 )
 def test_auto_picks_what_fits(shape: tuple[int, ...], name: str) -> None:
     assert fitting(space(*shape)) == name
     built = encoder("auto", *shape)
-    assert type(built) is {"nature": Nature, "impala": Impala, "small": Small}[name]
+    assert type(built) is {"nature": Nature, "impala": Impala, "small": Small, "mlp": MLP}[name]
     assert built(images(*shape, steps=1, envs=2)).shape == (1, 2, built.out_dim)
-    assert is_large(space(*shape)) is (name != "small")
+    assert is_large(space(*shape)) is (name in ("nature", "impala"))
 
 
 def test_cnn_is_nature_and_vectors_get_an_mlp() -> None:
@@ -117,20 +119,42 @@ def test_memory_layout_changes_nothing(name: str) -> None:
     torch.testing.assert_close(one(arranged), one(x), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "small"])
-def test_channels_may_come_last(name: str) -> None:
-    channels, height, width = shape = (3, 12, 14) if name == "small" else (3, 40, 36)
-    first, last = encoder(name, *shape), encoder(name, height, width, channels)
+@pytest.mark.parametrize(("channels", "height", "width"), [(3, 12, 14), (3, 40, 36), (20, 9, 9), (2, 40, 44)])
+def test_channels_may_come_last(channels: int, height: int, width: int) -> None:
+    """An environment's images [H, W, C] are the same features as [C, H, W], also when channels are many."""
+    port = observation_port(space(height, width, channels), "x")
+    last, first = (build_encoder(Network().encoder, s) for s in (port.space, space(channels, height, width)))
     last.load_state_dict(first.state_dict())
-    x = images(*shape)
-    torch.testing.assert_close(last(x.movedim(2, -1).contiguous()), first(x), atol=1e-5, rtol=1e-5)
-    assert last.arrange(x.movedim(2, -1)).shape == (2, 3, height, width, channels)
+    x = images(channels, height, width)
+    crossed = torch.from_numpy(port.convert(x.movedim(2, -1).numpy()))
+    torch.testing.assert_close(last(crossed), first(x), atol=1e-5, rtol=1e-5)
 
 
 def test_pixels_are_divided() -> None:
     x = images(3, 7, 7)
-    tens, ones = encoder("small", 3, 7, 7), encoder("small", 3, 7, 7, divide_by=1)
+    tens, ones = encoder("small", 3, 7, 7, divide_by=10), encoder("small", 3, 7, 7, divide_by=1)
     torch.testing.assert_close(ones(x // 10), tens(x // 10 * 10), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["nature", "impala", "small"])
+@pytest.mark.parametrize("most", [1, 10, 255])
+def test_pixels_are_divided_by_what_they_reach_to(name: str, most: int) -> None:
+    """Brightness is divided by 255 whatever the size, codes and one-hots by their own largest."""
+    shape = (3, 7, 7) if name == "small" else (3, 40, 36)
+    x = images(*shape) % (most + 1) if most < 255 else images(*shape)
+    found = []
+    for settings in ({}, {"divide_by": most}):
+        torch.manual_seed(0)
+        choice = Network(encoder={"type": name, **settings}).encoder
+        found.append(build_encoder(choice, gym.spaces.Box(0, most, shape, np.uint8))(x))
+    assert torch.equal(*found)
+
+
+def test_a_number_is_a_vector_of_one() -> None:
+    """Box of shape (), which has no dimension to flatten."""
+    number = gym.spaces.Box(-1, 1, (), np.float32)
+    one = build_encoder(Network(encoder={"type": "mlp", "hidden_dims": [8]}).encoder, number)
+    assert one(torch.rand(5, 3)).shape == (5, 3, 8)
 
 
 def test_gains() -> None:

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.data.normalizer import ObservationNormalizer
+from ludus.data.streams import Streams
 from ludus.envs.vector import StepResult, VectorEnv
-from ludus.experiment import build
+from ludus.experiment import build, build_player
+from ludus.orchestration.callbacks.videos import episode_frames
+from ludus.orchestration.evaluator import Evaluator
+from ludus.types import ActResult, Spaces
 from support import close, config, moment, run
+from vector_script import BOX, Planned
 
 SMALL = {"name": "ppo", "rollout_steps": 32, "epochs": 2}
 
@@ -75,7 +81,7 @@ class Uneven:
     """Three environments: the first ends every step, the others every tenth; each pays its own number once."""
 
     num_envs = 3
-    continues, over = None, VectorEnv.over
+    broken, continues, over = None, None, VectorEnv.over
 
     def reset(self, seeds):
         self.t = 0
@@ -133,3 +139,76 @@ def test_training_environments_are_untouched() -> None:
     assert all(torch.equal(a[name], b[name]) for name in a)
     close(plain)
     close(watched)
+
+
+class Watching:
+    """A policy that notes what it sees."""
+
+    deterministic_evaluation = True
+
+    def __init__(self) -> None:
+        self.seen: list[np.ndarray] = []
+
+    def initial_state(self, batch: int):
+        return ()
+
+    def act(self, obs, state, first, *, deterministic):
+        self.seen.append(obs.copy())
+        return ActResult(np.zeros(len(obs), np.int64), state, {})
+
+
+def planned(episodes: int, plans) -> tuple[Evaluator, Planned, ObservationNormalizer]:
+    """An evaluator of planned episodes whose normaliser has learned something."""
+    env, normalizer = Planned(plans), ObservationNormalizer("rolling", BOX)
+    normalizer.update(np.random.default_rng(0).normal(3.0, 5.0, (100, 3)).astype(np.float32))
+    cfg = config(SMALL, training={"evaluation": {"episodes": episodes, "num_envs": len(plans)}}).training.evaluation
+    streams = Streams(0)
+    made = Evaluator(
+        cfg, Watching(), lambda _: env, streams, rng=streams.generator("evaluation"), normalizer=normalizer
+    )
+    return made, env, normalizer
+
+
+def test_returns_are_what_the_environment_pays() -> None:
+    """Not what its wrappers make of it for the learner: a tenth and one more."""
+    evaluator, *_ = planned(4, [[(4, "terminated")], [(2, "truncated")]])
+    result = evaluator.evaluate(0)
+    assert sorted(result.returns) == [3, 3, 10, 10]
+    assert sorted(result.lengths) == [2, 2, 4, 4]
+
+
+def test_a_lost_life_is_not_the_end() -> None:
+    evaluator, *_ = planned(2, [[(2, "life"), (3, "terminated")]])
+    assert evaluator.evaluate(0).returns == (9, 9)
+
+
+def test_the_policy_sees_normalised_observations() -> None:
+    evaluator, env, normalizer = planned(2, [[(4, "terminated")]])
+    evaluator.evaluate(0)
+    seen, shown = evaluator.algorithm.seen, env.shown
+    assert len(seen) == 8
+    for ours, raw in zip(seen, shown, strict=False):
+        np.testing.assert_array_equal(ours, normalizer.apply(raw))
+        assert not np.array_equal(ours, raw)
+
+
+def test_a_video_shows_the_same_policy() -> None:
+    """Its observations are normalised, too."""
+    evaluator, env, normalizer = planned(2, [[(4, "terminated")]])
+    assert len(list(episode_frames(env, evaluator, [1], 1, 100))) == 5
+    for ours, raw in zip(evaluator.algorithm.seen, env.shown, strict=False):
+        np.testing.assert_array_equal(ours, normalizer.apply(raw))
+    assert len(evaluator.algorithm.seen) == 4
+
+
+def test_a_player_has_the_normaliser_of_its_checkpoint() -> None:
+    """What play, evaluate and the inspector see is what the trained policy saw."""
+    cfg = config(SMALL, environment={"normalize_obs": "rolling"}, training={"total_timesteps": 256})
+    trained = run(cfg)
+    collector = trained.algorithm.collector
+    spaces = Spaces(collector.env.observation_space, collector.env.action_space)
+    player = build_player(cfg, spaces, trained.state_dict())
+    assert player.normalizer is not None and player.normalizer.moments.count == 256
+    obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    np.testing.assert_array_equal(player.normalizer.apply(obs), trained.evaluator.normalizer.apply(obs))
+    assert not np.array_equal(player.normalizer.apply(obs), obs)

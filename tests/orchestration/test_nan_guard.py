@@ -69,3 +69,15 @@ def test_a_run_that_is_only_nan_ends() -> None:
         for _ in range(100):
             run.nan_guard.check("update_controller", Report(0, 1, {"loss": math.nan}), 0)
     close(run)
+
+
+def test_a_sound_update_forgives_the_bad_ones_before_it() -> None:
+    """Ten in a row end a run, not ten in all."""
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    bad, good = Report(0, 1, {"loss": math.nan}), Report(0, 1, {"loss": 1.0})
+    for report in (*[bad] * 6, good, *[bad] * 6, good, *[bad] * 10):
+        run.nan_guard.check("update_controller", report, 0)
+    assert run.nan_guard.count == 22
+    with pytest.raises(ConfigError, match="diverged"):
+        run.nan_guard.check("update_controller", bad, 0)
+    close(run)

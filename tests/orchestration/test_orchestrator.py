@@ -266,3 +266,44 @@ def test_stop_waits_for_the_end_of_the_cycle() -> None:
     run.run()
     assert diary.moments == ["start", "collect", "update_controller", "epoch", "end"]
     assert (run.clock.env_steps, run.clock.updates, run.stop_reason) == (10, 3, "enough")
+
+
+def result(*returns: float, env_steps: int = 10) -> EvalResult:
+    lengths = (1,) * len(returns)
+    return EvalResult(returns=returns, lengths=lengths, env_steps=env_steps, seconds=0.0, deterministic=True)
+
+
+def test_the_goal_is_the_mean_of_an_evaluation() -> None:
+    """One episode that reaches it is not enough."""
+    run = toy_run(10, stop={"eval_reward": 100})
+    stopper = EarlyStop(run.config.training.stop, None)
+    stopper.on_evaluation(run, result(150.0, 20.0))
+    assert run.stop_reason is None
+    stopper.on_evaluation(run, result(150.0, 60.0))
+    assert run.stop_reason == "evaluated mean return 105 reached 100"
+
+
+def test_the_goal_of_training_is_the_mean_of_a_hundred_episodes() -> None:
+    """A lucky first one does not end a run."""
+    run = toy_run(10, stop={"train_reward": 100})
+    stopper = EarlyStop(run.config.training.stop, None)
+    for episodes in (1.0, 99.0):
+        stopper.on_epoch_end(run, {"train/roll/ep_rew/mean": 150.0, "train/roll/episodes": episodes})
+        assert run.stop_reason is None
+    stopper.on_epoch_end(run, {"train/roll/ep_rew/mean": 99.0, "train/roll/episodes": 100.0})
+    assert run.stop_reason is None
+    stopper.on_epoch_end(run, {"train/roll/ep_rew/mean": 100.0, "train/roll/episodes": 100.0})
+    assert run.stop_reason == "training mean return 100 reached 100"
+
+
+def test_the_best_evaluation_is_the_one_with_the_best_mean() -> None:
+    """The other has the better single episode."""
+    run = toy_run(40)
+    found = iter([result(50.0, 50.0), result(99.0, -20.0), result(60.0, 50.0)])
+    run.evaluator.evaluate = lambda _: next(found)
+    bests = []
+    for _ in range(3):
+        run.evaluate()
+        bests.append(run.best.returns)
+    assert bests == [(50.0, 50.0), (50.0, 50.0), (60.0, 50.0)]
+    assert run.last.returns == (60.0, 50.0)

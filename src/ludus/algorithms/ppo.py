@@ -15,7 +15,7 @@ from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseCon
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
-from ludus.math.losses import clipped_surrogate, clipped_value_loss
+from ludus.math.losses import clipped_surrogate, clipped_value_loss, normalized, weighted_mean
 from ludus.math.returns import gae
 from ludus.networks.behaviour import PolicyBehaviour
 from ludus.networks.learner import Batch, Learner
@@ -68,9 +68,14 @@ class PPOConfig(AlgorithmConfig):
         """`batch_size` in steps."""
         return max(1, int(self.batch_size * rollout_size)) if self.batch_size <= 1 else int(self.batch_size)
 
+    def minibatches(self, rollout_size: int) -> int:
+        """Minibatches of one pass; what is normalised has at least two steps, also where a rollout is cut short."""
+        wished = rollout_size // (self.steps_per_batch(rollout_size) * self.accumulate)
+        return max(1, min(wished, rollout_size // 2) if self.normalize_advantage else wished)
+
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         size = self.rollout_steps * num_envs
-        return env_steps // size * self.epochs * max(1, size // (self.steps_per_batch(size) * self.accumulate))
+        return env_steps // size * self.epochs * self.minibatches(size)
 
     def full_batch(self, num_envs: int) -> int:
         return self.steps_per_batch(self.rollout_steps * num_envs) if self.accumulate == 1 else 0
@@ -163,11 +168,12 @@ class PPO(Algorithm):
         next_value = values[1:].copy()
         if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
             next_value[rollout.finals.t, rollout.finals.b] = self._final_values(rollout.finals)
+        reward, terminated = rollout.credited(values[:steps])
         advantage, target = gae(
-            rollout.reward,
+            reward,
             values[:steps],
             next_value,
-            rollout.terminated,
+            terminated,
             rollout.done,
             now.at(now.cfg.gamma),
             now.at(now.cfg.gae_lambda),
@@ -180,6 +186,7 @@ class PPO(Algorithm):
             "value": value_TB[:steps],
             "advantage": self._tensor(advantage),
             "target": self._tensor(target),
+            **({} if rollout.weight is None else {"weight": self._tensor(rollout.weight)}),
         }
         return columns, float(1 - advantage.var() / (target.var() + 1e-8))
 
@@ -222,7 +229,7 @@ class PPO(Algorithm):
             "bonus": not (cfg.entropy_coef.constant and cfg.entropy_coef.start == 0),
         }
         size = self.columns["advantage"].numel()
-        count = max(1, size // (cfg.steps_per_batch(size) * cfg.accumulate))
+        count = cfg.minibatches(size)
         updates, epochs = 0, 0
         for _ in range(cfg.epochs):
             for batch in minibatches(self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent):
@@ -240,37 +247,39 @@ class PPO(Algorithm):
         """Parts of a batch cannot know its mean: advantages that are accumulated over are normalised before."""
         if cfg.accumulate == 1 or not cfg.normalize_advantage:
             return batch
-        return {**batch, "advantage": normalized(batch["advantage"])}
+        return {**batch, "advantage": normalized(batch["advantage"], batch.get("weight"))}
 
     def loss(
         self, policy: Any, batch: Batch, c: Any, *, clip_value: bool, normalize: bool, bonus: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Clipped surrogate + value error - entropy bonus (equation 9)."""
+        """Clipped surrogate + value error - entropy bonus (equation 9); a `weight` leaves broken steps out."""
         params, value, _ = policy(batch["obs"], batch["state"], batch["first"])
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["log_prob"]
-        ratio = log_ratio.exp()
+        ratio, weight = log_ratio.exp(), batch.get("weight")
 
         advantage = batch["advantage"]
         if normalize:
-            advantage = normalized(advantage)
-        policy_loss = clipped_surrogate(ratio, advantage, c["clip"])
+            advantage = normalized(advantage, weight)
+        policy_loss = clipped_surrogate(ratio, advantage if weight is None else weight * advantage, c["clip"])
 
         if clip_value:
-            value_loss = 0.5 * clipped_value_loss(value, batch["value"], batch["target"], c["clip_value"])
+            value_loss = 0.5 * clipped_value_loss(value, batch["value"], batch["target"], c["clip_value"], weight)
         else:
-            value_loss = 0.5 * (value - batch["target"]).square().mean()
+            value_loss = 0.5 * weighted_mean((value - batch["target"]).square(), weight)
 
-        entropy = self.distribution.entropy(
-            params if bonus else params.detach()
-        ).mean()  # only a metric without a bonus
+        entropies = self.distribution.entropy(params if bonus else params.detach())  # only a metric without a bonus
+        entropy = weighted_mean(entropies, weight)
         loss = policy_loss + c["value_coef"] * value_loss
         if bonus:
             loss = loss - c["entropy_coef"] * entropy
         with torch.no_grad():
-            kl = (ratio - 1 - log_ratio).mean()  # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
-            gap = (ratio.mean() - 1).abs()  # what k1 and k3 disagree by; 0 when the samples are the policy's own
-            clipped = ((ratio - 1).abs() > c["clip"]).float().mean()
-            held = ((value - batch["value"]).abs() > c["clip_value"]).float().mean() if clip_value else None
+            # k3 of joschu.net/blog/kl-approx.html: unbiased, never negative
+            kl = weighted_mean(ratio - 1 - log_ratio, weight)
+            # what k1 and k3 disagree by; 0 when the samples are the policy's own
+            gap = (weighted_mean(ratio, weight) - 1).abs()
+            clipped = weighted_mean(((ratio - 1).abs() > c["clip"]).float(), weight)
+            moved = (value - batch["value"]).abs()
+            held = weighted_mean((moved > c["clip_value"]).float(), weight) if clip_value else None
         return loss, {
             "loss/policy": policy_loss,
             "loss/value": value_loss,
@@ -280,8 +289,3 @@ class PPO(Algorithm):
             "policy/clip_fraction": clipped,
             **({"policy/value_clip_fraction": held} if held is not None else {}),
         }
-
-
-def normalized(advantage: Tensor) -> Tensor:
-    """Zero mean, unit deviation."""
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)

@@ -22,7 +22,7 @@ from ludus.data.batches import check_length
 from ludus.data.buffer import tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
-from ludus.math.losses import clipped_surrogate
+from ludus.math.losses import clipped_surrogate, normalized
 from ludus.math.returns import gae, vtrace
 from ludus.networks.behaviour import PolicyBehaviour
 from ludus.networks.learner import Batch, Learner
@@ -180,9 +180,11 @@ class PPOReplay(Algorithm):
         if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
             next_value[rollout.finals.t, rollout.finals.b] = self._final_values(rollout.finals)
         gamma, lam = now.at(now.cfg.gamma), now.at(now.cfg.gae_lambda)
-        advantage, target = gae(
-            rollout.reward, values[:steps], next_value, rollout.terminated, rollout.done, gamma, lam
-        )
+        reward, terminated = rollout.credited(values[:steps])
+        advantage, target = gae(reward, values[:steps], next_value, terminated, rollout.done, gamma, lam)
+        real = torch.ones(rollout.shape, device=self.device)
+        if rollout.broken is not None:
+            real = self._tensor(~rollout.broken).float()
         action = self._tensor(rollout.action)
         return {
             "obs": obs[:steps],
@@ -191,8 +193,8 @@ class PPOReplay(Algorithm):
             "log_prob": self.distribution.log_prob(params_TBP[:steps], action),
             "advantage": self._tensor(advantage),
             "target": self._tensor(target),
-            "weight": torch.ones(rollout.shape, device=self.device),
-            "used": torch.ones(rollout.shape, device=self.device),
+            "weight": real,
+            "used": real,
         }
 
     @torch.no_grad()
@@ -253,7 +255,7 @@ class PPOReplay(Algorithm):
         assert self.collector is not None
         size = self.columns["advantage"].numel()
         fresh = len(self.columns["advantage"]) * self.collector.num_envs
-        count = max(1, size // cfg.steps_per_batch(fresh))
+        count = max(1, min(size // cfg.steps_per_batch(fresh), size // 2))  # what is normalised has two steps or more
         updates = 0
         for _ in range(cfg.epochs):
             for batch in minibatches(self.columns, self.start_state, count, self.rng, sequences=self.policy.recurrent):
@@ -286,11 +288,3 @@ class PPOReplay(Algorithm):
             "policy/kl": kl,
             "policy/clip_fraction": clipped,
         }
-
-
-def normalized(advantage: Tensor, used: Tensor) -> Tensor:
-    """Mean 0 and deviation 1 over the steps that are used."""
-    count = used.sum()
-    centred = advantage - (used * advantage).sum() / count.clamp(min=1)
-    deviation = ((used * centred.square()).sum() / (count - 1).clamp(min=1)).sqrt()
-    return centred / (deviation + 1e-8)

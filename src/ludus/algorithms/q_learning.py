@@ -101,7 +101,9 @@ class Table:
         following_TB = rollout.obs[1:].copy()
         if rollout.finals is not None:  # a truncated episode goes on in its true final state, not in the next one
             following_TB[rollout.finals.t, rollout.finals.b] = rollout.finals.obs
-        columns = (rollout.obs[:-1], rollout.action, rollout.reward, rollout.terminated, following_TB)
+        columns = [rollout.obs[:-1], rollout.action, rollout.reward, rollout.terminated, following_TB]
+        if rollout.broken is not None:
+            columns = [column[~rollout.broken] for column in columns]
         q_SA, total = self.q_SA, 0.0
         for s, a, reward, terminated, after in zip(*(column.ravel().tolist() for column in columns), strict=True):
             values = q_SA[s]

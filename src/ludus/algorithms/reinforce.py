@@ -122,12 +122,15 @@ class Reinforce(Algorithm):
         return Report(env_steps=rollout.env_steps, metrics=self.collector.statistics())
 
     def targets(self, rollout: Rollout, now: PhaseContext) -> tuple[Array, Array]:
-        """(target, weight) [T, B]; steps whose episode is still open at the end weigh nothing."""
+        """(target, weight) [T, B]; steps whose episode is still open at the end, or broken, weigh nothing."""
         cfg: ReinforceConfig = now.cfg
         compute = reward_to_go if cfg.returns == "mc:rtg" else episode_returns
         nothing = np.zeros_like(rollout.reward)  # no value function: what lies beyond an end counts as zero
         returns = compute(rollout.reward, nothing, rollout.terminated, rollout.done, now.at(cfg.gamma))
         weight = np.flip(np.logical_or.accumulate(np.flip(rollout.done, 0), 0), 0).astype(np.float32)
+        if rollout.broken is not None:  # such an episode did not end either: it was lost
+            lost = episode_returns(rollout.broken.astype(np.float32), nothing, rollout.terminated, rollout.done, 1.0)
+            weight = weight * (lost == 0)
         count = max(float(weight.sum()), 1.0)
         mean = float((returns * weight).sum()) / count
         deviation = float(np.sqrt((np.square(returns - mean) * weight).sum() / count)) + 1e-8

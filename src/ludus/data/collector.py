@@ -78,6 +78,8 @@ class Collector:
         self.first = np.ones(self.num_envs, bool)
         self.state: Tree = None
         self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
+        if self.reward_normalizer is not None:
+            self.reward_normalizer.cut()
 
     def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
         """`steps` steps of every environment; the arrays are overwritten by the next call."""
@@ -95,6 +97,7 @@ class Collector:
             first = result.terminated | result.truncated
             store.action[t], store.reward[t] = action, result.reward
             store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
+            store.broken[t] = False if self._told.broken is None else self._told.broken
             self._return += self._told.raw_reward
             self._length += 1
             if first.any():
@@ -135,10 +138,10 @@ class Collector:
             if broken is None or not broken[b]:
                 self.returns.append(float(self._return[b]))
                 self.lengths.append(int(self._length[b]))
-                self.episodes += 1
-                self.best_return = max(self.best_return, self.returns[-1])
+                self.episodes, self.best_return = self.episodes + 1, max(self.best_return, self.returns[-1])
             self._return[b], self._length[b] = 0.0, 0
-        cut = np.flatnonzero(result.truncated & ~result.terminated)
+        goes_on = result.truncated & ~result.terminated
+        cut = np.flatnonzero(goes_on if broken is None else goes_on & ~broken)
         if not len(cut):
             return []
         assert result.final_obs is not None, "a finished episode without its final observation"
@@ -171,6 +174,7 @@ class Collector:
             last_state=self.state,
             finals=self._stack(finals),
             raw=raw,
+            broken=store.broken[:steps] if store.broken[:steps].any() else None,
         )
         if self.normalizer is not None:  # after use: one rollout sees one set of statistics
             self.normalizer.update(store.raw[:steps].reshape(-1, *store.raw.shape[2:]))
@@ -194,10 +198,8 @@ class Collector:
             if not _finite(values):
                 bad = ~np.isfinite(values).reshape(steps, self.num_envs, -1).all(-1)
                 t, b = (int(i) for i in np.argwhere(bad)[0])
-                where = f"{self.env.id}: environment {b}"
-                raise EnvironmentFailed(
-                    where, f"{name} is not finite at step {t} of this rollout", "check the environment"
-                )
+                problem = f"{name} is not finite at step {t} of this rollout"
+                raise EnvironmentFailed(f"{self.env.id}: environment {b}", problem, "check the environment")
 
     def _name_bad_action(self, t: int, action: Array) -> None:
         if t and self._storage is not None:
@@ -281,7 +283,7 @@ class _Storage:
         floating = np.issubdtype(action.dtype, np.floating)
         self.action = np.zeros((steps, batch, *(action.shape or ())), np.float32 if floating else np.int64)
         self.reward = np.zeros((steps, batch), np.float32)
-        self.terminated, self.truncated = np.zeros((2, steps, batch), bool)
+        self.terminated, self.truncated, self.broken = np.zeros((3, steps, batch), bool)
         self.first = np.zeros((steps + 1, batch), bool)
 
 

@@ -76,6 +76,10 @@ class RewardNormalizer:
         self.moments.update(returns.reshape(-1))
         return self.scaled(reward_TB)
 
+    def cut(self) -> None:
+        """Every open episode ends here."""
+        self.running = np.zeros_like(self.running)
+
     def scaled(self, reward: Array) -> Array:
         """Rewards in units of the deviation so far; changes nothing."""
         scale = 1.0 / np.sqrt(self.moments.var + EPSILON)

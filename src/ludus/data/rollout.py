@@ -61,6 +61,11 @@ class Rollout:
     finals: Finals | None
     raw: Raw | None = None
     """Only when the collector was asked to `keep_raw`."""
+    broken: Array | None = None
+    """[T, B]: rows whose action was lost with its worker, which are no transitions; None: there are none.
+
+    Such a row reads truncated, reward 0. Nobody learns from it, and the step before it goes on in its observation.
+    """
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,6 +82,23 @@ class Rollout:
         """Episodes that ended, for whatever reason."""
         return self.terminated | self.truncated
 
+    @property
+    def weight(self) -> Array | None:
+        """[T, B] float32 of mean 1 that leaves broken rows out; None: all count alike."""
+        if self.broken is None:
+            return None
+        real = (~self.broken).astype(np.float32)
+        return real * np.float32(real.size / max(real.sum(), 1.0))
+
+    def credited(self, value_TB: Array) -> tuple[Array, Array]:
+        """(reward, terminated) as estimators of returns read them: from a broken row nothing follows.
+
+        It pays exactly what its state was thought to be worth and ends there, so that its error is 0.
+        """
+        if self.broken is None:
+            return self.reward, self.terminated
+        return np.where(self.broken, value_TB, self.reward), self.terminated | self.broken
+
     def between(self, start: int, end: int) -> Rollout:
         """Its steps from `start` up to `end`, as buffers read them: memory and `finals` stay those of the whole."""
         assert self.raw is not None
@@ -92,6 +114,7 @@ class Rollout:
             start=self.raw.start + start,
         )
         steps = {name: getattr(self, name)[start:end] for name in ("action", "reward", "terminated", "truncated")}
+        steps["broken"] = None if self.broken is None else self.broken[start:end]
         return replace(self, obs=self.obs[start : end + 1], first=self.first[start : end + 1], raw=raw, **steps)
 
 
@@ -104,10 +127,11 @@ def minibatches(
     at most `count`; otherwise single steps are shuffled into [1, T * B / count]. Sizes differ by at most one where
     `count` does not divide.
     """
-    steps, envs = next(iter(columns.values())).shape[:2]
+    column = next(iter(columns.values()))
+    (steps, envs), device = column.shape[:2], column.device
     if sequences:
         for chosen in np.array_split(rng.permutation(envs), min(count, envs)):
-            index = torch.from_numpy(chosen)
+            index = torch.from_numpy(chosen).to(device)
             part = {name: take(column, index) for name, column in columns.items()}
             yield {**part, "state": tree_map(lambda leaf, i=index: leaf[i], state)}
         return
@@ -115,7 +139,7 @@ def minibatches(
     if count == 1:  # one batch with everything: its order changes nothing
         yield {**flat, "state": ()}
         return
-    order = torch.from_numpy(rng.permutation(steps * envs))
+    order = torch.from_numpy(rng.permutation(steps * envs)).to(device)
     flat = {name: take(column, order) for name, column in flat.items()}
     bounds = np.linspace(0, steps * envs, count + 1).astype(int)
     for start, end in pairwise(bounds):

@@ -205,7 +205,9 @@ class Steps:
             first, wide = rollout.first, raw.obs[0][rollout.first[0]]
             self.frames.check(wide, wide, np.ones(len(wide), bool))
             self.frames.check(_flat(raw.obs[:-1]), _flat(raw.obs[1:]), first[1:].reshape(-1))
-            self.frames.check(raw.obs[raw.t, raw.b], raw.final_obs, np.zeros(len(raw.t), bool))
+            kept = np.ones(len(raw.t), bool) if rollout.broken is None else ~rollout.broken[raw.t, raw.b]
+            t, b = raw.t[kept], raw.b[kept]
+            self.frames.check(raw.obs[t, b], raw.final_obs[kept], np.zeros(len(t), bool))
 
     def _ages(self, first: Array, gap: bool) -> Array:
         """[T + 1, B]: steps since the episode began."""
@@ -228,6 +230,8 @@ class Steps:
         data["action"][slots] = rollout.action
         data["reward"][slots] = raw.reward
         data["flags"][slots] = REAL + TERMINATED * rollout.terminated.view(np.uint8)
+        if rollout.broken is not None:  # no step: the observation before it is the episode's last
+            data["flags"][slots[rollout.broken]] = FINAL
         for name, column in columns.items():
             data[name][slots] = column
         self._steps += steps

@@ -9,7 +9,7 @@ is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +19,10 @@ from ludus.envs.info import is_pixels
 from ludus.errors import ConfigError
 
 IMAGE_CHANNELS = (1, 3, 4)
+
+
+class Image(spaces.Box):
+    """uint8 [C, H, W]: where the channels are is known, and nobody guesses again."""
 
 
 class Port(NamedTuple):
@@ -121,17 +125,42 @@ def _box(space: spaces.Box, id: str) -> Port:
     if space.dtype == np.float64:
         single = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
         return Port(single, lambda value: np.asarray(value, np.float32))
-    if len(space.shape) not in (2, 3) or not is_pixels(space):
-        return Port(space)
+    return image_port(space) if is_picture(space) else Port(space)
+
+
+def is_picture(space: gym.Space) -> bool:
+    """Bytes of three dimensions, or of two that reach from 0 to 255."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return False
+    return len(space.shape) == 3 or (len(space.shape) == 2 and is_pixels(space))
+
+
+def image_port(space: spaces.Box, channels: Literal["auto", "first", "last"] = "auto") -> Port:
+    """How a picture becomes [C, H, W]; `channels` says where they are in a space of three dimensions."""
     if len(space.shape) == 2:
         return _moved(space, lambda image: image[..., None, :, :])
-    if space.shape[-1] in IMAGE_CHANNELS and space.shape[0] not in IMAGE_CHANNELS:
-        return _moved(space, lambda image: np.moveaxis(image, -1, -3))
-    return Port(space)
+    known = channels == "first" or (channels == "auto" and isinstance(space, Image))
+    if known or (channels == "auto" and not channels_last(space.shape)):
+        return Port(space if isinstance(space, Image) else Image(space.low, space.high, dtype=np.uint8))
+    return _moved(space, lambda image: np.moveaxis(image, -1, -3))
+
+
+def channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether a picture is taken for [H, W, C] rather than [C, H, W].
+
+    Two equal sides side by side are height and width. Without them an end of 1, 3 or 4 is the channels, and if that
+    does not decide, the shorter end; the last one, should both be as long.
+    """
+    first, middle, last = shape
+    if (first == middle) != (middle == last):
+        return first == middle
+    if (first in IMAGE_CHANNELS) != (last in IMAGE_CHANNELS):
+        return last in IMAGE_CHANNELS
+    return last <= first
 
 
 def _moved(space: spaces.Box, move: Callable[[Any], Any]) -> Port:
-    return Port(spaces.Box(move(space.low), move(space.high), dtype=np.uint8), move)
+    return Port(Image(move(space.low), move(space.high), dtype=np.uint8), move)
 
 
 def _flattened(space: spaces.Dict | spaces.Tuple, id: str) -> Port:

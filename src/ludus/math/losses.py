@@ -16,7 +16,25 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: Number) -> Tensor:
     return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
 
 
-def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: Number) -> Tensor:
+def clipped_value_loss(
+    value: Tensor, old_value: Tensor, target: Tensor, clip: Number, weight: Tensor | None = None
+) -> Tensor:
     """mean max((V - G)^2, (clip(V, V_old - eps, V_old + eps) - G)^2)."""
     near = value.clamp(old_value - clip, old_value + clip)
-    return torch.maximum((value - target).square(), (near - target).square()).mean()
+    return weighted_mean(torch.maximum((value - target).square(), (near - target).square()), weight)
+
+
+def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:
+    """mean w x, for weights whose own mean is 1; none: all count alike."""
+    return x.mean() if weight is None else (weight * x).mean()
+
+
+def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Zero mean and unit deviation of what weighs something; a single one becomes 0."""
+    if weight is None:
+        return (advantage - advantage.mean()) / (advantage.std(correction=min(1, advantage.numel() - 1)) + 1e-8)
+    real = (weight > 0).to(advantage.dtype)
+    count = real.sum()
+    centred = advantage - (real * advantage).sum() / count.clamp(min=1)
+    variance = (real * centred.square()).sum() / (count - 1).clamp(min=1)
+    return centred / (variance.sqrt() + 1e-8)

@@ -8,6 +8,7 @@ parameters (tests/networks/test_actors.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -78,12 +79,11 @@ class NumpyActor:
     @staticmethod
     def supports(policy: Policy | ActingPolicy) -> bool:
         """Dense layers only, narrow, on the CPU, with a memory that has a step in numpy."""
-        dense = all(isinstance(m, (nn.Linear, nn.Sequential, *ACTIVATIONS)) for m in policy.actor.modules())
+        if type(policy.encoder) is not MLP or any(p.device.type != "cpu" for p in policy.parameters()):
+            return False
         narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in policy.actor.parameters())
-        on_cpu = all(p.device.type == "cpu" for p in policy.parameters())
-        return (
-            dense and narrow and on_cpu and type(policy.encoder) is MLP and policy.memory.numpy_step(_view) is not None
-        )
+        dense = is_dense(policy.encoder.layers) and is_dense(policy.actor)
+        return narrow and dense and policy.memory.numpy_step(_view) is not None
 
     def refresh(self) -> None:
         self.encoder = dense_layers(self._mlp.layers, self._take)
@@ -112,11 +112,20 @@ class NumpyActor:
 Dense = tuple[Array, Array, Callable[[Array], Array]]
 
 
+def is_dense(module: nn.Module) -> bool:
+    """Whether `dense_layers` knows every part: linear layers, each with at most one activation after it."""
+    parts = [type(part) for part in module.modules() if type(part) is not nn.Sequential]
+    known = all(part is nn.Linear or part in ACTIVATIONS for part in parts)
+    return known and all(after is nn.Linear or before is nn.Linear for before, after in pairwise([None, *parts]))
+
+
 def dense_layers(module: nn.Module, take: Callable[[Tensor], Array]) -> list[Dense]:
     """(weight [in, out], bias, activation) of every linear layer."""
+    if not is_dense(module):
+        raise ValueError(f"not made of linear layers and known activations: {module}")
     layers: list[Dense] = []
     for part in module.modules():
-        if isinstance(part, nn.Linear):
+        if type(part) is nn.Linear:
             layers.append((take(part.weight.t()), take(part.bias), lambda x: x))
         elif type(part) in ACTIVATIONS:
             weight, bias, _ = layers[-1]
@@ -136,7 +145,7 @@ def _sigmoid(x: Array) -> Array:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
-ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {
+ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {  # GELU's error function is not in numpy
     nn.Tanh: np.tanh,
     nn.ReLU: lambda x: np.maximum(x, 0.0),
     nn.ELU: lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),

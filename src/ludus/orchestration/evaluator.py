@@ -140,7 +140,7 @@ class Evaluator:
             total += env.raw_reward
             length += 1
             for b in np.flatnonzero(env.over(first)):
-                if share[b]:
+                if share[b] and not (env.broken is not None and env.broken[b]):  # lost with its worker: played again
                     share[b] -= 1
                     returns.append(float(total[b]))
                     lengths.append(int(length[b]))

@@ -75,7 +75,7 @@ class GymVectorEnv(VectorEnv):
             self._env.close()
             self._env = _construct(self._recipe, self.num_envs)
         self._used = True
-        obs, _ = self._call("reset", seed=int(seeds[0]))
+        obs, _ = self._call("reset", seed=_seed(self._env, seeds))
         self._obs[...] = self._seen(obs)
         return self._obs
 
@@ -122,6 +122,14 @@ class GymVectorEnv(VectorEnv):
 
     def _seen(self, obs: Any) -> Any:
         return self._see.convert(obs) if self._see.convert else obs
+
+
+def _seed(env: gym.vector.VectorEnv, seeds: Sequence[int]) -> int | list[int]:
+    """One each where environments are run one by one; else Gymnasium takes one for all, and each has its part in it."""
+    own = [int(seed) for seed in seeds]
+    if isinstance(env, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
+        return own
+    return int(np.random.SeedSequence(own).generate_state(1)[0] >> 1)
 
 
 def _require_suited(recipe: Recipe) -> None:

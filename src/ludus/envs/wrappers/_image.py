@@ -7,10 +7,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box
 
 from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Port, observation_port
+from ludus.envs.spaces import Image, Port, observation_port
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.view import ObservationView
 from ludus.types import Array
@@ -31,9 +30,9 @@ class Picture(abc.ABC):
 class ImageWrapper(gym.ObservationWrapper):
     """One environment seen through a Picture."""
 
-    def __init__(self, env: gym.Env, picture: Picture) -> None:
+    def __init__(self, env: gym.Env, picture: Picture, port: Port | None = None) -> None:
         super().__init__(env)
-        port = channels_first(env.observation_space)
+        port = port or channels_first(env.observation_space)
         self._move, self._picture = port.convert, picture
         self.observation_space = _space(port, picture)
 
@@ -59,6 +58,6 @@ def channels_first(space: gym.Space) -> Port:
     return observation_port(space, "")
 
 
-def _space(port: Port, picture: Picture) -> Box:
+def _space(port: Port, picture: Picture) -> Image:
     channels, height, width = port.space.shape or ()
-    return Box(0, 255, picture.shape(channels, height, width), np.uint8)
+    return Image(0, 255, picture.shape(channels, height, width), np.uint8)

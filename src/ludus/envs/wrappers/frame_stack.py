@@ -9,10 +9,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
-from ludus.envs.info import is_pixels
+from ludus.envs.spaces import Image, Port, is_picture, observation_port
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.envs.vector.view import ObservationView
-from ludus.envs.wrappers._image import channels_first
 from ludus.errors import DataError
 from ludus.registry import WRAPPERS
 from ludus.types import Array
@@ -31,9 +30,8 @@ class FrameStack(gym.Wrapper):
     def __init__(self, env: gym.Env, frames: int = 4) -> None:
         super().__init__(env)
         space = env.observation_space
-        self._move = channels_first(space).convert if _is_image(space) else None
-        one = channels_first(space).space if _is_image(space) else space
-        self.observation_space = _stacked(one, frames)
+        port = observation_port(space, "") if is_picture(space) else Port(space)
+        self._move, self.observation_space = port.convert, _stacked(port.space, frames)
         self._frames = frames
         self._stack = np.zeros(self.observation_space.shape, self.observation_space.dtype)
 
@@ -99,13 +97,10 @@ class _StackedVector(ObservationView):
         return np.concatenate((stack[:, self._size :], obs), 1)
 
 
-def _is_image(space: gym.Space) -> bool:
-    return is_pixels(space) and len(space.shape or ()) in (2, 3)
-
-
 def _stacked(space: gym.Space, frames: int) -> Box:
     if frames < 1:
         raise ValueError(f"frames must be at least 1, got {frames}")
     if not isinstance(space, Box) or not space.shape:
         raise ValueError(f"stacks images and vectors, the observation is {space}")
-    return Box(np.concatenate([space.low] * frames), np.concatenate([space.high] * frames), dtype=space.dtype)
+    kind = type(space) if isinstance(space, Image) else Box
+    return kind(np.concatenate([space.low] * frames), np.concatenate([space.high] * frames), dtype=space.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
+from gymnasium.wrappers import TimeLimit
 
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.envs.vector.view import ObservationView
@@ -18,7 +19,10 @@ from ludus.types import Array
 @WRAPPERS.register("time_aware")
 @WRAPPERS.register("TimeAware")
 class TimeAware(gym.Wrapper):
-    """Appends the elapsed part of the episode's time, 0 to 1, to a vector observation."""
+    """Appends the elapsed part of the episode's time, 0 to 1, to a vector observation.
+
+    It reads the clock of the time limit itself, which counts the frames that a wrapper between them skips.
+    """
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
@@ -28,15 +32,15 @@ class TimeAware(gym.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
-        self._elapsed = 0
-        return self._with_time(obs), info
+        return self._with_time(obs, 0), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        self._elapsed += 1
-        return self._with_time(obs), reward, terminated, truncated, info
+        return self._with_time(obs, self._elapsed + 1), reward, terminated, truncated, info
 
-    def _with_time(self, obs: Any) -> Any:
+    def _with_time(self, obs: Any, counted: int) -> Any:
+        clock = _clock(self.env)
+        self._elapsed = counted if clock is None else int(clock._elapsed_steps)
         return np.append(obs, self._elapsed / self._limit).astype(obs.dtype)
 
     @classmethod
@@ -72,6 +76,15 @@ class _TimedVector(ObservationView):
         obs = self.inner.restore(state["inner"])
         self._elapsed[...] = state["elapsed"]
         return self.convert(obs)
+
+
+def _clock(env: gym.Env) -> Any:
+    """The outermost TimeLimit inside, or None where an environment keeps its time itself."""
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, TimeLimit):
+            return env
+        env = env.env
+    return None
 
 
 def _limit(steps: int | None) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ludus.config.model import Model
 
 
-SMALLEST_FOR_NATURE = 36
+SMALLEST_FOR_NATURE, SMALLEST_FOR_IMPALA, SMALLEST_FOR_SMALL = 36, 8, 4
 LARGEST_FOR_SMALL = 16
 
 
@@ -47,21 +47,15 @@ def is_image(space: gym.Space) -> bool:
     return isinstance(space, gym.spaces.Box) and len(space.shape) == 3 and space.dtype == "uint8"
 
 
-def is_hwc(space: gym.Space) -> bool:
-    """Channels last: the last dimension is the least. `make_vector` gives channels first, other sources may not."""
-    height, width, channels = space.shape or ()
-    return channels < min(height, width)
-
-
 def image_shape(space: gym.Space) -> tuple[int, int, int]:
-    """(channels, height, width) of an image space."""
-    a, b, c = space.shape or ()
-    return (c, a, b) if is_hwc(space) else (a, b, c)
+    """(channels, height, width) of an image space: environments bring every image into this order."""
+    channels, height, width = space.shape or ()
+    return channels, height, width
 
 
 def is_large(space: gym.Space) -> bool:
     """Images for which more than one thread pays."""
-    return is_image(space) and fitting(space) != "small"
+    return is_image(space) and fitting(space) in ("nature", "impala")
 
 
 def fitting(space: gym.Space) -> str:
@@ -69,9 +63,11 @@ def fitting(space: gym.Space) -> str:
     if not is_image(space):
         return "mlp"
     _, height, width = image_shape(space)
+    if min(height, width) < SMALLEST_FOR_SMALL:
+        return "mlp"
     if min(height, width) >= SMALLEST_FOR_NATURE:
         return "nature"
-    return "small" if max(height, width) <= LARGEST_FOR_SMALL else "impala"
+    return "small" if max(height, width) <= LARGEST_FOR_SMALL or min(height, width) < SMALLEST_FOR_IMPALA else "impala"
 
 
 def build_encoder(choice: Choice, space: gym.Space, precision: Precision | None = None) -> Encoder:

@@ -21,8 +21,8 @@ class ImpalaConfig(Model):
     """Channels of the stacks."""
     features: PositiveInt = 256
     """Width of the last layer."""
-    divide_by: PositiveFloat = 255.0
-    """Pixels are divided by this."""
+    divide_by: PositiveFloat | None = None
+    """Pixels are divided by this; none: by the largest value the space has, 255 for brightness."""
 
 
 @ENCODERS.register("impala")

@@ -54,7 +54,7 @@ def as_vector(obs_TB: Tensor, space: gym.Space) -> Tensor:
     if isinstance(space, gym.spaces.MultiDiscrete):
         sizes, parts = space.nvec.ravel(), obs_TB.flatten(2).unbind(-1)
         return torch.cat([_one_hot(part, int(n)) for part, n in zip(parts, sizes, strict=True)], -1)
-    vector = obs_TB if len(space.shape or ()) == 1 else obs_TB.flatten(2)
+    vector = obs_TB if len(space.shape or ()) == 1 else obs_TB.reshape(*obs_TB.shape[:2], -1)
     return vector if vector.dtype == torch.float32 else vector.float()
 
 

@@ -18,8 +18,8 @@ class NatureConfig(Model):
 
     features: PositiveInt = 512
     """Width of the last layer."""
-    divide_by: PositiveFloat = 255.0
-    """Pixels are divided by this."""
+    divide_by: PositiveFloat | None = None
+    """Pixels are divided by this; none: by the largest value the space has, 255 for brightness."""
 
 
 @ENCODERS.register("cnn")

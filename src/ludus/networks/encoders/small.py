@@ -18,8 +18,8 @@ class SmallConfig(Model):
 
     features: PositiveInt = 128
     """Width of the last layer."""
-    divide_by: PositiveFloat = 10.0
-    """Pixels are divided by this: cells of a grid hold codes from 0 to 10, not brightness."""
+    divide_by: PositiveFloat | None = None
+    """Pixels are divided by this; none: by the largest value the space has, 10 for the codes of MiniGrid's cells."""
 
 
 @ENCODERS.register("small")

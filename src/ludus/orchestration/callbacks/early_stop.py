@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ludus.config.schema import Stop
+from ludus.data.collector import WINDOW
 from ludus.errors import ConfigError
 from ludus.orchestration.callbacks import Callback
 
@@ -28,9 +29,9 @@ class EarlyStop(Callback):
             run.stop(f"evaluated mean return {result.mean:g} reached {self.eval_reward:g}")
 
     def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
-        """Training reward or time."""
-        reward = row.get("train/roll/ep_rew/mean")
-        if self.train_reward is not None and isinstance(reward, float) and reward >= self.train_reward:
+        """Training reward, once as many episodes have ended as its mean is over; or time."""
+        reward, enough = row.get("train/roll/ep_rew/mean"), float(row.get("train/roll/episodes", WINDOW)) >= WINDOW
+        if self.train_reward is not None and enough and isinstance(reward, float) and reward >= self.train_reward:
             run.stop(f"training mean return {reward:g} reached {self.train_reward:g}")
         if self.minutes is not None and run.seconds >= 60 * self.minutes:
             run.stop(f"{self.minutes:g} minutes are over")
