@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TIGHT = 0.8
 """Share of what is free from which on a run is warned about."""
+REST, PER_ENV = 32 * 1024, 8 * 1024
+"""Bytes of a checkpoint beside weights and moments: counters, settings and sums, and the state of an environment."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     buffers: Any = run.stateful["buffers"]
     steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
     keep = config.training.checkpoints.keep
-    wanted = (keep + 2) * (one + MB) + (keep + 1) * steps
+    collector: Any = run.stateful["collector"]
+    wanted = (keep + 2) * (one + REST + collector.num_envs * PER_ENV) + (keep + 1) * steps
     free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"

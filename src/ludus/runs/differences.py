@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 
 MAY_CHANGE = (
     "experiment.description",
@@ -48,6 +48,16 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
         elif old != new:
             found.append(Difference(path, old, new))
     return found
+
+
+def edits(folder: Path, trained: Mapping[str, Any]) -> list[Difference]:
+    """Where config.yaml says something else than what was trained; none if it cannot be read."""
+    from ludus.config import files
+
+    try:
+        return differences(trained, files.plain(files.read(folder / "config.yaml")))
+    except LudusError:
+        return []
 
 
 def refuse_what_may_not_change(found: list[Difference]) -> None:

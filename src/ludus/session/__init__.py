@@ -20,6 +20,7 @@ from ludus.runs.differences import Difference, differences, refuse_what_may_not_
 from ludus.runs.lock import RunLock
 from ludus.runs.store import Run, safe_name
 from ludus.session.loading import load_state, restore, without_buffers
+from ludus.session.outcome import counters
 from ludus.session.parts import buffers_of
 from ludus.session.work import Session
 
@@ -163,6 +164,7 @@ def go_on(session: Session, folder: Run, saved: ExperimentConfig, *, rebuild_buf
         notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
     restore(run, state, str(path))
     steps = run.clock.env_steps
+    folder.set_status("running", **counters(run))
     later = checkpoint.supersede(folder.folder, steps, run.best.env_steps if run.best else steps)
     if later:  # before the rows: whoever is killed in between goes on from here as well
         notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
