@@ -1,4 +1,4 @@
-"""Resuming what is in a run folder: older checkpoints, edited configs, lost files, other code, runs that never began."""
+"""Resuming what a folder holds: older checkpoints, edited configs, lost files, other code, runs that never began."""
 
 from __future__ import annotations
 
