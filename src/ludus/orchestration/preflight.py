@@ -148,7 +148,7 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     keep = config.training.checkpoints.keep
     collector: Any = run.stateful["collector"]
     wanted = (keep + 2) * (one + REST + collector.num_envs * PER_ENV) + (keep + 1) * steps
-    free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+    free = _free(folder)
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"
         problem = f"{kinds} need about {size(wanted)}, {size(free)} are free"
@@ -158,3 +158,13 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     if wanted > TIGHT * free:
         return [f"the disk is nearly full: checkpoints need about {size(wanted)} of {size(free)}"]
     return []
+
+
+def _free(folder: Path) -> int:
+    """Bytes where a folder is or will be; one that cannot be at all is refused by whoever makes it."""
+    for place in (folder, *folder.parents):
+        try:
+            return shutil.disk_usage(place).free
+        except OSError:
+            continue
+    return 0
