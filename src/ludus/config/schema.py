@@ -207,6 +207,8 @@ class CheckpointPlan(Model):
 
     every_steps: int | None = Field(default=None, ge=0)
     """Save whenever this many more environment steps are done; none or 0 is off."""
+    every_updates: int | None = Field(default=None, ge=0)
+    """Save whenever this many more updates are done; none or 0 is off."""
     every_minutes: float | None = Field(default=10.0, gt=0)
     """Save after so many minutes; not for environments that can only be resumed by a common reset."""
     at_evaluation: Literal["best", "all", "never"] = "best"

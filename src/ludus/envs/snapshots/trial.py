@@ -13,6 +13,7 @@ import numpy as np
 
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.errors import LudusError
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def _trial() -> Iterator[ExitStack]:
             yield stack
         except Refused:
             raise
+        except LudusError as error:
+            raise Refused(error.line()) from error
         except Exception as error:  # environments raise what they like
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
