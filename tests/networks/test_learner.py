@@ -218,3 +218,37 @@ def test_compiled_updates_clip_as_eager_ones_do(size: int) -> None:
     torch.testing.assert_close(norm, grad.norm())
     for longest in (0.5 * float(norm), 2.0 * float(norm)):
         torch.testing.assert_close(traced_share(longest, norm), torch.tensor(min(longest / float(norm), 1.0)))
+
+
+def test_a_short_gradient_is_not_stretched() -> None:
+    free, clipped = (
+        Learner(network(), squared_error, OptimizerConfig(type="sgd"), max_grad_norm=norm, parts={"all": ("",)})
+        for norm in (None, 1_000.0)
+    )
+    for one in (free, clipped):
+        one.step(batches(1)[0], {"lr": 0.01})
+    assert torch.equal(free.theta, clipped.theta)
+
+
+def test_metrics_of_other_flags_are_means_of_their_own() -> None:
+    def loss(model, batch, c, *, more=False):
+        error = (model(batch["x"]) - batch["y"]).square().mean()
+        return error, {"loss/error": error, **({"loss/more": error * 0 + 3.0} if more else {})}
+
+    ours = Learner(network(), loss, OptimizerConfig(), max_grad_norm=None, parts={"all": ("",)})
+    for more in (False, True, True):
+        ours.step(batches(1)[0], {"lr": 0.01}, more=more)
+    assert ours.metrics()["loss/more"] == 3.0
+    assert ours.last("loss/more") == 3.0
+
+
+def test_a_watched_learner_names_what_is_not_finite_and_keeps_it_out_of_the_metrics() -> None:
+    ours = learner(OptimizerConfig())
+    ours.watched = True
+    good, bad = batches(2)
+    ours.step(good, {"lr": 0.01})
+    assert ours.take_bad() is None
+    ours.step({**bad, "y": bad["y"] * torch.nan}, {"lr": 0.01})
+    assert ours.take_bad() == "loss/error"
+    assert ours.take_bad() is None
+    assert all(value == value for value in ours.metrics().values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -80,4 +81,45 @@ def test_a_sound_update_forgives_the_bad_ones_before_it() -> None:
     assert run.nan_guard.count == 22
     with pytest.raises(ConfigError, match="diverged"):
         run.nan_guard.check("update_controller", bad, 0)
+    close(run)
+
+
+OFF_POLICY = {
+    "sac": "Pendulum-v1",
+    "td3": "Pendulum-v1",
+    "dqn": "CartPole-v1",
+}
+
+
+@pytest.mark.parametrize("choice", ["skip", "rollback"])
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_one_bad_update_of_many_is_undone(name: str, choice: str) -> None:
+    settings = {"name": name, "learning_starts": 32, "batch_size": 8}
+    buffers = {"replay": {"type": "prioritized", "size": 1_000}}
+    training = {"total_timesteps": 200, "on_nan": choice}
+    run = build(config(settings, OFF_POLICY[name], training=training, buffers=buffers))
+    learner, step, calls = run.algorithm.learner, run.algorithm.learner.step, []
+
+    def poisoned_step(batch, *arguments, **flags):
+        calls.append(learner.theta.clone())
+        reward = batch["reward"] * (math.nan if len(calls) == 20 else 1.0)
+        return step({**batch, "reward": reward}, *arguments, **flags)
+
+    learner.step = poisoned_step
+    run.run()
+    close(run)
+    assert run.clock.env_steps == 200 and len(calls) > 40
+    assert run.nan_guard.count == 1
+    assert torch.isfinite(learner.theta).all()
+    if choice == "skip":
+        assert torch.equal(calls[20], calls[19]), "that update was undone, and no other"
+    assert np.isfinite(run.stateful["buffers"]["replay"].tree.leaves).all()
+
+
+def test_sound_rollouts_do_not_hide_a_run_of_bad_updates() -> None:
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    with pytest.raises(ConfigError, match="diverged"):
+        for _ in range(30):
+            run.nan_guard.check("collect", Report(64, 0, {"roll/ep_rew/mean": 1.0}), 0)
+            run.nan_guard.check("update_controller", Report(0, 1, {"loss": math.nan}), 0)
     close(run)

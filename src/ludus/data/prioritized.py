@@ -118,10 +118,11 @@ class Prioritized(Buffer):
         return (a + length <= self.arena.end[b]) & ((self._take("flags", b, a) & wanted) == wanted)
 
     def update_priorities(self, index: Array, priority: Array) -> None:
-        """New errors [N] of the steps that were drawn; what has left the buffer since is passed over."""
+        """New errors [N] of the steps that were drawn; what has left the buffer, or is not finite, is passed over."""
         priority = np.abs(np.asarray(priority, np.float64)) + self.cfg.eps
-        self.largest = max(self.largest, float(priority.max()))
-        alive = self.tree.leaves[index] > 0
+        finite = np.isfinite(priority)  # an update that is undone (`on_nan`) has told nothing of its steps
+        self.largest = max(self.largest, float(priority.max(where=finite, initial=0.0)))
+        alive = (self.tree.leaves[index] > 0) & finite
         self.tree.set(np.asarray(index)[alive], priority[alive] ** self.cfg.alpha)
 
     def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
