@@ -261,11 +261,11 @@ def test_the_key_holds_code_constants_shapes_and_threads(monkeypatch) -> None:
     def key(function: Any, *example: Tensor) -> str:
         return package.graph_key(package.trace(function, example), example)
 
-    x, scale = torch.ones(3), torch.tensor([1.0, 2.0, 3.0])
+    x, scale, other = torch.ones(3), torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 4.0])
     base = key(lambda a: (a * scale,), x)
     assert key(lambda a: (a * scale,), x) == base
     assert key(lambda a: (a + scale,), x) != base
-    assert key(lambda a: (a * torch.tensor([1.0, 2.0, 4.0]),), x) != base
+    assert key(lambda a: (a * other,), x) != base
     assert key(lambda a: (a * scale,), torch.ones(2, 3)) != base
     assert key(lambda a: (a * 2.0,), x) != key(lambda a: (a * 3.0,), x)
     monkeypatch.setattr(package, "processor", lambda: "another processor")
