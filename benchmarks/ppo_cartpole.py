@@ -27,10 +27,8 @@ SPEED_FIELD: dict[str, Contestant] = {
 SOLVE_FIELD: dict[str, Contestant] = {
     "sb3": ("sb3.py",),
     "cleanrl_shaped": ("cleanrl_shaped.py",),
-    "ludus_first_run": ("ludus_run.py",),
     "ludus": ("ludus_run.py",),
 }
-"""`ludus_first_run` starts with an empty cache of compiled updates, as on a new machine; `ludus` with a filled one."""
 
 
 def speed(field: dict[str, Contestant], repeats: int, cache: Path) -> dict[str, object]:
@@ -53,13 +51,9 @@ def speed(field: dict[str, Contestant], repeats: int, cache: Path) -> dict[str, 
 def time_to_solve(field: dict[str, Contestant], repeats: int, cache: Path) -> dict[str, object]:
     """Seconds from starting the command to its end at an evaluated mean >= 475, one seed per repeat."""
     answers: dict[str, list[dict[str, float]]] = {name: [] for name in field}
-    if "ludus" in field:  # fill the cache as a user's earlier runs would have
-        run((*field["ludus"], "runtime.compile=always"), SOLVE, cache)
 
     def measure(name: str, repeat: int) -> None:
-        with tempfile.TemporaryDirectory() as empty:
-            place = Path(empty) if name == "ludus_first_run" else cache
-            got = run(field[name], SOLVE.with_seed(repeat + 1), place)
+        got = run(field[name], SOLVE.with_seed(repeat + 1), cache)
         answers[name].append(got)
         note(f"seed {repeat + 1} {name}: {got['seconds']:.1f} s, {got['env_steps']} steps, mean {got['eval_mean']:.0f}")
 

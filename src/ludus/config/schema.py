@@ -283,7 +283,7 @@ class Runtime(Model):
     threads: PositiveInt | Literal["auto"] = "auto"
     """Torch threads; `auto` is 1 for small networks and one per core for large ones."""
     compile: Literal["auto", "always", "never"] = "auto"
-    """Ahead-of-time compiled updates; `auto` uses a cached package, or builds one for a run long enough to pay."""
+    """Ahead-of-time compiled updates; `auto` compiles them where a run plans enough updates to pay for it."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """In what image encoders compute; `auto` is bfloat16 on processors that multiply it, else float32."""
     overlap: bool = False
