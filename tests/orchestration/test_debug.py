@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
 from ludus.metrics.finite import bad_part
 from ludus.metrics.layers import weight_statistics
@@ -21,6 +22,7 @@ from ludus.networks.learner import Learner
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.registry import ALGORITHMS
+from ludus.types import Report
 from support import build, close, config
 
 NAN = float("nan")
@@ -83,6 +85,23 @@ def test_every_algorithm_can_be_watched_and_learns_the_same(tmp_path: Path, name
     lines = (tmp_path / "debug" / "weights.jsonl").read_text().splitlines() if found[0] else []
     assert bool(lines) == bool(found[0])
     assert all("grad_norm" in layer for name, layer in _layers(lines).items() if not name.startswith("target_"))
+
+
+def test_the_trace_ends_after_some_updates_also_within_an_epoch(tmp_path: Path) -> None:
+    """An epoch of an off-policy algorithm is a thousand updates, and their trace takes minutes to write."""
+    run, debug = _short("dqn"), Debug(tmp_path)
+    run.callbacks.append(debug)
+    trace, update, without = tmp_path / "debug" / "trace.json", run.hooks["update_controller"], []
+
+    def hook(now: PhaseContext) -> Report:
+        report = update(now)
+        without.append(not trace.exists())
+        return report
+
+    run.hooks["update_controller"] = hook
+    run.run()
+    close(run)
+    assert 0 < sum(without) < len(without)
 
 
 def _layers(lines: list[str]) -> dict[str, Any]:
