@@ -301,3 +301,12 @@ def test_light_commands_import_nothing_heavy(runs: Path, command: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_evaluate_refuses_a_checkpoint_that_does_not_fit_the_config(ludus: Ludus, tmp_path: Path) -> None:
+    ludus("train", "FrozenLake-v1:q_learning", "-q", "training.total_timesteps=64", "training.evaluation.every_steps=0")
+    config = (tmp_path / "runs" / "@last").resolve() / "config.yaml"
+    config.write_text(config.read_text().replace("id: FrozenLake-v1", "id: CliffWalking-v1"))
+    found = ludus("evaluate", "@last", "-n", "1")
+    assert (found.code, found.out) == (3, "") and found.err.count("\n") == 1
+    assert "the checkpoint does not fit this config" in found.err

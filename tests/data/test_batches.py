@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ludus.data.batches import draw, priorities
-from scripted import Script, fill, make
+from scripted import Script, fill, make, marks
 
 CPU = torch.device("cpu")
 
@@ -103,17 +103,17 @@ def test_a_sequence_is_found_wherever_in_the_ring_memory_is_stored(kind: str) ->
         assert draw(buffer, moment(), recurrent=True, device=CPU) is not None
 
 
-def test_no_stored_memory_means_no_sequence() -> None:
-    """The whole ring is looked at, and nothing else: a memory that has left it is gone."""
+def test_a_sequence_is_found_in_the_oldest_slots() -> None:
+    """One memory at the very beginning of a long row: there until it has left the ring, then not."""
     script = Script(1, 0, dtype=np.float32, ends=0.0)
     buffer = make("uniform", script, 2_000)
     fill(buffer, script, [("add", 1_500)])
     assert buffer.can_sample_sequences(1, 8, state=True)
-    assert not buffer.can_sample_sequences(1, 1_501, state=True)
-    fill(buffer, script, [("add", 1_999)])
-    buffer.arena.data["flags"][buffer.arena.slots(np.zeros(1, int), np.array([1_500]))] = 1
+    buffer._put_state = lambda *_: None  # from here on none is stored
+    fill(buffer, script, [("add", 100)] * 5)
+    assert buffer.can_sample_sequences(1, 8, state=True)
+    fill(buffer, script, [("add", 1)])
     assert not buffer.can_sample_sequences(1, 8, state=True)
-    assert buffer.can_sample_sequences(1, 8)
 
 
 @pytest.mark.parametrize("type", ["online", "offline"])
@@ -152,6 +152,18 @@ def test_sequences_are_drawn_by_their_priorities_however_few_places_there_are() 
     assert np.isin(index, large).mean() == pytest.approx(0.8, abs=0.05)
     np.testing.assert_allclose(weights[np.isin(index, large)], 0.25, rtol=0.01)
     np.testing.assert_allclose(weights[np.isin(index, small)], 1.0, rtol=0.01)
+
+
+def test_only_places_with_memory_have_a_priority() -> None:
+    """The rest can never be drawn, so that its priority would stay the largest for ever."""
+    script = Script(2, 0, dtype=np.float32, ends=0.1)
+    with_memory, without = (make("prioritized", script, 400, memory=flag) for flag in (True, False))
+    for _ in range(20):
+        rollout = script.rollout(16)
+        for buffer in (with_memory, without):
+            buffer.add(rollout, mark=marks(rollout))
+    assert (with_memory.tree.leaves > 0).sum() == pytest.approx(len(without) / 16, abs=2)
+    assert (without.tree.leaves > 0).sum() == len(without)
 
 
 def test_places_that_are_counted_are_drawn_by_their_priorities_too() -> None:

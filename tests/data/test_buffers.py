@@ -148,6 +148,30 @@ def test_returns_over_more_steps_than_a_byte_counts(kind: str) -> None:
     assert sample["discount"].min() == pytest.approx(0.99**300)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_returns_over_several_steps_stop_at_an_end(kind: str) -> None:
+    """Many short episodes, five steps ahead: most returns reach an end, none goes past it."""
+    script = Script(3, 2, ends=0.3, dtype=np.float32)
+    buffer = make(kind, script, 300, memory=False)
+    fill(buffer, script, [("add", 40), ("add", 40)])
+    sample = buffer.sample(500, n_step=5, gamma=0.9)
+    check_steps(script, sample, 5, 0.9)
+    assert sample["terminated"].any() and not sample["terminated"].all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_buffer_draws_the_same(kind: str, tmp_path: Path) -> None:
+    script = Script(2, 3, dtype=np.float32)
+    ours = make(kind, script, 100, memory=False)
+    ours.attach(tmp_path)
+    fill(ours, script, [("add", 60)])
+    ours.sample(16)
+    state = ours.save("step=1", ())
+    theirs = make(kind, script, 100, seed=5, memory=False)
+    theirs.load(state, tmp_path)
+    same_future(ours, theirs, script)
+
+
 def test_length_counts_steps_not_final_observations() -> None:
     script = Script(2, 0, ends=0.5, dtype=np.float32)
     buffer = make("uniform", script, 1000)

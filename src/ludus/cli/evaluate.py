@@ -59,19 +59,19 @@ def play(run: Run, step: str, episodes: int, greedy: bool | None, seed: int | No
     from ludus.cli.play import run_config
     from ludus.data.streams import Streams
     from ludus.envs.make import make_vector
-    from ludus.experiment import build_player
     from ludus.orchestration.evaluator import MOST_ENVS, EvalResult, Evaluator
     from ludus.runs import checkpoint
+    from ludus.session.loading import player_of
     from ludus.types import Spaces
 
     config = run_config(run)
     seed = config.experiment.seed if seed is None else seed
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     habit = config.training.evaluation.model_copy(update={} if greedy is None else {"deterministic": greedy})
-    state = checkpoint.load(checkpoint.find(run.folder, step))
+    path = checkpoint.find(run.folder, step)
     streams, start = Streams(seed), time.monotonic()
     with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
-        player = build_player(config, Spaces(env.observation_space, env.action_space), state)
+        player = player_of(config, path, Spaces(env.observation_space, env.action_space))
         rng = streams.generator("evaluate")
         evaluator = Evaluator(habit, player.algorithm, lambda _: env, streams, rng=rng, normalizer=player.normalizer)
         seeds = streams.integers("evaluate", env.num_envs)

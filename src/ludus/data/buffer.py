@@ -125,8 +125,8 @@ class Buffer(Steps):
         done, piece = 0, 256
         while done < width.max():
             b = np.flatnonzero(width > done)
-            a = (oldest + width)[b] - 1 - done - np.arange(piece)[:, None]
-            if (((self._take("flags", b, np.maximum(a, oldest[b])) & wanted) == wanted) & (a >= oldest[b])).any():
+            a = np.maximum((oldest + width)[b] - 1 - done - np.arange(piece)[:, None], oldest[b])
+            if ((self._take("flags", b, a) & wanted) == wanted).any():
                 return True
             done, piece = done + piece, 4 * piece
         return False

@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.config import files
 from ludus.config.compose import parse
+from ludus.config.schema import ExperimentConfig
 from ludus.data.streams import Streams
 from ludus.errors import DataError
 from ludus.experiment import Player, build_player
@@ -54,7 +55,11 @@ def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, An
 def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
     config = parse(files.read(run.config_path), str(run.config_path))
-    path = checkpoint.find(run.folder, which or run.checkpoint)
+    return player_of(config, checkpoint.find(run.folder, which or run.checkpoint), spaces)
+
+
+def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
+    """The policy of a checkpoint; one that does not fit the config is refused."""
     state = checkpoint.load(path)
     try:
         return build_player(config, spaces, state)
