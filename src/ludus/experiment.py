@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,10 @@ def build(
     algorithm: Algorithm = algorithm_class(config.algorithm.config, context)
 
     phases = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
-    check_buffer_names(phases, buffers)
+    check_buffer_names(phases, buffers, algorithm_class.buffers)
+    settings = phase_configs(config, phases, env.num_envs)
+    for phase, cfg in zip(phases, settings, strict=True):
+        algorithm.check(cfg, phase.buffer)
     scheduler = PhaseScheduler(
         phases,
         config.training.total_timesteps,
@@ -118,7 +121,7 @@ def build(
         config,
         algorithm,
         scheduler,
-        phase_configs(config, phases, env.num_envs),
+        settings,
         evaluator,
         Recorder(sinks),
         callbacks=[EarlyStop(config.training.stop, threshold), *callbacks, *chosen],
@@ -195,12 +198,17 @@ def set_threads(config: ExperimentConfig, *, large: bool) -> None:
     torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
 
 
-def check_buffer_names(phases: Sequence[Phase], buffers: Buffers) -> None:
-    """A phase fills and samples a buffer that is there."""
+def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collection[str]) -> None:
+    """A phase fills and samples a buffer that is there, and every buffer is the algorithm's own or a phase's."""
     for phase in phases:
         if phase.buffer is not None and phase.buffer not in buffers:
             where = f"training.phases.{phase.name}.buffer"
             raise ConfigError(where, f"there is no buffer '{phase.buffer}'", nearest(phase.buffer, buffers))
+    used = {*own, *(phase.buffer for phase in phases if phase.buffer is not None)}
+    for name in buffers:
+        if name not in used:
+            remedy = nearest(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
+            raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)
 
 
 def evaluation_env(cfg: Environment, count: int, collector: Collector) -> VectorEnv:

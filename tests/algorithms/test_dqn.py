@@ -106,6 +106,37 @@ def test_the_loss_is_the_papers() -> None:
     close(built)
 
 
+@pytest.mark.parametrize("double", [True, False])
+def test_the_loss_of_sequences_is_that_of_a_walk(double: bool) -> None:
+    """Two networks with weights of their own, step by step from the stored memory on; only the last steps count."""
+    built = build(config({**SMALL, "sequence_length": 5, "burn_in": 3}, network=GRU))
+    dqn, cfg = built.algorithm, built.config.algorithm.config
+    for _ in range(60):
+        dqn.collect(moment(cfg))
+    dqn.target.theta.mul_(-0.7)
+    batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=True, device=dqn.device)
+    batch["target"] = dqn.target.theta
+    loss, _ = dqn.loss(dqn.net, batch, {"lr": 1e-3}, double=double, burn_in=3)
+
+    def walk(net: Any) -> torch.Tensor:
+        state, rows = batch["state"], []
+        for t in range(len(batch["obs"])):
+            out, _, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
+            rows.append(out[0])
+        return torch.stack(rows)[3:]
+
+    with torch.no_grad():
+        online, slow = walk(dqn.net), walk(dqn.target.net)
+        assert (online - slow).abs().max() > 0.05
+        after = [values.gather(0, batch["row"].unsqueeze(-1).expand(-1, -1, 2)) for values in (online, slow)]
+        wanted = batch["reward"] + batch["discount"] * chosen(after[1], after[0 if double else 1].argmax(-1))
+        value = chosen(online[:-1], batch["action"])
+        expected = torch.nn.functional.smooth_l1_loss(value, wanted, reduction="none") * batch["weight"]
+    torch.testing.assert_close(loss.detach(), expected.mean())
+    torch.testing.assert_close(batch["error"], (value - wanted).abs() * (batch["weight"] > 0))
+    close(built)
+
+
 def test_the_target_network_has_the_weights_that_are_saved() -> None:
     built = run(config({**SMALL, "target_every": 10}, training={"total_timesteps": 512}))
     learner, target = built.algorithm.learner, built.algorithm.target

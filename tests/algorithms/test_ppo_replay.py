@@ -76,6 +76,69 @@ def test_weights_are_capped(memory: str, env: str) -> None:
     close(one)
 
 
+def minibatch(one, now) -> dict:
+    """All that would be learned from in the next cycle, as one batch."""
+    one.algorithm.collect(now)
+    columns = {name: column.clone() for name, column in one.algorithm.columns.items()}
+    assert (columns["used"] == 0).any()
+    return {**columns, "state": ()}
+
+
+NUMBERS = {"clip": 0.2, "value_coef": 0.5, "entropy_coef": 0.01}
+
+
+def test_slots_without_a_step_have_no_part_in_the_loss() -> None:
+    """Whatever stands there: the loss, its gradient and every metric stay the same."""
+    one, now = started(entropy_coef=0.01)
+    ppo = one.algorithm
+    batch = minibatch(one, now)
+    empty = batch["used"] == 0
+    other = dict(batch)
+    for name, value in (("target", 50.0), ("advantage", -9.0), ("log_prob", -3.0), ("weight", 0.0)):
+        other[name] = torch.where(empty, torch.tensor(value), batch[name])
+    other["obs"] = torch.where(empty.unsqueeze(-1), torch.tensor(2.0), batch["obs"])
+    found = []
+    for one_batch in (batch, other):
+        ppo.policy.zero_grad()
+        loss, metrics = ppo.loss(ppo.policy, one_batch, NUMBERS)
+        loss.backward()
+        gradient = torch.cat([p.grad.flatten() for p in ppo.policy.parameters() if p.grad is not None])
+        found.append((loss.detach(), gradient.clone(), {name: value.detach() for name, value in metrics.items()}))
+    torch.testing.assert_close(found[0], found[1])
+    close(one)
+
+
+def test_the_loss_is_a_mean_over_steps() -> None:
+    """Written out over the steps alone, advantages normalised over them."""
+    one, now = started()
+    ppo = one.algorithm
+    batch = minibatch(one, now)
+    loss, metrics = ppo.loss(ppo.policy, batch, NUMBERS)
+    used = batch["used"] > 0
+    params, value, _ = ppo.policy(batch["obs"], (), batch["first"])
+    log_prob, entropy = ppo.distribution.log_prob(params, batch["action"])[used], ppo.distribution.entropy(params)[used]
+    ratio = (log_prob - batch["log_prob"][used]).exp()
+    advantage = batch["advantage"][used]
+    advantage = batch["weight"][used] * (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+    value_loss = 0.5 * (value[used] - batch["target"][used]).square().mean()
+    torch.testing.assert_close(metrics["loss/policy"], policy_loss)
+    torch.testing.assert_close(metrics["loss/value"], value_loss)
+    torch.testing.assert_close(metrics["policy/entropy"], entropy.mean())
+    torch.testing.assert_close(loss, policy_loss + 0.5 * value_loss - 0.01 * entropy.mean())
+    torch.testing.assert_close(metrics["policy/kl"], (ratio - 1 - ratio.log()).mean())
+    close(one)
+
+
+def test_a_minibatch_of_one_step_is_finite() -> None:
+    one, now = started()
+    batch = minibatch(one, now)
+    step = {name: column[:1, :1] for name, column in batch.items() if name != "state"}
+    loss, _ = one.algorithm.loss(one.algorithm.policy, {**step, "state": ()}, NUMBERS)
+    assert torch.isfinite(loss)
+    close(one)
+
+
 def test_the_first_rollout_has_nothing_to_replay_and_ratio_zero_never_has() -> None:
     one, now = started(cycles=0)
     one.algorithm.collect(now)

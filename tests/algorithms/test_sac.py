@@ -157,6 +157,20 @@ def test_temperature_falls_while_entropy_is_above_its_target() -> None:
     close(one)
 
 
+def test_the_temperature_is_learned_however_small_it_is() -> None:
+    """Below exp(-104) the number itself is 0, but its logarithm goes on."""
+    one, now = started(target_entropy=50.0, cycles=20)
+    log_alpha = one.algorithm.learner.model["temperature"].log
+    with torch.no_grad():
+        log_alpha.fill_(-110.0)
+    one.algorithm.metrics()
+    for _ in range(3):
+        one.algorithm.update_controller(now)
+    assert -110.0 < float(log_alpha.detach()) < -109.0
+    assert np.isfinite(list(one.algorithm.metrics().values())).all()
+    close(one)
+
+
 def test_a_fixed_temperature_is_not_learned() -> None:
     one, now = started(alpha=0.2)
     assert float(one.algorithm.learner.model["temperature"].log) == 0.0

@@ -74,6 +74,27 @@ def test_losses_equal_the_paper() -> None:
     close(one)
 
 
+def test_the_smoothed_target_action_stays_within_the_bounds() -> None:
+    """The target policy is at its bound, and the noise points outwards for half of the batch."""
+    one, now = started(target_noise=2.0, noise_clip=0.5)
+    td3 = one.algorithm
+    batch, numbers, _ = captured(td3, now)
+    model = td3.learner.model
+    with torch.no_grad():
+        model["target_actor"].layers[-1].bias.fill_(3.0)
+        noise = (2.0 * batch["noise"]).clamp(-0.5, 0.5)
+        free = torch.tanh(model["target_actor"](batch["next_obs"])) + noise
+        assert (free > 1.2).any() and (free < 1.0).any()
+        value = model["target_critic"](batch["next_obs"], free.clamp(-1, 1))[..., 0].min(0)[0]
+        other = model["target_critic"](batch["next_obs"], free)[..., 0].min(0)[0]
+        assert (value - other).abs().max() > 1e-3
+        q = model["critic"](batch["obs"], batch["action"])[..., 0]
+        wanted = (q - batch["reward"] - batch["discount"] * value).abs().mean(0)
+    td3.update(Recorded(td3.learner), batch, numbers, policy=False, burn_in=0)
+    torch.testing.assert_close(batch["error"], wanted, atol=1e-5, rtol=1e-4)
+    close(one)
+
+
 def test_actor_and_targets_move_every_second_update() -> None:
     one, now = started(policy_delay=2)
     td3 = one.algorithm

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ludus.data.batches import draw, priorities
-from scripted import Script, fill, make
+from scripted import Script, fill, make, marks
 
 CPU = torch.device("cpu")
 
@@ -86,3 +86,120 @@ def test_priorities_of_steps_and_of_sequences() -> None:
     error = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
     np.testing.assert_array_equal(priorities({"error": error[:1]}), [1.0, 0.0])
     np.testing.assert_allclose(priorities({"error": error}), [0.9 * 3 + 0.1 * 2, 0.0])
+
+
+# ---- what is found, and when -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritized", "trajectory"])
+def test_a_sequence_is_found_wherever_in_the_ring_memory_is_stored(kind: str) -> None:
+    """Rollouts of 64 steps store memory once in 64 slots; where in the ring that is must not matter."""
+    script = Script(2, 0, dtype=np.float32, ends=0.02)
+    buffer = make(kind, script, 1_000)
+    fill(buffer, script, [("add", 64)])
+    for _ in range(40):
+        fill(buffer, script, [("add", 64)])
+        assert buffer.can_sample_sequences(1, 8, state=True)
+        assert draw(buffer, moment(), recurrent=True, device=CPU) is not None
+
+
+def test_a_sequence_is_found_in_the_oldest_slots() -> None:
+    """One memory at the very beginning of a long row: there until it has left the ring, then not."""
+    script = Script(1, 0, dtype=np.float32, ends=0.0)
+    buffer = make("uniform", script, 2_000)
+    fill(buffer, script, [("add", 1_500)])
+    assert buffer.can_sample_sequences(1, 8, state=True)
+    buffer._put_state = lambda *_: None  # from here on none is stored
+    fill(buffer, script, [("add", 100)] * 5)
+    assert buffer.can_sample_sequences(1, 8, state=True)
+    fill(buffer, script, [("add", 1)])
+    assert not buffer.can_sample_sequences(1, 8, state=True)
+
+
+@pytest.mark.parametrize("type", ["online", "offline"])
+def test_learning_goes_on_when_episodes_get_shorter(type: str) -> None:
+    """Final observations take the places of steps: what was enough to begin with is enough for ever."""
+    script = Script(2, 0, dtype=np.float32, ends=0.0)
+    buffer = make("uniform", script, 200)
+    fill(buffer, script, [("add", 100)])
+    now = moment(type, batch_size=199, learning_starts=200)
+    assert draw(buffer, now, recurrent=False, device=CPU) is not None
+    script.ends = 0.9
+    fill(buffer, script, [("add", 300)])
+    assert len(buffer) < 150
+    assert draw(buffer, now, recurrent=False, device=CPU) is not None
+
+
+# ---- prioritized -------------------------------------------------------------------------------------------------
+
+
+def test_sequences_are_drawn_by_their_priorities_however_few_places_there_are() -> None:
+    """One slot in 32 has stored memory, and its error is small: draws and weights still follow the errors."""
+    script = Script(1, 0, dtype=np.float32, ends=0.0)
+    buffer = make("prioritized", script, 1_024, alpha=1.0, beta=1.0)
+    fill(buffer, script, [("add", 32)] * 30)
+    slots = np.flatnonzero(buffer.arena.data["flags"] & 8)[:-1]
+    small, large = slots[::2], slots[1::2]
+    buffer.update_priorities(small, np.full(len(small), 0.01))
+    buffer.update_priorities(large, np.full(len(large), 0.04))
+    drawn, weight = [], []
+    for _ in range(40):
+        sample = buffer.sample_sequences(50, 33, state=True)
+        drawn.append(sample["index"].copy())
+        weight.append(sample["weight"].copy())
+    index, weights = np.concatenate(drawn), np.concatenate(weight)
+    assert np.isin(index, slots).all()
+    assert np.isin(index, large).mean() == pytest.approx(0.8, abs=0.05)
+    np.testing.assert_allclose(weights[np.isin(index, large)], 0.25, rtol=0.01)
+    np.testing.assert_allclose(weights[np.isin(index, small)], 1.0, rtol=0.01)
+
+
+def test_only_places_with_memory_have_a_priority() -> None:
+    """The rest can never be drawn, so that its priority would stay the largest for ever."""
+    script = Script(2, 0, dtype=np.float32, ends=0.1)
+    with_memory, without = (make("prioritized", script, 400, memory=flag) for flag in (True, False))
+    for _ in range(20):
+        rollout = script.rollout(16)
+        for buffer in (with_memory, without):
+            buffer.add(rollout, mark=marks(rollout))
+    assert (with_memory.tree.leaves > 0).sum() == pytest.approx(len(without) / 16, abs=2)
+    assert (without.tree.leaves > 0).sum() == len(without)
+
+
+def test_places_that_are_counted_are_drawn_by_their_priorities_too() -> None:
+    """Nearly all the weight lies where no sequence of that length can begin: draws by chance alone run out."""
+    script = Script(1, 0, dtype=np.float32, ends=0.0)
+    buffer = make("prioritized", script, 400, memory=False, alpha=1.0, beta=1.0)
+    fill(buffer, script, [("add", 300)])
+    slots = np.arange(300)
+    buffer.update_priorities(slots, np.where(slots < 100, np.where(slots % 2, 3e-4, 1e-4), 1.0))
+    sample = buffer.sample_sequences(4_000, 200)
+    assert sample["index"].max() <= 100
+    odd = sample["index"] % 2 == 1
+    assert odd[sample["index"] < 100].mean() == pytest.approx(0.75, abs=0.05)
+
+
+def test_the_importance_weights_follow_the_schedule_of_beta() -> None:
+    """(N P)^-beta, divided by the largest, at the start and at the end of the run."""
+    script = Script(1, 0, dtype=np.float32, ends=0.0)
+    buffer = make("prioritized", script, 200, memory=False, alpha=1.0, beta={"start": 0.4, "end": 1.0})
+    fill(buffer, script, [("add", 100)])
+    error = 0.5 + np.arange(100) / 100
+    buffer.update_priorities(np.arange(100), error)
+    for env_steps, beta in ((0, 0.4), (50, 0.7), (100, 1.0)):
+        now = moment()
+        now.env_steps, now.total_steps = env_steps, 100
+        batch, index = draw(buffer, now, recurrent=False, device=CPU)
+        expected = (error[index].min() / error[index]) ** beta
+        np.testing.assert_allclose(batch["weight"][0].numpy(), expected, rtol=1e-4)
+
+
+def test_a_new_step_has_the_largest_priority_there_ever_was() -> None:
+    script = Script(1, 0, dtype=np.float32, ends=0.0)
+    buffer = make("prioritized", script, 400, memory=False, alpha=1.0)
+    fill(buffer, script, [("add", 100)])
+    buffer.update_priorities(np.arange(100), np.full(100, 0.01))
+    buffer.update_priorities(np.array([0]), np.array([50.0]))
+    buffer.update_priorities(np.array([0]), np.array([0.01]))
+    fill(buffer, script, [("add", 1)])
+    assert (buffer.sample(64)["index"] == 100).mean() > 0.9  # 50 of 51

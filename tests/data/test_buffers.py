@@ -57,7 +57,7 @@ def check_steps(script: Script, sample: dict[str, Any], n_step: int, gamma: floa
 @given(script=scripts, plan=plans, size=st.integers(1, 80), n_step=st.integers(1, 5))
 @settings(max_examples=12, deadline=None)
 def test_transitions_are_what_happened(kind: str, script: Script, plan: Any, size: int, n_step: int) -> None:
-    buffer = make(kind, script, size)
+    buffer = make(kind, script, size, memory=False)
     for part in plan:
         fill(buffer, script, [part])
         if len(buffer):
@@ -68,7 +68,7 @@ def test_transitions_are_what_happened(kind: str, script: Script, plan: Any, siz
 @given(script=scripts, plan=plans, size=st.integers(4, 80), length=st.integers(1, 8), state=st.booleans())
 @settings(max_examples=12, deadline=None)
 def test_sequences_are_what_happened(kind: str, script: Script, plan: Any, size: int, length: int, state: bool) -> None:
-    buffer = make(kind, script, size)
+    buffer = make(kind, script, size, memory=state or kind != "prioritized")
     for part in plan:
         fill(buffer, script, [part])
         if buffer.can_sample_sequences(1, length, state=state):
@@ -122,7 +122,7 @@ def check_sequence(script: Script, sample: dict[str, Any], i: int, *, whole: boo
 @given(script=scripts, plan=plans, rows=st.integers(1, 12))
 @settings(max_examples=10, deadline=None)
 def test_exactly_the_newest_steps_can_be_drawn(kind: str, script: Script, plan: Any, rows: int) -> None:
-    buffer = make(kind, script, rows * script.envs)
+    buffer = make(kind, script, rows * script.envs, memory=False)
     fill(buffer, script, plan)
     count = len(buffer)
     if not count:
@@ -141,11 +141,35 @@ def test_exactly_the_newest_steps_can_be_drawn(kind: str, script: Script, plan: 
 @pytest.mark.parametrize("kind", ["uniform", "prioritized"])
 def test_returns_over_more_steps_than_a_byte_counts(kind: str) -> None:
     script = Script(1, 0, ends=0.0, dtype=np.float32)
-    buffer = make(kind, script, 500)
+    buffer = make(kind, script, 500, memory=False)
     fill(buffer, script, [("add", 400)])
     sample = buffer.sample(64, n_step=300, gamma=0.99)
     check_steps(script, sample, 300, 0.99)
     assert sample["discount"].min() == pytest.approx(0.99**300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_returns_over_several_steps_stop_at_an_end(kind: str) -> None:
+    """Many short episodes, five steps ahead: most returns reach an end, none goes past it."""
+    script = Script(3, 2, ends=0.3, dtype=np.float32)
+    buffer = make(kind, script, 300, memory=False)
+    fill(buffer, script, [("add", 40), ("add", 40)])
+    sample = buffer.sample(500, n_step=5, gamma=0.9)
+    check_steps(script, sample, 5, 0.9)
+    assert sample["terminated"].any() and not sample["terminated"].all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_buffer_draws_the_same(kind: str, tmp_path: Path) -> None:
+    script = Script(2, 3, dtype=np.float32)
+    ours = make(kind, script, 100, memory=False)
+    ours.attach(tmp_path)
+    fill(ours, script, [("add", 60)])
+    ours.sample(16)
+    state = ours.save("step=1", ())
+    theirs = make(kind, script, 100, seed=5, memory=False)
+    theirs.load(state, tmp_path)
+    same_future(ours, theirs, script)
 
 
 def test_length_counts_steps_not_final_observations() -> None:
@@ -249,14 +273,15 @@ def test_saved_and_loaded_it_goes_on_the_same(
     kind: str, storage: str, script: Script, plan: Any, size: int, saves: list[int], tmp_path_factory: Any
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("buffer")
-    ours = make(kind, script, size, storage=storage)
+    memory = kind != "prioritized"  # which draws nothing but sequences where memory is stored
+    ours = make(kind, script, size, storage=storage, memory=memory)
     ours.attach(folder)
     for i, part in enumerate(plan):
         fill(ours, script, [part])
         if i in saves:
             ours.save(f"step={i}", (f"step={i - 1}", f"step={i - 2}"))
     state = ours.save("step=last", ("step=1", "step=2"))
-    theirs = make(kind, script, size, seed=5, storage="ram")
+    theirs = make(kind, script, size, seed=5, storage="ram", memory=memory)
     theirs.load(state, folder)
     assert len(theirs) == len(ours)
     if len(ours):
@@ -350,3 +375,69 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
     other = Script(2, 1, frames=1)
     with pytest.raises(ConfigError, match=r"buffers\.demos\."):
         cls(cls.Config(path=str(tmp_path)), other.spaces, 2, name="demos", rng=np.random.default_rng(0))
+
+
+# ---- normalised when they are drawn ------------------------------------------------------------------------------
+
+
+class _Halves:
+    """Something to normalise by that can be told apart."""
+
+    def apply(self, obs: np.ndarray) -> np.ndarray:
+        return obs / 2 + 1
+
+    def scaled(self, reward: np.ndarray) -> np.ndarray:
+        return reward / 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_observations_and_what_follows_them_are_normalised(kind: str) -> None:
+    script = Script(2, 0, dtype=np.float32)
+    plain, other = (make(kind, script, 200, memory=False) for _ in range(2))
+    other.normalizer = _Halves()
+    rollout = script.rollout(60)
+    for buffer in (plain, other):
+        buffer.add(rollout, mark=marks(rollout))
+    for raw, sample in ((plain.sample(32, n_step=2), other.sample(32, n_step=2)),
+                        (plain.sample_sequences(8, 5), other.sample_sequences(8, 5))):  # fmt: skip
+        for name in {"obs", "next_obs"} & set(raw):
+            np.testing.assert_allclose(sample[name], raw[name] / 2 + 1)
+        np.testing.assert_array_equal(sample["reward"], raw["reward"])
+    assert "next_obs" in plain.sample(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rewards_are_scaled(kind: str) -> None:
+    script = Script(2, 0, dtype=np.float32)
+    plain, other = (make(kind, script, 200, memory=False) for _ in range(2))
+    other.reward_normalizer = _Halves()
+    rollout = script.rollout(60)
+    for buffer in (plain, other):
+        buffer.add(rollout, mark=marks(rollout))
+    for raw, sample in ((plain.sample(32, n_step=3, gamma=0.9), other.sample(32, n_step=3, gamma=0.9)),
+                        (plain.sample_sequences(8, 5), other.sample_sequences(8, 5))):  # fmt: skip
+        np.testing.assert_allclose(sample["reward"], raw["reward"] / 4, rtol=1e-5)
+        np.testing.assert_array_equal(sample["obs"], raw["obs"])
+        assert np.abs(raw["reward"]).max() > 1
+
+
+def test_every_column_is_on_the_disk_before_the_state_refers_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    synced: list[str] = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (synced.append(Path(f"/proc/self/fd/{fd}").readlink().name), fsync(fd))[1]
+    )
+    script = Script(2, 0)
+    buffer = make("uniform", script, 100)
+    buffer.attach(tmp_path)
+    fill(buffer, script, [("add", 20)])
+    for save in ("step=1", "step=2"):
+        synced.clear()
+        buffer.save(save, ())
+        assert {f"{name}.bin" for name in buffer.columns} <= set(synced)
+        assert synced.index(".index.json.tmp") > max(synced.index(f"{name}.bin") for name in buffer.columns)
+        fill(buffer, script, [("add", 20)])

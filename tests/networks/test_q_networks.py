@@ -83,3 +83,17 @@ def test_burn_in_equals_the_whole_pass() -> None:
     torch.testing.assert_close(following[:, :2], whole[5:, :2])
     torch.testing.assert_close(following[0, 2], whole[8, 2])
     torch.testing.assert_close(target, following)
+
+
+def test_the_targets_burn_in_is_its_own() -> None:
+    """A target trunk with other weights brings the stored memory up to date itself."""
+    trunk, slow = Trunk(Network(memory="gru"), BOX), Trunk(Network(memory="gru"), BOX)
+    obs, first = torch.randn(8, 3, 5), torch.zeros(8, 3, dtype=torch.bool)
+    batch = {"obs": obs, "first": first, "state": (torch.randn(3, 64),)}
+    batch["row"] = torch.arange(1, 5).unsqueeze(1).repeat(1, 3)
+    now, following, target = features_of({"trunk": trunk, "target_trunk": slow}, batch, 3)
+    whole, whole_slow = (net(obs, batch["state"], first)[0] for net in (trunk, slow))
+    torch.testing.assert_close(now, whole[3:-1])
+    torch.testing.assert_close(following, whole[4:])
+    torch.testing.assert_close(target, whole_slow[4:])
+    assert (whole_slow - whole).abs().max() > 1e-2

@@ -110,6 +110,12 @@ class Algorithm(ABC):
         """Memory before an episode."""
         return ()
 
+    def check(self, cfg: Any, buffer: str | None) -> None:  # noqa: B027
+        """Refuse settings of a phase under which it could never learn from that phase's buffer."""
+
+    def weights_replaced(self) -> None:  # noqa: B027
+        """Called when its weights were taken over from another run: whatever follows them begins with the same."""
+
     def metrics(self) -> dict[str, float]:
         """What hooks have not reported yet, read once at the end of an epoch: tiny cycles sum up here."""
         return {}

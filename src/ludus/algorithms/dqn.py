@@ -13,7 +13,6 @@ import copy
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
@@ -21,11 +20,11 @@ from torch.nn.functional import huber_loss
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
-from ludus.data.batches import draw, prepare, priorities
+from ludus.data.batches import check_size, draw, priorities
 from ludus.errors import ConfigError
 from ludus.math.values import at_rows, chosen, project, q_target
 from ludus.networks.action_values import ActionValues
-from ludus.networks.actors import TorchActor, make_actor
+from ludus.networks.exploration import EpsilonGreedy, Level
 from ludus.networks.learner import Batch, Learner
 from ludus.networks.optimizer import OptimizerConfig
 from ludus.registry import ALGORITHMS
@@ -35,7 +34,20 @@ from ludus.types import ActResult, Array, Report, Stateful, Tree
 class DQNConfig(AlgorithmConfig):
     """Deep Q-learning."""
 
-    fixed = frozenset({"optimizer", "max_grad_norm", "dueling", "noisy", "atoms", "v_min", "v_max", "update_ratio"})
+    fixed = frozenset(
+        {
+            "optimizer",
+            "max_grad_norm",
+            "dueling",
+            "noisy",
+            "atoms",
+            "v_min",
+            "v_max",
+            "update_ratio",
+            "stored_state",
+            "epoch_steps",
+        }
+    )
 
     lr: PositiveSchedule = constant(1e-3)
     """Learning rate."""
@@ -50,7 +62,7 @@ class DQNConfig(AlgorithmConfig):
     update_ratio: PositiveFloat = 1.0
     """Updates per environment step."""
     learning_starts: PositiveInt = 1_000
-    """Steps in the buffer before the first update."""
+    """Steps that go into the buffer before the first update."""
     epsilon: UnitSchedule = Schedule.model_validate({"start": 1.0, "end": 0.05, "to": 0.2})
     """Probability of a random action; noisy layers explore by themselves, with 0."""
     target_every: PositiveInt = 500
@@ -129,34 +141,40 @@ class DQN(Algorithm):
             compiler=None if self.net.recurrent or cfg.noisy else context.compiler,
         )
         self.target = Target(self.learner)
-        self.explorer = EpsilonGreedy(self.net, self.atoms, context.rng)
-        memory = self.initial_state(1) if self.net.recurrent and cfg.stored_state else None
+        self.epsilon = Level(cfg.epsilon.start)
+        self.explorer = EpsilonGreedy(self.net, self.atoms, self.epsilon, context.rng, context.evaluation_rng)
         for buffer in context.buffers.values():
-            prepare(buffer, cfg.learning_starts, memory)
+            if self.net.recurrent and cfg.stored_state:
+                buffer.keep_state(self.initial_state(1))
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
-        return {"learner": self.learner, "target": self.target}
+        return {"learner": self.learner, "target": self.target, "epsilon": self.epsilon}
+
+    def check(self, cfg: DQNConfig, buffer: str | None) -> None:
+        check_size(self.replay[buffer or "replay"], cfg, recurrent=self.net.recurrent, stored=cfg.stored_state)
+
+    def weights_replaced(self) -> None:
+        self.target.theta.copy_(self.learner.theta)
 
     def initial_state(self, batch: int) -> Tree:
         return self.explorer.initial_state(batch)
 
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
-        values, state = self.explorer.values(obs, state, first, noise=False)
-        return ActResult(values.argmax(-1), state, {"values": values})
+        return self.explorer.evaluate(obs, state, first, deterministic=deterministic)
 
     def metrics(self) -> dict[str, float]:
         assert self.collector is not None
-        return {**self.collector.statistics(), **self.learner.metrics(), "policy/epsilon": self.explorer.epsilon}
+        return {**self.collector.statistics(), **self.learner.metrics(), "policy/epsilon": self.epsilon.value}
 
     # ---- collect -------------------------------------------------------------------------------
 
     def collect(self, now: PhaseContext) -> Report:
         """Some steps of every environment, into the buffer."""
         assert self.collector is not None
-        self.explorer.epsilon = now.at(now.cfg.epsilon)
+        self.epsilon.value = now.at(now.cfg.epsilon)
         steps = min(now.cfg.train_freq, now.remaining_steps // self.collector.num_envs)
         rollout = self.collector.collect(self.explorer, steps)
         self.replay[now.buffer or "replay"].add(rollout)
@@ -236,42 +254,6 @@ class DQN(Algorithm):
     def expected(self, logits: Tensor) -> Tensor:
         """Mean of a categorical distribution."""
         return (logits.softmax(-1) * self.atoms).sum(-1)
-
-
-class EpsilonGreedy:
-    """The action of the highest value, or with probability epsilon any action."""
-
-    def __init__(self, net: ActionValues, atoms: Tensor, rng: np.random.Generator) -> None:
-        self.net, self.atoms, self.rng, self.epsilon = net, atoms.cpu().numpy(), rng, 1.0
-        # the advantages alone decide which action is best, so that plain dueling heads can act in numpy too
-        simple = not net.noisy and (net.value is None or net.atoms == 1)
-        self.actor = make_actor(net, live=True) if simple else TorchActor(net)  # type: ignore[arg-type]
-
-    def initial_state(self, batch: int) -> Tree:
-        """Memory before an episode."""
-        return self.actor.initial_state(batch)
-
-    def values(self, obs_B: Array, state: Tree, first_B: Array, *, noise: bool) -> tuple[Array, Tree]:
-        """Values [B, A] (of a dueling network, perhaps without the state's own value) and memory."""
-        if self.net.noisy:
-            self.net.train(noise)
-            if noise:
-                self.net.new_noise()
-        out, state = self.actor(obs_B, state, first_B)
-        if self.net.noisy:
-            self.net.train(True)
-        if self.net.atoms > 1:
-            logits = out.reshape(len(out), self.net.actions, self.net.atoms)
-            weights = np.exp(logits - logits.max(-1, keepdims=True))
-            out = (weights * self.atoms).sum(-1) / weights.sum(-1)
-        return out, state
-
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
-        """(action, the same for the environment, memory)."""
-        values, state = self.values(obs_B, state, first_B, noise=True)
-        chance, random = self.rng.random((2, len(values)))
-        action = np.where(chance < self.epsilon, (random * self.net.actions).astype(np.int64), values.argmax(-1))
-        return action, action, state
 
 
 class Target:

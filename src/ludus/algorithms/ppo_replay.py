@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
+from ludus.data.batches import check_length
 from ludus.data.buffer import tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
@@ -126,6 +127,11 @@ class PPOReplay(Algorithm):
 
     def state(self) -> dict[str, Stateful]:
         return {"learner": self.learner}
+
+    def check(self, cfg: PPOReplayConfig, buffer: str | None) -> None:
+        if cfg.replay_ratio:
+            every = cfg.rollout_steps if self.policy.recurrent else 1
+            check_length(self.replays[buffer or "replay"], cfg.rollout_steps, every, "algorithm.rollout_steps")
 
     def initial_state(self, batch: int) -> Tree:
         return self.behaviour.initial_state(batch)
@@ -262,15 +268,16 @@ class PPOReplay(Algorithm):
         params, value, _ = policy(batch["obs"], batch["state"], batch["first"])
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["log_prob"]
         ratio, used = log_ratio.exp(), batch["used"]
+        share = used / used.sum().clamp(min=1)  # means are of steps: a slot with a final observation is none
 
         advantage = normalized(batch["advantage"], used)
-        policy_loss = clipped_surrogate(ratio, batch["weight"] * advantage, c["clip"])
-        value_loss = 0.5 * (used * (value - batch["target"]).square()).mean()
-        entropy = (used * self.distribution.entropy(params)).mean()
+        policy_loss = clipped_surrogate(ratio, batch["weight"] * advantage * share * used.numel(), c["clip"])
+        value_loss = 0.5 * (share * (value - batch["target"]).square()).sum()
+        entropy = (share * self.distribution.entropy(params)).sum()
         loss = policy_loss + c["value_coef"] * value_loss - c["entropy_coef"] * entropy
         with torch.no_grad():
-            kl = (used * (ratio - 1 - log_ratio)).mean()
-            clipped = (used * ((ratio - 1).abs() > c["clip"])).mean()
+            kl = (share * (ratio - 1 - log_ratio)).sum()
+            clipped = (share * ((ratio - 1).abs() > c["clip"])).sum()
         return loss, {
             "loss/policy": policy_loss,
             "loss/value": value_loss,

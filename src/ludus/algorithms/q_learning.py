@@ -15,6 +15,7 @@ from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseCon
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError
+from ludus.networks.exploration import Level
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
 
@@ -51,28 +52,31 @@ class QLearning(Algorithm):
         actions = discrete(context.spaces.action, "actions", "use ppo")
         self.collector, self.rng, self.evaluation_rng = context.collector, context.rng, context.evaluation_rng
         self.table = Table(states, actions, cfg.initial_value)
-        self.epsilon = 1.0
+        self.epsilon = Level(cfg.epsilon.start)
         self.rollout: Rollout | None = None
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
-        return {"table": self.table}
+        return {"table": self.table, "epsilon": self.epsilon}
 
     # ---- collect -------------------------------------------------------------------------------
 
     def collect(self, now: PhaseContext) -> Report:
         """Steps of the epsilon-greedy policy."""
         assert self.collector is not None
-        self.epsilon = now.at(now.cfg.epsilon)
+        self.epsilon.value = now.at(now.cfg.epsilon)
         steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
-        self.rollout = self.collector.collect(_EpsilonGreedy(self.table.q_SA, self.epsilon, self.rng), steps)
+        self.rollout = self.collector.collect(_EpsilonGreedy(self.table.q_SA, self.epsilon.value, self.rng), steps)
         return Report(env_steps=self.rollout.env_steps, metrics=self.collector.statistics())
 
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
         values_BA = self.table.q_SA[obs]
-        action = values_BA.argmax(-1) if deterministic else epsilon_greedy(values_BA, self.epsilon, self.evaluation_rng)
+        if deterministic:
+            action = values_BA.argmax(-1)
+        else:
+            action = epsilon_greedy(values_BA, self.epsilon.value, self.evaluation_rng)
         return ActResult(action, state, {"value": values_BA.max(-1), "q": values_BA})
 
     # ---- update --------------------------------------------------------------------------------

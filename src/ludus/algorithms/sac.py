@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.batches import draw, prepare, priorities
+from ludus.data.batches import check_size, draw, priorities
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
 from ludus.networks.exploration import ExploringBehaviour, check_bounded
 from ludus.networks.joint_learner import JointLearner
@@ -35,7 +35,16 @@ class SACConfig(AlgorithmConfig):
     """Soft actor-critic."""
 
     fixed = frozenset(
-        {"optimizer", "max_grad_norm", "critics", "initial_alpha", "update_ratio", "sequence_length", "epoch_steps"}
+        {
+            "optimizer",
+            "max_grad_norm",
+            "critics",
+            "initial_alpha",
+            "target_entropy",
+            "update_ratio",
+            "sequence_length",
+            "epoch_steps",
+        }
     )
 
     lr: PositiveSchedule = constant(3e-4)
@@ -61,7 +70,7 @@ class SACConfig(AlgorithmConfig):
     target_entropy: float | Literal["auto"] = "auto"
     """`auto` is minus the number of action components, or 0.3 of the largest possible entropy for discrete actions."""
     learning_starts: PositiveInt = 1_000
-    """Steps in the buffer before the first update; until then actions are uniformly random."""
+    """Steps that go into the buffer before the first update; until then actions are uniformly random."""
     train_freq: PositiveInt = 1
     """Vector steps per cycle."""
     update_ratio: float = Field(default=1.0, gt=0)
@@ -109,7 +118,8 @@ class SAC(Algorithm):
         )
         self.replays = context.buffers
         for buffer in self.replays.values():
-            prepare(buffer, cfg.learning_starts, self.initial_state(1) if self.policy.recurrent else None)
+            if self.policy.recurrent:
+                buffer.keep_state(self.initial_state(1))
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
 
@@ -141,6 +151,9 @@ class SAC(Algorithm):
     def state(self) -> dict[str, Stateful]:
         return {"learner": self.learner}
 
+    def check(self, cfg: SACConfig, buffer: str | None) -> None:
+        check_size(self.replays[buffer or "replay"], cfg, recurrent=self.policy.recurrent)
+
     def metrics(self) -> dict[str, float]:
         assert self.collector is not None
         return {**self.collector.statistics(), **self.learner.metrics()}
@@ -158,7 +171,7 @@ class SAC(Algorithm):
         assert self.collector is not None
         buffer = self.replays[now.buffer or "replay"]
         steps = min(now.cfg.train_freq, now.remaining_steps // self.collector.num_envs)
-        self.behaviour.uniform = len(buffer) < now.cfg.learning_starts
+        self.behaviour.uniform = buffer.added < now.cfg.learning_starts and self.learner.optimizer.count == 0
         rollout = self.collector.collect(self.behaviour, steps)
         buffer.add(rollout)
         return Report(env_steps=rollout.env_steps)
@@ -204,7 +217,7 @@ class SAC(Algorithm):
         """Critics towards the soft target, actor towards the critics, temperature towards the wanted entropy."""
         features, following, target_following = features_of(nets, batch, burn_in)
         noise = batch["noise"] if not self.discrete else (None, None)
-        alpha = nets["temperature"]().detach() if learn_alpha else c["alpha"]
+        alpha = nets["temperature"]().exp().detach() if learn_alpha else c["alpha"]
 
         with torch.no_grad():
             value, _ = self.soft_value(
@@ -224,7 +237,7 @@ class SAC(Algorithm):
 
         entropy = (batch["weight"] * entropy).mean().detach()
         if learn_alpha:
-            log_alpha = nets["temperature"]().log().squeeze()
+            log_alpha = nets["temperature"]().squeeze()
             nets.descend("temperature", log_alpha * (entropy - self.target_entropy), c["alpha_lr"])
         nets.follow(c["tau"])
         return critic_loss + actor_loss, {

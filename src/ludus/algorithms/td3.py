@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.batches import draw, prepare, priorities
-from ludus.networks.exploration import ExploringBehaviour, check_bounded
+from ludus.data.batches import check_size, draw, priorities
+from ludus.networks.exploration import ExploringBehaviour, Level, check_bounded
 from ludus.networks.joint_learner import JointLearner
 from ludus.networks.learner import Batch
 from ludus.networks.optimizer import OptimizerConfig
@@ -54,7 +54,7 @@ class TD3Config(AlgorithmConfig):
     noise_clip: NonNegativeSchedule = constant(0.5)
     """Largest noise of the target policy."""
     learning_starts: PositiveInt = 1_000
-    """Steps in the buffer before the first update; until then actions are uniformly random."""
+    """Steps that go into the buffer before the first update; until then actions are uniformly random."""
     train_freq: PositiveInt = 1
     """Vector steps per cycle."""
     update_ratio: float = Field(default=1.0, gt=0)
@@ -89,7 +89,7 @@ class TD3(Algorithm):
         self.action_shape = tuple(space.shape or ())
         self.learner = self._learner(cfg, context)
         self.policy = ActingPolicy(self.learner.model["trunk"], self.learner.model["actor"])
-        self.sigma = cfg.exploration_noise.start
+        self.sigma = Level(cfg.exploration_noise.start)
         self.behaviour = ExploringBehaviour(
             self.policy,
             self.learner,
@@ -101,7 +101,8 @@ class TD3(Algorithm):
         )
         self.replays = context.buffers
         for buffer in self.replays.values():
-            prepare(buffer, cfg.learning_starts, self.initial_state(1) if self.policy.recurrent else None)
+            if self.policy.recurrent:
+                buffer.keep_state(self.initial_state(1))
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
 
@@ -127,7 +128,10 @@ class TD3(Algorithm):
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
-        return {"learner": self.learner}
+        return {"learner": self.learner, "sigma": self.sigma}
+
+    def check(self, cfg: TD3Config, buffer: str | None) -> None:
+        check_size(self.replays[buffer or "replay"], cfg, recurrent=self.policy.recurrent)
 
     def metrics(self) -> dict[str, float]:
         assert self.collector is not None
@@ -146,8 +150,8 @@ class TD3(Algorithm):
         assert self.collector is not None
         buffer = self.replays[now.buffer or "replay"]
         steps = min(now.cfg.train_freq, now.remaining_steps // self.collector.num_envs)
-        self.behaviour.uniform = len(buffer) < now.cfg.learning_starts
-        self.sigma = now.at(now.cfg.exploration_noise)
+        self.behaviour.uniform = buffer.added < now.cfg.learning_starts and self.learner.optimizer.count == 0
+        self.sigma.value = now.at(now.cfg.exploration_noise)
         rollout = self.collector.collect(self.behaviour, steps)
         buffer.add(rollout)
         return Report(env_steps=rollout.env_steps)
@@ -159,7 +163,7 @@ class TD3(Algorithm):
     def explore(self, params: Array, rng: np.random.Generator) -> Array:
         """The policy's action with noise."""
         action = self.greedy(params)
-        noise = np.float32(self.sigma) * rng.standard_normal(action.shape, np.float32)
+        noise = np.float32(self.sigma.value) * rng.standard_normal(action.shape, np.float32)
         return np.clip(action + noise, -1.0, 1.0)
 
     # ---- update --------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ ALIASES: dict[str, str] = {
     "d_state": "network.memory.state_dim",
     "d_conv": "network.memory.conv_width",
     # buffers
-    "buffer": "buffers.main",
+    "buffer": "buffers.replay",
     # training
     "total_timesteps": "training.total_timesteps",
     "max_timesteps": "training.total_timesteps",

@@ -36,13 +36,26 @@ class Moment(Protocol):
         """The value of a schedule now."""
 
 
-def prepare(buffer: Buffer, learning_starts: int, memory: Tree) -> None:
-    """Have a buffer keep the memory of recurrent policies; refuse one that can never hold enough to begin with."""
-    if buffer.own and learning_starts > buffer.size:
-        problem = f"{learning_starts} steps never fit into a buffer of {buffer.size}"
-        raise ConfigError("algorithm.learning_starts", problem, f"raise buffers.{buffer.name}.size")
-    if memory is not None:
-        buffer.keep_state(memory)
+def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True) -> None:
+    """Refuse a buffer that can never hold what an update draws, or what the first one waits for."""
+    remedy = f"raise buffers.{buffer.name}.size"
+    for name in ("learning_starts", "batch_size"):
+        if buffer.own and getattr(cfg, name) > buffer.size:
+            problem = f"{getattr(cfg, name):,} steps never fit into a buffer of {buffer.size:,}"
+            raise ConfigError(f"algorithm.{name}", problem, remedy)
+    if recurrent:
+        every = cfg.train_freq if stored else 1
+        check_length(buffer, cfg.burn_in + cfg.sequence_length, every, "algorithm.sequence_length")
+
+
+def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
+    """Refuse sequences that can never be drawn: those that begin where memory is stored, at one step of `every`."""
+    if not buffer.fits(length + every - 1):
+        problem = f"sequences of {length:,} steps"
+        problem += f", one of which begins every {every:,} steps," if every > 1 else ""
+        problem += f" never fit into the {buffer.rows:,} steps that buffer '{buffer.name}' keeps of each environment"
+        remedy = f"raise buffers.{buffer.name}.size to {(length + every - 1) * buffer.num_envs:,} or more"
+        raise ConfigError(where, problem, remedy)
 
 
 def draw(
@@ -54,8 +67,8 @@ def draw(
     `error` has room for how wrong each step was: the update fills it.
     """
     cfg, gamma = now.cfg, now.at(now.cfg.gamma)
-    if len(buffer) < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
-        return None
+    if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
+        return None  # counted are the steps ever added: shorter episodes leave fewer of them in the buffer, later on
     buffer.at(now.env_steps, now.total_steps)
     if recurrent:
         length, stored = cfg.burn_in + cfg.sequence_length, blank is None

@@ -120,6 +120,17 @@ class Buffer(Steps):
         fits = (self._take("flags", b, a) & wanted) == wanted
         return b[fits], a[fits]
 
+    def _any(self, oldest: Array, width: Array, wanted: int) -> bool:
+        """Whether one of them has these flags: all are looked at, the newest first, in pieces that grow."""
+        done, piece = 0, 256
+        while done < width.max():
+            b = np.flatnonzero(width > done)
+            a = np.maximum((oldest + width)[b] - 1 - done - np.arange(piece)[:, None], oldest[b])
+            if ((self._take("flags", b, a) & wanted) == wanted).any():
+                return True
+            done, piece = done + piece, 4 * piece
+        return False
+
     def _too_early(self, length: int) -> ConfigError:
         problem = f"no stretch of {length} steps is stored yet"
         return ConfigError(f"buffers.{self.name}", problem, "collect more steps before learning from it")
@@ -159,15 +170,16 @@ class Buffer(Steps):
         return self._normalized(out, "obs")
 
     def can_sample_sequences(self, batch: int, length: int, *, state: bool = False) -> bool:
-        """Whether there are at least `batch` places where a sequence can begin."""
+        """Whether `batch` slots have `length` slots from there on, and a sequence can begin in one of them."""
         if self._arena is None:
             return False
         oldest = self._oldest
         width = np.maximum(self.arena.end - oldest - length + 1, 0)
-        if width.sum() < batch:
-            return False
-        b, _ = self._candidates(oldest, np.minimum(width, 16 * batch), REAL | (STATE if state else 0))
-        return len(b) > 0
+        return bool(width.sum() >= batch and self._any(oldest, width, REAL | (STATE if state else 0)))
+
+    def fits(self, length: int) -> bool:
+        """Whether so many slots in a row will ever be stored."""
+        return length <= self.rows
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.config.model import Choice
 from ludus.data.buffer import Buffer
+from ludus.errors import ConfigError
 from ludus.registry import BUFFERS
 
 
@@ -67,7 +68,12 @@ def make_buffers(
             fields = {key: value for key, value in settings.items() if key != "type"}
             chosen[name] = Choice(kind, BUFFERS[kind].Config.model_validate(fields))
     stream = details.pop("stream")
-    return {
+    buffers = {
         name: BUFFERS[choice.name](choice.config, name=name, rng=stream(f"buffer {name}"), **details)
         for name, choice in chosen.items()
     }
+    for buffer in buffers.values():
+        if buffer.cfg.size != "auto" and buffer.size > buffer.cfg.size:
+            problem = f"{buffer.cfg.size:,} steps are too few for {buffer.num_envs:,} environments"
+            raise ConfigError(f"buffers.{buffer.name}.size", problem, f"use at least {buffer.size:,}")
+    return buffers

@@ -13,7 +13,7 @@ from ludus.config.schedule import UnitSchedule, constant
 from ludus.data._sum_tree import SumTree
 from ludus.data.buffer import ROUNDS, Buffer
 from ludus.data.rollout import Rollout
-from ludus.data.steps import REAL, BufferConfig
+from ludus.data.steps import REAL, STATE, BufferConfig
 from ludus.registry import BUFFERS
 from ludus.types import Array
 
@@ -31,7 +31,10 @@ class PrioritizedConfig(BufferConfig):
 
 @BUFFERS.register("prioritized")
 class Prioritized(Buffer):
-    """Draws a step with probability p^alpha / sum p^alpha, p being its newest error; new steps have the largest p."""
+    """Draws a step with probability p^alpha / sum p^alpha, p being its newest error; new steps have the largest p.
+
+    A buffer that keeps memory draws only steps whose memory is stored.
+    """
 
     Config = PrioritizedConfig
     cfg: PrioritizedConfig
@@ -62,11 +65,12 @@ class Prioritized(Buffer):
             b = np.flatnonzero(self._given_up + offset < oldest)
             self.tree.set(self.arena.numbers(b, self._given_up[b] + offset), np.zeros(len(b)))
         begin = np.maximum(self._shown, oldest)
+        wanted = REAL if self._state_tree is None else REAL | STATE  # sequences begin where memory is stored
         for offset in range(int((end - begin).max(initial=0))):
             b = np.flatnonzero(begin + offset < end)
             a = begin[b] + offset
-            real = (self._take("flags", b, a) & REAL) > 0
-            self.tree.set(self.arena.numbers(b, a), np.where(real, self.largest**self.cfg.alpha, 0.0))
+            fits = (self._take("flags", b, a) & wanted) == wanted
+            self.tree.set(self.arena.numbers(b, a), np.where(fits, self.largest**self.cfg.alpha, 0.0))
         self._given_up, self._shown = oldest, end.copy()
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
@@ -91,9 +95,18 @@ class Prioritized(Buffer):
             if not len(bad):
                 return index, b, a
             index[bad] = tree.find(self.rng.random(len(bad)) * tree.total)
+        return self._choose_by_priority(len(index), length, wanted)
+
+    def _choose_by_priority(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Array]:
+        """So few fit that they are counted; drawn in the same proportions as ever."""
         oldest = self._oldest
-        b, a = self._choose(len(index), oldest, np.maximum(self.arena.end - oldest - length + 1, 0), wanted, length)
-        return self.arena.numbers(b, a), b, a
+        b, a = self._candidates(oldest, np.maximum(self.arena.end - oldest - length + 1, 0), wanted)
+        index = self.arena.numbers(b, a)
+        sums = self.tree.leaves[index].cumsum()
+        if not len(sums) or not sums[-1]:
+            raise self._too_early(length)
+        chosen = np.minimum(sums.searchsorted(self.rng.random(count) * sums[-1], "right"), len(sums) - 1)
+        return index[chosen], b[chosen], a[chosen]
 
     def _slot(self, index: Array) -> tuple[Array, Array]:
         """The living slot behind an index."""

@@ -147,6 +147,11 @@ class Steps:
         return int(alive.sum())
 
     @property
+    def added(self) -> int:
+        """Steps that were ever added, those that have left again included."""
+        return int(self._steps.sum())
+
+    @property
     def _oldest(self) -> Array:
         return np.maximum(self.arena.end - self.rows, 0)
 

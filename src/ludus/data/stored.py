@@ -74,6 +74,11 @@ class Stored(Buffer):
         assert self.arena
         return super().__len__()
 
+    @property
+    def added(self) -> int:
+        """All of them."""
+        return len(self)
+
     def add(self, rollout: Rollout, **columns: Array) -> None:
         raise ConfigError(f"buffers.{self.name}", "holds the steps of another run and takes no others",
                           "collect into another buffer: training.phases[].buffer")  # fmt: skip

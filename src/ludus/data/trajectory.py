@@ -48,3 +48,7 @@ class Trajectory(Buffer):
     def can_sample_sequences(self, batch: int, length: int, *, state: bool = False) -> bool:
         """Whether anything is stored: short episodes are filled up."""
         return super().can_sample_sequences(1, 1, state=state)
+
+    def fits(self, length: int) -> bool:
+        """Always: short episodes are filled up."""
+        return True

@@ -117,16 +117,25 @@ class Monitor(Sink):
         ]
 
     def bad(
-        self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int, patience: int = 1
+        self,
+        key: str,
+        kind: str,
+        problem: str,
+        tip: str,
+        *,
+        value: float,
+        env_steps: int,
+        patience: int = 1,
+        rows: int = 1,
     ) -> None:
-        """A check failed once more."""
+        """A check failed once more, for a row or for several."""
         with self._lock:
             watch = self._watches.get((key, kind))
             if watch is None:
                 watch = self._watches[key, kind] = _Watch(Alert(key, problem, tip, env_steps, value))
             alert = watch.alert
             watch.bad, watch.good = watch.bad + 1, 0
-            alert.rows += 1
+            alert.rows += rows
             if alert.active or watch.bad < patience:
                 return
             alert.active, alert.problem, alert.value = True, problem, value  # as the recap shows them: the newest

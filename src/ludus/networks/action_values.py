@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -64,9 +66,24 @@ class ActionValues(nn.Module):
 
     def new_noise(self) -> None:
         """Draw other noise in all noisy layers."""
-        for module in self.modules():
-            if isinstance(module, NoisyLinear):
-                module.new_noise()
+        for layer in self._noisy_layers():
+            layer.new_noise()
+
+    @contextmanager
+    def other_noise(self, rng: np.random.Generator) -> Iterator[None]:
+        """Noise of another stream for a while; then what there was."""
+        layers = self._noisy_layers()
+        before = [(layer.noise_in, layer.noise_out) for layer in layers]
+        try:
+            for layer in layers:
+                layer.new_noise(rng)
+            yield
+        finally:
+            for layer, noise in zip(layers, before, strict=True):
+                layer.noise_in, layer.noise_out = noise
+
+    def _noisy_layers(self) -> list[NoisyLinear]:
+        return [module for module in self.modules() if isinstance(module, NoisyLinear)] if self.noisy else []
 
 
 class NoisyLinear(nn.Module):
@@ -87,9 +104,15 @@ class NoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(out_dim))
         self.new_noise()
 
-    def new_noise(self) -> None:
-        """Draw other noise; in new tensors, since a graph may still hold the old ones."""
-        self.noise_in, self.noise_out = (_scaled(torch.randn_like(old)) for old in (self.noise_in, self.noise_out))
+    def new_noise(self, rng: np.random.Generator | None = None) -> None:
+        """Draw other noise, from torch's stream or a given one; in new tensors, as a graph may still hold the old."""
+
+        def drawn(like: Tensor) -> Tensor:
+            if rng is None:
+                return torch.randn_like(like)
+            return torch.from_numpy(rng.standard_normal(like.shape, np.float32)).to(like)
+
+        self.noise_in, self.noise_out = (_scaled(drawn(old)) for old in (self.noise_in, self.noise_out))
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:

@@ -110,8 +110,8 @@ class Temperature(nn.Module):
         self.log = nn.Parameter(torch.tensor([math.log(initial)]))
 
     def forward(self) -> Tensor:
-        """The number, [1]."""
-        return self.log.exp()
+        """Its logarithm, [1]: a loss of it has a gradient however small the number is."""
+        return self.log
 
 
 class ActingPolicy(nn.Module):

@@ -86,7 +86,9 @@ class Orchestrator:
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Change the algorithm's config for what is left of this phase; checked like any config."""
         index = min(self.scheduler.index, len(self.phase_configs) - 1)
-        self.phase_configs[index] = changed_settings(self.settings, changes, "settings", self.scheduler.quantum)
+        changed = changed_settings(self.settings, changes, "settings", self.scheduler.quantum)
+        self.algorithm.check(changed, self.scheduler.phase.buffer)
+        self.phase_configs[index] = changed
 
     def stop(self, reason: str) -> None:
         """Ask the run to end after the current cycle."""

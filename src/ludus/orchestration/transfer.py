@@ -40,6 +40,7 @@ def transfer(run: Orchestrator, state: Mapping[str, Any], *, optimizer: bool = F
             _copy(part, state["algorithm"].get(name, {}), report, optimizer=optimizer)
     if not report.loaded:
         raise ConfigError("--init-from", "no tensor of that run fits this network", "use a run of the same network")
+    run.algorithm.weights_replaced()
     if "normalizer" in run.stateful and "normalizer" in state:
         run.stateful["normalizer"].load_state_dict(state["normalizer"])
     return report

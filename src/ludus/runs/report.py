@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import DataError, LudusError
+from ludus.metrics import idle
 from ludus.metrics.monitor import Alert, Monitor
 from ludus.metrics.names import EVAL_RETURN
 from ludus.metrics.rules import SHIPPED, Rules
@@ -141,6 +142,8 @@ def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Ro
     rows = history.sampled(run.folder, MOST_ROWS)
     monitor = Monitor(rules or _rules(), threshold=run.threshold)
     monitor.replay(rows)
+    if _read(run.folder / "metrics.json").get("idle"):  # the rows alone do not know whether updates were asked for
+        idle.tell(monitor)
     return sorted(monitor.alerts, key=lambda alert: -alert.rows), rows
 
 

@@ -27,6 +27,7 @@ from ludus.orchestration import preflight
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
+from ludus.orchestration.callbacks.idle import Idle
 from ludus.orchestration.callbacks.status import Status
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.orchestrator import Orchestrator
@@ -191,6 +192,7 @@ class Session:
         rows = folder.folder / "metrics.jsonl"
         earlier = list(read_rows(rows)) if rows.exists() else []
         monitor.replay(earlier)
+        run.callbacks.append(Idle(monitor))
         if config.logging.alert_command:
             command = AlertCommand(config.logging.alert_command, folder.id)
             monitor.listeners.append(command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ludus.errors import Diverged, LudusError
 from ludus.metrics.monitor import Monitor
 from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
+from ludus.orchestration.callbacks.idle import made_no_update
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs.report import write_report
 from ludus.runs.store import Run
@@ -60,6 +61,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "threshold": run.threshold,
         "solved": bool(last and run.threshold is not None and last.mean >= run.threshold),
         "reason": run.stop_reason,
+        "idle": run.interrupted is None and made_no_update(run),
         "seconds": run.seconds,
         "compiled": bool(run.stateful["compiler"].state_dict()["used"]),
         "precision": run.stateful["precision"].state_dict()["name"],

@@ -1,0 +1,327 @@
+"""Whatever learns from a buffer: it begins, goes on, tells the buffer its errors, and uses the one it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from ludus.config.compose import load
+from ludus.errors import ConfigError
+from ludus.experiment import build_player
+from ludus.orchestration.transfer import transfer
+from ludus.types import Spaces
+from support import build, close, config, moment, run
+
+HEADS = {"actor": {"hidden_dims": [16]}, "critic": {"hidden_dims": [16]}}
+GRU = {**HEADS, "memory": {"type": "gru", "hidden_dim": 8}}
+ENVS = {"dqn": "CartPole-v1", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
+QUICK = {"batch_size": 8, "learning_starts": 32, "epoch_steps": 64, "update_ratio": 0.25}
+
+
+def small(
+    name: str, size: int = 500, kind: str = "uniform", *, network: Any = HEADS, steps: int = 256, **settings: Any
+):
+    algorithm = {"name": name, **(QUICK if name in ENVS else {}), **settings}
+    return config(algorithm, env=ENVS.get(name, "CartPole-v1"), environment={"num_envs": 2}, network=network,
+                  buffers={"replay": {"type": kind, "size": size}}, training={"total_timesteps": steps})  # fmt: skip
+
+
+# ---- it begins and goes on ---------------------------------------------------------------------------------------
+
+
+class Fades(gym.Env):
+    """Episodes of 100 steps at first, of 2 steps later."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    total = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t, self.total = self.t + 1, self.total + 1
+        return np.zeros(2, np.float32), 0.0, self.t >= (100 if self.total < 150 else 2), False, {}
+
+
+if "Probe/Fades-v0" not in gym.registry:
+    gym.register("Probe/Fades-v0", Fades)
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_once_it_has_learned_it_never_acts_at_random_again(name: str) -> None:
+    """Final observations of short episodes take the places of steps: fewer are stored than when learning began."""
+    cfg = config({"name": name, **QUICK, "learning_starts": 95}, env="Probe/Fades-v0", environment={"num_envs": 1},
+                 network=HEADS, buffers={"replay": {"size": 100}}, training={"total_timesteps": 600})  # fmt: skip
+    one = build(cfg)
+    blind = []
+    for cycle in range(400):
+        one.algorithm.collect(moment(cfg.algorithm.config, cycle))
+        blind.append(one.algorithm.behaviour.uniform)
+        updates = one.algorithm.update_controller(moment(cfg.algorithm.config, cycle)).updates
+        assert updates == (cycle >= 94)
+    assert blind == [True] * 95 + [False] * 305
+    assert len(one.algorithm.replays["replay"]) < 95
+    close(one)
+
+
+def test_an_empty_second_buffer_does_not_make_it_blind_again() -> None:
+    one = build(small("sac"))
+    now = moment(one.config.algorithm.config)
+    for _ in range(20):
+        one.algorithm.collect(now)
+    assert one.algorithm.update_controller(now).updates == 1
+    one.algorithm.replays["replay"].start_over()
+    one.algorithm.collect(now)
+    assert not one.algorithm.behaviour.uniform
+    close(one)
+
+
+def test_learning_starts_as_large_as_the_buffer_still_learns() -> None:
+    """CartPole's short episodes never let the buffer hold as many steps as it has places."""
+    done = run(small("dqn", 200, learning_starts=200, steps=600))
+    assert len(done.algorithm.replay["replay"]) < 200
+    assert done.clock.updates == pytest.approx((600 - 200) * 0.25, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "network", "where"),
+    [
+        ("dqn", {"batch_size": 64}, HEADS, "algorithm.batch_size"),
+        ("sac", {"batch_size": 64}, HEADS, "algorithm.batch_size"),
+        ("td3", {"batch_size": 64}, HEADS, "algorithm.batch_size"),
+        ("dqn", {"sequence_length": 20, "burn_in": 6}, GRU, "algorithm.sequence_length"),
+        ("sac", {"sequence_length": 20, "burn_in": 6}, GRU, "algorithm.sequence_length"),
+        ("td3", {"sequence_length": 20, "burn_in": 6}, GRU, "algorithm.sequence_length"),
+        ("dqn", {"sequence_length": 8, "train_freq": 19}, GRU, "algorithm.sequence_length"),
+        ("ppo_replay", {"rollout_steps": 32}, HEADS, "algorithm.rollout_steps"),
+        ("ppo_replay", {"rollout_steps": 16}, GRU, "algorithm.rollout_steps"),
+    ],
+)
+def test_a_buffer_that_never_holds_what_is_drawn_is_refused(name: str, settings: Any, network: Any, where: str) -> None:
+    """Fifty places for two environments."""
+    with pytest.raises(ConfigError, match=where.replace(".", r"\.") + r".*never fit.*raise buffers\.replay\.size"):
+        build(small(name, 50, network=network, **settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "network"),
+    [
+        ("dqn", {"batch_size": 50}, HEADS),
+        ("dqn", {"sequence_length": 19, "burn_in": 6}, GRU),
+        ("dqn", {"sequence_length": 8, "train_freq": 18}, GRU),
+        ("dqn", {"sequence_length": 8, "train_freq": 25, "stored_state": False}, GRU),
+        ("ppo_replay", {"rollout_steps": 32, "replay_ratio": 0}, GRU),
+    ],
+)
+def test_a_buffer_that_just_holds_it_learns(name: str, settings: Any, network: Any) -> None:
+    assert run(small(name, 50, network=network, **settings)).clock.updates > 10
+
+
+def test_trajectories_are_filled_up_whatever_their_length() -> None:
+    assert run(small("dqn", 50, "trajectory", network=GRU, sequence_length=40)).clock.updates > 10
+
+
+def test_a_phase_is_checked_as_the_run_is() -> None:
+    phases = [{"name": "a", "duration_steps": 64, "hooks": ["collect", "update_controller"]},
+              {"name": "b", "hooks": ["collect", "update_controller"], "set": {"sequence_length": 40}}]  # fmt: skip
+    cfg = small("dqn", 50, network=GRU, sequence_length=8)
+    with pytest.raises(ConfigError, match=r"algorithm\.sequence_length.*never fit"):
+        build(cfg.model_copy(update={"training": config(training={"phases": phases}).training}))
+
+
+def test_settings_changed_while_it_runs_are_checked_too() -> None:
+    one = build(small("dqn", 50, network=GRU, sequence_length=8))
+    with pytest.raises(ConfigError, match=r"algorithm\.sequence_length.*never fit"):
+        one.change_settings({"sequence_length": 40})
+    assert one.settings.sequence_length == 8
+    close(one)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritized", "trajectory"])
+def test_with_memory_no_update_is_left_out(kind: str) -> None:
+    """Memory is stored at every fortieth step only; once learning has begun, every update finds a sequence."""
+    done = run(small("dqn", 400, kind, network=GRU, sequence_length=4, train_freq=40, steps=1_600))
+    assert done.clock.updates == 1_600 * 0.25
+
+
+@pytest.mark.parametrize("network", [HEADS, GRU], ids=["none", "gru"])
+def test_ppo_replays_in_every_cycle_but_the_first(network: Any) -> None:
+    one = build(small("ppo_replay", 400, network=network, rollout_steps=48, epochs=1))
+    now = moment(one.config.algorithm.config)
+    replayed = []
+    for _ in range(15):
+        one.algorithm.collect(now)
+        replayed.append(one.algorithm.columns["weight"].shape[1] == 2 * 2)
+        one.algorithm.update_controller(now)
+    assert replayed == [False] + [True] * 14
+    close(one)
+
+
+# ---- the budget --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
+def test_the_budget_is_never_exceeded(name: str) -> None:
+    """Cycles of four steps of two environments, and a budget that is no multiple of eight."""
+    done = run(small(name, train_freq=4, steps=102))
+    assert done.clock.env_steps == 102 == len(done.stateful["buffers"]["replay"])
+
+
+# ---- priorities, targets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("network", [HEADS, GRU], ids=["none", "gru"])
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
+def test_the_errors_of_an_update_become_the_priorities_of_its_steps(name: str, network: Any) -> None:
+    one = build(small(name, 500, "prioritized", network=network, sequence_length=4, burn_in=0))
+    now = moment(one.config.algorithm.config)
+    for _ in range(40):
+        one.algorithm.collect(now)
+    buffer = one.stateful["buffers"]["replay"]
+    seen: dict[str, Any] = {}
+    step, sample = one.algorithm.learner.step, "sample" if network is HEADS else "sample_sequences"
+    drawn = getattr(buffer, sample)
+
+    def watched(*arguments: Any, **details: Any) -> Any:
+        found = drawn(*arguments, **details)
+        seen["index"] = found["index"].copy()
+        return found
+
+    setattr(buffer, sample, watched)
+    one.algorithm.learner.step = lambda batch, *rest, **flags: (step(batch, *rest, **flags), seen.update(batch=batch))[
+        0
+    ]
+    assert one.algorithm.update_controller(now).updates == 1
+    error = seen["batch"]["error"].numpy()
+    error = error[0] if len(error) == 1 else 0.9 * error.max(0) + 0.1 * error.mean(0)
+    assert np.ptp(error) > 0
+    expected = dict(zip(seen["index"].tolist(), (error + buffer.cfg.eps) ** buffer.cfg.alpha, strict=True))
+    found = {index: buffer.tree.leaves[index] for index in expected}
+    assert found == pytest.approx(expected, rel=1e-4)
+    close(one)
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.25])
+def test_dqns_target_follows_every_few_updates(tau: float) -> None:
+    one = build(small("dqn", target_every=3, tau=tau))
+    now = moment(one.config.algorithm.config)
+    for _ in range(20):
+        one.algorithm.collect(now)
+    learner, target = one.algorithm.learner, one.algorithm.target
+    before = target.theta.clone()
+    for update in range(1, 7):
+        one.algorithm.update_controller(now)
+        if update % 3:
+            assert torch.equal(target.theta, before)
+        else:
+            torch.testing.assert_close(target.theta, before + tau * (learner.theta - before))
+            assert not torch.equal(target.theta, before)
+            before = target.theta.clone()
+    close(one)
+
+
+@pytest.mark.parametrize("optimizer", [False, True])
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
+def test_a_warm_start_begins_with_the_targets_of_its_weights(name: str, optimizer: bool) -> None:
+    """DQN's target has the transferred weights; those of SAC and TD3 come from the other run."""
+    cfg = small(name)
+    state = run(cfg).state_dict()
+    other = cfg.model_copy(update={"experiment": cfg.experiment.model_copy(update={"seed": 9})})
+    one = build(other)
+    transfer(one, state, optimizer=optimizer)
+    weights = state["algorithm"]["learner"]["model"]
+    inputs = (torch.randn(1, 5, 4 if name == "dqn" else 3), (), torch.zeros(1, 5, dtype=torch.bool))
+    if name == "dqn":
+        assert torch.equal(one.algorithm.target.theta, one.algorithm.learner.theta)
+        torch.testing.assert_close(one.algorithm.target.net(*inputs)[0], one.algorithm.net(*inputs)[0])
+    else:
+        ours = one.algorithm.learner.model.state_dict()
+        assert [key for key in ours if key.startswith("target_critic")]
+        assert all(torch.equal(ours[key], torch.as_tensor(weights[key])) for key in ours)
+    close(one)
+
+
+# ---- exploration is part of the state ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dqn", "td3", "q_learning"])
+def test_a_player_explores_as_much_as_training_did(name: str) -> None:
+    """Schedules that end at 0 half-way: stochastic actions of the last checkpoint are the greedy ones."""
+    field = "exploration_noise" if name == "td3" else "epsilon"
+    schedule = {"start": 1.0, "end": 0.0, "to": 0.5}
+    if name == "q_learning":
+        cfg = config({"name": name, field: schedule, "initial_value": 1.0}, env="CliffWalking-v1")
+    else:
+        cfg = small(name, **{field: schedule})
+    done = run(cfg)
+    env = done.algorithm.collector.env
+    spaces = Spaces(env.observation_space, env.action_space)
+    player = build_player(cfg, spaces, done.state_dict())
+    rng = np.random.default_rng(0)
+    obs = np.flatnonzero(np.ptp(done.algorithm.table.q_SA, 1) > 0) if name == "q_learning" else (
+        rng.normal(size=(200, *(spaces.observation.shape or ()))).astype(np.float32))  # fmt: skip
+    q = done.algorithm.table.q_SA[obs] if name == "q_learning" else None
+    if q is not None:  # ties are drawn, whatever epsilon is
+        obs = obs[(q == q.max(1, keepdims=True)).sum(1) == 1].repeat(20)
+    assert len(obs) >= 20
+    first = np.ones(len(obs), bool)
+    greedy, sampled = (player.algorithm.act(obs, (), first, deterministic=flag).action for flag in (True, False))
+    np.testing.assert_array_equal(greedy, sampled)
+
+
+# ---- which buffer ------------------------------------------------------------------------------------------------
+
+
+def test_buffer_means_the_one_that_is_learned_from() -> None:
+    cfg = load("CartPole-v1:dqn", ["buffer.type=prioritized", "buffer.size=5000", "runtime.compile=never"]).config
+    one = build(cfg)
+    assert list(one.stateful["buffers"]) == ["replay"]
+    buffer = one.stateful["buffers"]["replay"]
+    assert type(buffer).__name__ == "Prioritized" and buffer.size == 5_000
+    close(one)
+
+
+@pytest.mark.parametrize(
+    ("name", "buffer", "remedy"),
+    [("dqn", "reply", "did you mean 'replay'"), ("sac", "main", "known: replay"), ("ppo", "replay", "remove it")],
+)
+def test_a_buffer_nobody_uses_is_refused(name: str, buffer: str, remedy: str) -> None:
+    cfg = config(name, env=ENVS.get(name, "CartPole-v1"), buffers={buffer: {"size": 5_000}})
+    with pytest.raises(ConfigError, match=rf"buffers\.{buffer}: neither the algorithm nor a phase uses it; {remedy}"):
+        build(cfg)
+
+
+def test_a_buffer_that_only_a_phase_names_is_used() -> None:
+    phases = [{"name": "a", "hooks": ["collect", "update_controller"], "buffer": "mine"}]
+    done = run(config({"name": "dqn", **QUICK}, buffers={"mine": {"size": 500}},
+                      training={"total_timesteps": 256, "phases": phases}))  # fmt: skip
+    assert len(done.stateful["buffers"]["mine"]) == 256 and done.clock.updates > 0
+
+
+def test_a_size_that_cannot_be_kept_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"buffers\.replay\.size: 7 steps are too few for 2 environments; use at least 8"
+    ):
+        build(small("dqn", 7, batch_size=2, learning_starts=2))
+    close(build(small("dqn", 8, batch_size=2, learning_starts=2)))
+
+
+# ---- what a phase may set ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [("dqn", "epoch_steps", 5), ("dqn", "stored_state", False), ("sac", "target_entropy", -3.0),
+     ("sac", "epoch_steps", 5), ("td3", "epoch_steps", 5)],
+)  # fmt: skip
+def test_a_phase_cannot_set_what_only_the_start_of_a_run_reads(name: str, field: str, value: Any) -> None:
+    phases = [{"name": "a", "hooks": ["collect", "update_controller"], "set": {field: value}}]
+    with pytest.raises(ConfigError, match=rf"training\.phases\.a\.set\.{field}: is fixed for the whole run"):
+        build(config(name, env=ENVS[name], training={"phases": phases}))
