@@ -170,3 +170,16 @@ def test_runs_and_reports_its_weights() -> None:
 def test_batch_sizes_that_cannot_work() -> None:
     with pytest.raises(ConfigError, match="does not divide"):
         build(config({"name": "ppo_replay", "rollout_steps": 16, "batch_size": 100}))
+
+
+def test_a_short_rollout_has_two_steps_per_minibatch() -> None:
+    """Four minibatches of a quarter each, where there are quarters to be had."""
+    cfg = config({"name": "ppo_replay", "rollout_steps": 16, "epochs": 1}, environment={"num_envs": 1})
+    one = build(cfg)
+    for steps, updates in ((16, 4), (6, 3), (3, 1), (1, 1)):
+        now = moment(cfg.algorithm.config.model_copy(update={"rollout_steps": steps, "replay_ratio": 0}))
+        one.algorithm.collect(now)
+        report = one.algorithm.update_controller(now)
+        assert report.updates == updates
+        assert torch.isfinite(one.algorithm.learner.theta).all()
+    close(one)

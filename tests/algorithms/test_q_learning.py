@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -115,3 +117,12 @@ def test_observations_stay_integers() -> None:
 def test_other_spaces_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs Discrete observations"):
         build(config("q_learning", env="CartPole-v1"))
+
+
+def test_a_lost_step_teaches_nothing() -> None:
+    """The second of three steps was lost with its worker; it reads truncated, reward 0."""
+    steps = rollout([0, 1, 2, 3], [0, 0, 0], [1.0, 0.0, 4.0], [False] * 3, [False, True, False])
+    table, lost = Table(4, 1, 8.0), dataclasses.replace(steps, broken=np.array([[False], [True], [False]]))
+    error = table.learn(lost, 1.0, 0.5)
+    assert table.q_SA[:, 0].tolist() == [1 + 0.5 * 8, 8.0, 4 + 0.5 * 8, 8.0]
+    assert error == pytest.approx((3 + 0) / 3), "of the steps there were"

@@ -12,6 +12,7 @@ import torch
 
 from ludus.algorithms import Context
 from ludus.data.collector import Collector
+from ludus.data.rollout import minibatches
 from ludus.envs.info import EnvInfo
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY
@@ -209,3 +210,18 @@ def test_what_a_gpu_refuses_is_refused(wrong: Any) -> None:
 def test_what_a_gpu_takes_is_taken(right: Any) -> None:
     with pretending():
         right(torch.ones(3, device=CUDA))
+
+
+def test_a_policy_acts_and_learns_elsewhere() -> None:
+    """The shortest of them."""
+    check("ppo", "mlp", "none")
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+def test_minibatches_are_taken_where_the_columns_are(sequences: bool) -> None:
+    with pretending() as places:
+        columns = {"obs": torch.ones(4, 6, 3, device=CUDA), "advantage": torch.ones(4, 6, device=CUDA)}
+        state = (torch.ones(6, 2, device=CUDA),)
+        found = list(minibatches(columns, state, 3, np.random.default_rng(0), sequences=sequences))
+        assert len(found) == 3
+        assert all(places.of(batch["obs"]) == CUDA for batch in found)
