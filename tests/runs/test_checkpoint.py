@@ -400,9 +400,10 @@ def _die_at_change(number: int) -> None:
     def hook(event: str, args: tuple[Any, ...]) -> None:
         nonlocal count
         creates = event == "open" and isinstance(args[2], int) and args[2] & os.O_CREAT
-        count += bool(creates or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink"))
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if creates or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink"):
+            count += 1
+            if count == number:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
 
