@@ -154,6 +154,19 @@ def test_what_may_change_may_be_edited_and_is_told(ludus: Ludus, trained: Path) 
     assert json.loads((trained / "meta.json").read_text())["config_hash"] == config_hash(load(str(config)).config)
 
 
+def test_a_field_that_a_newer_version_has_is_no_edit(ludus: Ludus, trained: Path) -> None:
+    config = trained / "config.yaml"
+    config.write_text(config.read_text().replace("  overlap: false\n", ""))
+    for step in (448, 512):
+        state = checkpoint.load(trained / "checkpoints" / f"step={step}")
+        del state["about"]["config"]["runtime"]["overlap"]
+        checkpoint.save(trained, state, step=step)
+    done = ludus("resume", "@last", "training.total_timesteps=576")
+    assert done.code == 0, done.err
+    assert "overlap: false" in config.read_text()
+    assert "was edited" not in ludus("show", "@last").out
+
+
 # ---- files that are lost -------------------------------------------------------------------------
 
 DAMAGE = {"gone": None, "empty": b"", "cut": b'{"state": "fin'}
