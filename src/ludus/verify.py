@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import files
-from ludus.config.compose import dump, parse
+from ludus.config.compose import parse
 from ludus.data.streams import Streams
 from ludus.errors import DataError
 from ludus.experiment import build
@@ -18,10 +18,10 @@ from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint, rebuild
-from ludus.runs.differences import differences, refuse_what_was_edited
+from ludus.runs.differences import refuse_what_was_edited
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import Run
-from ludus.session import begin_from
+from ludus.session import begin_from, edited_since
 from ludus.session.parts import close
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
@@ -50,7 +50,7 @@ def verify(run: Run) -> Verdict:
         raise DataError(str(run.folder / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
     config = parse(files.read(run.config_path), str(run.config_path))
     trained = checkpoint.trained(checkpoint.about(run.folder))
-    refuse_what_was_edited(differences(trained, dump(config)) if trained else [], run.config_path)
+    refuse_what_was_edited(edited_since(trained, config, run.folder), run.config_path)
     again = build(config, savable=True)
     saved = checkpoint.checkpoints(run.folder)
     if saved:  # there are ways to run an update, and they round differently

@@ -128,6 +128,15 @@ def test_a_lock_dies_with_its_process_whatever_it_forked(tmp_path: Path, end: st
         owner.communicate()
 
 
+def test_giving_it_back_counts_for_copies_that_nobody_closes(held: RunLock, tmp_path: Path) -> None:
+    """A child that a library forks behind Python's back inherits descriptors like these."""
+    copies = [os.dup(held._folder), os.dup(held._file)]
+    held.release()
+    assert not RunLock.is_held(tmp_path)
+    for copy in copies:
+        os.close(copy)
+
+
 def test_a_folder_that_cannot_be_locked_still_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As NFS: locks of files, but none of folders."""
     import errno

@@ -112,7 +112,7 @@ def test_a_run_that_began_with_another_has_no_link_to_a_best_it_has_not(ludus: L
     evaluated = ["training.evaluation.every_steps=256", "training.evaluation.episodes=1"]
     assert ludus("train", *SMALL, *evaluated, "training.total_timesteps=256").code == 0
     first = only_run(tmp_path)
-    further = ["training.evaluation.every_steps=null", "training.total_timesteps=384"]
+    further = ["training.evaluation.every_steps=null", "training.total_timesteps=320"]  # one save
     path = f"training.resume_path={first}/last.ckpt"
     assert ludus("train", *SMALL, *further, path).code == 0
     assert dangling((tmp_path / "runs" / "@last").resolve()) == []
@@ -152,6 +152,19 @@ def test_what_may_change_may_be_edited_and_is_told(ludus: Ludus, trained: Path) 
     assert ludus("resume", "@last").code == 0
     assert "training.total_timesteps: 512 -> 640" in (trained / "run.log").read_text()
     assert json.loads((trained / "meta.json").read_text())["config_hash"] == config_hash(load(str(config)).config)
+
+
+def test_a_field_that_a_newer_version_has_is_no_edit(ludus: Ludus, trained: Path) -> None:
+    config = trained / "config.yaml"
+    config.write_text(config.read_text().replace("  overlap: false\n", ""))
+    for step in (448, 512):
+        state = checkpoint.load(trained / "checkpoints" / f"step={step}")
+        del state["about"]["config"]["runtime"]["overlap"]
+        checkpoint.save(trained, state, step=step)
+    done = ludus("resume", "@last", "training.total_timesteps=576")
+    assert done.code == 0, done.err
+    assert "overlap: false" in config.read_text()
+    assert "was edited" not in ludus("show", "@last").out
 
 
 # ---- files that are lost -------------------------------------------------------------------------

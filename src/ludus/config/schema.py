@@ -272,7 +272,8 @@ class Logging(Model):
     every_epochs: PositiveInt = 1
     """Epochs per metrics row."""
     alert_command: tuple[str, ...] = ()
-    """Program and arguments run with the text of each new alert as one more argument; no shell."""
+    """Program and arguments run with the text of each new alert as one more argument; no shell. From a file only after
+    the user has agreed to that very command."""
     stalled_seconds: float | None = Field(default=600.0, gt=0)
     """Seconds without a finished epoch that are an alert; none is off."""
 

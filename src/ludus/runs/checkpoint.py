@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from ludus.errors import ConfigError, DataError, ResourceError
 from ludus.runs import atomic
-from ludus.runs.tree import flatten, unflatten
 
 FORMAT, VERSION = "ludus-checkpoint", 1
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
@@ -66,6 +65,8 @@ def load(path: Path) -> dict[str, Any]:
     _check_header(path / TENSORS, content[TENSORS])
     from safetensors import SafetensorError
     from safetensors.torch import load as load_tensors
+
+    from ludus.runs.tree import unflatten
 
     try:
         tensors = load_tensors(content[TENSORS])
@@ -189,6 +190,8 @@ def about(folder: Path) -> dict[str, Any]:
     for path in reversed(checkpoints(folder).values()):
         try:
             state = json.loads(_read_listed(path / STATE, read_manifest(path)["files"][STATE]))
+            from ludus.runs.tree import unflatten  # needs numpy, which a listing does not
+
             found = unflatten(state["about"], {})
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
@@ -205,6 +208,8 @@ def trained(about: Any) -> dict[str, Any]:
 
 def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:
     from safetensors.torch import save as save_tensors
+
+    from ludus.runs.tree import flatten
 
     tree, tensors = flatten(state)
     return {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}

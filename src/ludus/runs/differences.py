@@ -77,5 +77,5 @@ def refuse_what_was_edited(found: list[Difference], path: Path) -> None:
     refused = [difference for difference in found if not difference.allowed]
     if refused:
         problem = "was edited, but the run was trained otherwise: " + ", ".join(map(str, refused))
-        remedy = "undo that; changes belong on the command line, of a new run: ludus resume RUN --mode warm_start"
+        remedy = "undo that; changes belong on the command line, these on that of ludus resume RUN --mode warm_start"
         raise ConfigError(str(path), problem, remedy)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import DataError
-from ludus.runs import history
+from ludus.runs import checkpoint, history
 from ludus.runs.store import read_json
 
 _ID = re.compile(r"(.+)_(\d{8}-\d{6})_[0-9a-f]+")
@@ -31,8 +31,6 @@ def meta(folder: Path) -> dict[str, Any]:
     try:
         return read_json(folder / "meta.json")
     except DataError:
-        from ludus.runs import checkpoint  # needs numpy, which a listing of whole folders does not
-
         copy = checkpoint.about(folder).get("meta")
         return dict(copy) if isinstance(copy, Mapping) else _by_name(folder.name)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ludus.errors import LudusError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.runs import history, rebuild
+from ludus.runs import checkpoint, history, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import read_json
 
@@ -152,8 +152,6 @@ def trained(folder: Path, config: Mapping[str, Any], meta: Mapping[str, Any]) ->
 
     if not config or not meta.get("config_hash") or files.digest(config) == meta["config_hash"]:
         return config
-    from ludus.runs import checkpoint  # needs numpy
-
     return checkpoint.trained(checkpoint.about(folder)) or config
 
 

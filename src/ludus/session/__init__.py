@@ -104,6 +104,8 @@ def start_of(other: Run, *, optimizer: bool) -> dict[str, Any]:
 
 def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
     """Take over the weights of another run."""
+    if not isinstance(start, Mapping) or not start.keys() >= {"run", "step", "optimizer"}:
+        raise DataError("meta.json: start", "names no weights to begin with", "train with --init-from RUN")
     other = Run.load(runs_dir, f"{start['run']}/{start['step']}")
     return transfer(run, load_state(other)[0], optimizer=bool(start["optimizer"]))
 
@@ -126,10 +128,10 @@ def resume(
     session.meta = meta
     with session.locked(folder):
         if not checkpoint.checkpoints(folder.folder) and can_go_on(folder.folder):
-            notes = begin_again(session, folder, saved, runs_dir)
+            notes = begin_again(session, folder, runs_dir)
         else:
             notes = go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
-        warnings = write_down(session, folder, changes)
+        warnings = write_down(session, folder)
         return session.go(folder, [*notes, *(f"changed {c}" for c in changes)], warnings)
 
 
@@ -140,10 +142,10 @@ def goes_back(folder: Run) -> bool:
     return checkpoint.find(folder.folder, folder.checkpoint) != checkpoint.find(folder.folder, "last")
 
 
-def begin_again(session: Session, folder: Run, saved: ExperimentConfig, runs_dir: Path) -> list[str]:
+def begin_again(session: Session, folder: Run, runs_dir: Path) -> list[str]:
     """A run that was killed before its first checkpoint: its config, with the seed, is all that it needs."""
     made_with = session.meta.get("config_hash")
-    if made_with and made_with != config_hash(saved):
+    if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
     notes = prepare(session, session.meta.get("start"), runs_dir)(folder)
@@ -154,8 +156,7 @@ def begin_again(session: Session, folder: Run, saved: ExperimentConfig, runs_dir
 def go_on(session: Session, folder: Run, saved: ExperimentConfig, *, rebuild_buffer: bool) -> list[str]:
     """Put the state of a checkpoint back; what comes later than it is set aside."""
     state, notes, path = load_state(folder)
-    trained = checkpoint.trained(state.get("about"))
-    edited = differences(trained, dump(saved)) if trained else []
+    edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
     session.run = run = build(session.config, announce=session.say, savable=True)
     session.attach(folder)
@@ -173,7 +174,12 @@ def go_on(session: Session, folder: Run, saved: ExperimentConfig, *, rebuild_buf
     return [*notes, f"resumed at {steps:,} steps, {moved} later rows set aside", *taken]
 
 
-def write_down(session: Session, folder: Run, changes: Sequence[Difference]) -> list[str]:
+def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
+    """What config.yaml says otherwise than a checkpoint; fields that are new in this version have their defaults."""
+    return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
+
+
+def write_down(session: Session, folder: Run) -> list[str]:
     """config.yaml and meta.json as they are from here on; warnings about code that is not what it was."""
     now, meta = provenance.code(), session.meta
     moved = provenance.moved(meta, now)
@@ -182,7 +188,7 @@ def write_down(session: Session, folder: Run, changes: Sequence[Difference]) -> 
         entry = {"env_steps": session.run.clock.env_steps, **now}
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
     meta["config_hash"] = config_hash(session.config)
-    if changes:
+    if meta["config_hash"] != _digest(folder):
         folder.write_config(to_yaml(session.config))
     try:
         same = folder.meta() == meta
@@ -191,6 +197,11 @@ def write_down(session: Session, folder: Run, changes: Sequence[Difference]) -> 
     if not same:
         folder.write_meta(meta)
     return [f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ"] if moved else []
+
+
+def _digest(folder: Run) -> str:
+    """The hash of config.yaml as it is written there."""
+    return files.digest(files.plain(files.read(folder.config_path)))
 
 
 def run_name(resolved: Resolved) -> str:
