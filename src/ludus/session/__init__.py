@@ -37,7 +37,7 @@ from ludus.runs import checkpoint
 from ludus.runs.differences import differences, refuse_what_may_not_change
 from ludus.runs.lock import RunLock
 from ludus.runs.store import Run, safe_name
-from ludus.session.face import check_sinks, make_sinks, open_console, render_env
+from ludus.session.face import make_sinks, open_console, render_env
 from ludus.session.loading import load_state, restore, without_buffers
 from ludus.session.outcome import counters, finish, record_failure
 from ludus.session.parts import buffers_of, close, collector_of
@@ -139,7 +139,6 @@ class Session:
         self.monitor: Monitor | None = None
         self.run: Orchestrator
         self._lock: RunLock | None = None
-        check_sinks(self.config)
 
     def locked(self, folder: Run) -> ExitStack:
         """Keeps every other process away from the run folder."""
@@ -216,11 +215,6 @@ class Session:
         run.recorder.sinks.append(self.console)
         for warning in [*warnings, *probe(config.environment)]:
             self.console.note(warning, "yellow")
-        for sink in run.recorder.sinks:
-            if sink.warning:
-                self.warn(sink.warning)
-                if not switches.session_logs():
-                    folder.log(sink.warning)
 
     def warn(self, message: str) -> None:
         """Something a person must hear of, even if the console is silent."""
