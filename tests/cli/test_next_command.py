@@ -24,7 +24,8 @@ def following(runs_dir: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     printed = capsys.readouterr().out
     folder = Run.load(Path(runs_dir), "@last")
     run = build(load(SMALL[0], [word for word in SMALL[1:] if "=" in word]).config)
-    run.interrupted = "SIGTERM"
+    run.interrupt("SIGTERM")
+    run.stop("SIGTERM")
     ((resume, _),) = summary(run, folder)["next"]
     close(run)
     lines = [line.partition("ludus ")[2] for line in printed.splitlines() if "ludus play" in line]

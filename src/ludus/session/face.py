@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,6 @@ from ludus.session.parts import collector_of, compiler_of
 
 if TYPE_CHECKING:
     from ludus.metrics.sinks.console import Console
-
-
-def check_sinks(config: ExperimentConfig) -> None:
-    """Refuse a sink that cannot work, before a run has a folder."""
-    if config.logging.wandb.enabled:
-        from ludus.metrics.sinks.wandb import check
-
-        check()
 
 
 def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
@@ -85,6 +78,12 @@ def open_console(
     }
     console.replay(earlier)
     console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
+    for warning in filter(None, [sink.warning for sink in run.recorder.sinks]):
+        console.note(warning, "yellow")
+        if silent:
+            print(f"ludus: {warning}", file=sys.stderr, flush=True)
+        if not switches.session_logs():
+            folder.log(warning)
     return console
 
 

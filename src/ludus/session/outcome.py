@@ -55,13 +55,9 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
 def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
-    there = runs_dir_option(folder)
-    following = [
-        (f"ludus play @last{there}", "watch it"),
-        (f"ludus play {folder.id} --video auto{there}", "record it"),
-    ]
+    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
     if run.interrupted:
-        following = [(f"ludus resume {folder.id}{there}", "go on where it stopped")]
+        following = [(f"ludus resume {folder.id}", "go on where it stopped")]
     return {
         **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),
         **({"best": run.best.mean, "best_step": run.best.env_steps} if run.best else {}),
@@ -76,7 +72,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "resume": collector_of(run).env.rung,
         **counters(run),
         "folder": str(folder.folder),
-        "next": following,
+        "next": [(command + runs_dir_option(folder), why) for command, why in following],
     }
 
 

@@ -31,7 +31,7 @@ from ludus.orchestration.signals import stopping
 from ludus.runs import consent
 from ludus.runs.lock import RunLock
 from ludus.runs.store import Run
-from ludus.session.face import check_sinks, make_sinks, open_console, render_env
+from ludus.session.face import make_sinks, open_console, render_env
 from ludus.session.outcome import counters, finish, record_failure
 from ludus.session.parts import buffers_of, close, collector_of, compiler_of
 
@@ -50,7 +50,6 @@ class Session:
         self.meta: dict[str, Any] = {}
         """What every checkpoint repeats of meta.json."""
         self._lock: RunLock
-        check_sinks(self.config)
 
     def locked(self, folder: Run) -> ExitStack:
         """Keeps every other process away from the run folder."""
@@ -139,11 +138,8 @@ class Session:
         run.recorder.sinks.append(self.console)
         for warning in [*warnings, *probe(config.environment)]:
             self.console.note(warning, "yellow")
-        said = [sink.warning for sink in run.recorder.sinks if sink.warning]
-        for warning in [*said, *([refusal] if refusal else [])]:
-            self.warn(warning)
-            if not switches.session_logs():
-                folder.log(warning)
+        if refusal:
+            self.warn(refusal)
 
     def warn(self, message: str) -> None:
         """Something a person must hear of, even if the console is silent."""
