@@ -43,7 +43,7 @@ def check(env: gym.Env, id: str) -> None:
 
 def probe(env: gym.Env, id: str) -> list[str]:
     """Warnings about an environment whose episodes do not follow from seed and actions."""
-    first, again = _trace(env), _trace(env)
+    first, again = _trace(env, id), _trace(env, id)
     if not _same(first[0], again[0]):
         return [f"{id}: reset(seed) does not fix the first observation; runs with it cannot be reproduced"]
     if not all(_same(a, b) for a, b in zip(first, again, strict=False)) or len(first) != len(again):
@@ -100,7 +100,7 @@ def _require(id: str, verb: str, space: gym.Space, obs: Any) -> None:
 def _call(id: str, verb: str, function: Any) -> Any:
     try:
         return function()
-    except Exception as error:  # whatever an environment raises is named, with its traceback
+    except BaseException as error:  # whatever an environment raises is named, with its traceback
         raise raised(f"environment {id}", verb, error) from error
 
 
@@ -118,13 +118,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real)
 
 
-def _trace(env: gym.Env) -> list[Any]:
+def _trace(env: gym.Env, id: str) -> list[Any]:
     """Observations of an episode's beginning, the same seed and actions every time."""
     env.action_space.seed(0)
-    obs, _ = env.reset(seed=0)
+    obs, _ = _call(id, "reset", lambda: env.reset(seed=0))
     seen = [np.array(obs)]
     for _ in range(PROBE_STEPS):
-        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        obs, reward, terminated, truncated, _ = _call(id, "step", lambda: env.step(env.action_space.sample()))
         seen += [np.array(obs), np.array(reward)]
         if terminated or truncated:
             break

@@ -131,7 +131,7 @@ class Recipe:
             raise
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise catalog.missing(self.id, self.spec.entry_point, error) from error
-        except Exception as error:  # whatever a constructor raises is named, with its traceback
+        except BaseException as error:  # whatever a constructor raises is named, with its traceback
             raise raised(f"environment {self.id}", "making it", error) from error
 
     def _require_rendering(self, mode: str | None) -> None:

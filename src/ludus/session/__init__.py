@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from ludus.metrics.monitor import Monitor
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.metrics.stalled import Stalled
+from ludus.metrics.streams import warn
 from ludus.metrics.vitals import Vitals, one_decision
 from ludus.orchestration import preflight
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
@@ -57,7 +58,9 @@ def train(
     """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
     start = start_of(Run.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
-    state = checkpoint.load(Path(config.training.resume_path)) if config.training.resume_path else None
+    source = Path(config.training.resume_path).absolute() if config.training.resume_path else None
+    state = checkpoint.load(source) if source else None
+    runs_dir = runs_dir.absolute()  # an environment may change the working directory
     session = Session(resolved, debug=debug)
     session.run = build(config, announce=session.say, savable=True)
     preflight.check(config, session.run)
@@ -72,8 +75,8 @@ def train(
         start=start,
     )
     session.attach(folder)
-    if state is not None:
-        buffers_of(session.run).source = Path(str(config.training.resume_path)).resolve().parents[1] / "buffers"
+    if state is not None and source is not None:
+        buffers_of(session.run).source = source.resolve().parents[1] / "buffers"
         restore(session.run, state, str(config.training.resume_path))
     return session.go(folder, moved.lines() if moved else ())
 
@@ -105,6 +108,7 @@ def resume(
 ) -> Orchestrator | None:
     """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
     folder = Run.load(runs_dir, reference)
+    folder = replace(folder, folder=folder.folder.absolute())  # an environment may change the working directory
     saved = parse(files.read(folder.config_path), str(folder.config_path))
     changed = load(str(folder.config_path), overrides)
     changes = differences(dump(saved), dump(changed.config))
@@ -166,21 +170,21 @@ class Session:
     def go(self, folder: Run, notes: Sequence[str] = ()) -> Orchestrator:
         """Train to the end and say how it went."""
         run = self.run
-        with ExitStack() as ending:
-            ending.enter_context(stopping(run))
-            if self._lock is None:
-                ending.enter_context(self.locked(folder))
-            ending.push(lambda _, error, __: record_failure(run, folder, error))
-            ending.callback(close, run)
-            ending.callback(run.recorder.close)
-            self._open(folder, ending)
-            for note in notes:
-                self.say(note)
-                if not switches.session_logs():
-                    folder.log(note)
-            folder.set_status("running", **counters(run))
-            run.run()
-        finish(run, folder, self.console, self.monitor)
+        with stopping(run):
+            with ExitStack() as ending:
+                if self._lock is None:
+                    ending.enter_context(self.locked(folder))
+                ending.push(lambda _, error, __: record_failure(run, folder, error))
+                ending.callback(close, run)
+                ending.callback(run.recorder.close)
+                self._open(folder, ending)
+                for note in notes:
+                    self.say(note)
+                    if not switches.session_logs():
+                        folder.log(note)
+                folder.set_status("running", **counters(run))
+                run.run()
+            finish(run, folder, self.console, self.monitor)
         return run
 
     def _open(self, folder: Run, ending: ExitStack) -> None:
@@ -220,14 +224,14 @@ class Session:
         """Something a person must hear of, even if the console is silent."""
         self.say(message)
         if self.console is not None and (switches.quiet() or not self.config.logging.console):
-            print(f"ludus: {message}", file=sys.stderr, flush=True)
+            warn(message)
 
     def say(self, message: str) -> None:
         """A note above the table, or on stderr before there is one."""
         if self.console is not None:
             self.console.note(message)
         else:
-            print(f"ludus: {message}", file=sys.stderr, flush=True)
+            warn(message)
 
 
 def run_name(resolved: Resolved) -> str:

@@ -22,7 +22,7 @@ def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Mon
     result = summary(run, folder)
     alerts = monitor.recap() if monitor is not None else []
     folder.write_summary({**{key: value for key, value in result.items() if key != "next"}, "alerts": alerts})
-    state = "stopped" if run.interrupted else "finished"
+    state = "stopped" if run.stopped_early else "finished"
     folder.set_status(state, reason=run.stop_reason, **counters(run))
     folder.log(f"{state}: {run.stop_reason}")
     try:
@@ -52,7 +52,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
     following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
-    if run.interrupted:
+    if run.stopped_early:
         following = [(f"ludus resume {folder.id}", "go on where it stopped")]
     return {
         **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.failure import pass_on
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.wrappers._raw_reward import RawReward
 from ludus.types import Array
@@ -95,7 +96,8 @@ def _trial() -> Iterator[ExitStack]:
             yield stack
         except Refused:
             raise
-        except Exception as error:  # environments raise what they like
+        except BaseException as error:  # environments raise what they like
+            pass_on(error)
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
 

@@ -46,7 +46,7 @@ class Lane:
                 self._obs[side][i][...] = env.reset(seed=int(self.block.seed[i]))[0]
             for meter in self._raw:
                 meter.take()
-        except Exception as error:  # whatever an environment raises is named, with its traceback
+        except BaseException as error:  # whatever an environment raises is named, with its traceback
             raise self._failed(i, "reset", error) from error
         self._cursor[0] = -1
 
@@ -75,7 +75,7 @@ class Lane:
                         block.continues[i] = self._lives[i].life_lost
                     observation = self._begin_again(i, observation)
                 obs[i][...] = observation
-        except Exception as error:  # as in reset
+        except BaseException as error:  # as in reset
             raise self._failed(i, "step", error) from error
         cursor[0] = -1
         if not self._raw:
@@ -128,7 +128,7 @@ class Lane:
         except Refused as error:
             where = f"environment {self.first + i} ({self.id})"
             raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
-        except Exception as error:  # as in reset
+        except BaseException as error:  # as in reset
             raise self._failed(i, "saving it", error) from error
 
     def _restored(self, i: int, keeper: Keeper, state: dict[str, Any]) -> gym.Env:
@@ -149,7 +149,7 @@ class Lane:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
         return observation
 
-    def _failed(self, i: int, verb: str, error: Exception) -> EnvironmentFailed:
+    def _failed(self, i: int, verb: str, error: BaseException) -> EnvironmentFailed:
         return raised(f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})", verb, error)
 
 

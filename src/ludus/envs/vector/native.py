@@ -117,7 +117,7 @@ class GymVectorEnv(VectorEnv):
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
         try:
             return getattr(self._env, verb)(*arguments, **options)
-        except Exception as error:  # whatever an environment raises is named, with its traceback
+        except BaseException as error:  # whatever an environment raises is named, with its traceback
             raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
 
     def _seen(self, obs: Any) -> Any:

@@ -20,7 +20,7 @@ from ludus.errors import ConfigError, LudusError
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
-IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Schedulers signal whole process groups; only the parent decides when to stop."""
 
 
