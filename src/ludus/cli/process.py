@@ -40,9 +40,10 @@ def fail(line: str, code: int) -> int:
 
 
 def print_traceback(error: BaseException) -> None:
-    """For --debug."""
+    """For --debug; with that of a worker if there is one."""
     with contextlib.suppress(OSError):
         traceback.print_exception(error)
+        print(getattr(error, "detail", ""), end="", file=sys.stderr)
 
 
 class OutputLost(OSError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 
-from ludus.envs.failure import raised
+from ludus.envs.deadline import Within
+from ludus.envs.failure import close, raised
 from ludus.envs.frame import frame
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.suites.walkers import quick_step
@@ -21,8 +23,10 @@ from ludus.types import Array
 class Lane:
     """Owns environments; `step` is the same code for every backend, so equal seeds give equal bits."""
 
-    def __init__(self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0) -> None:
-        self.block, self.id, self.first = block, id, first
+    def __init__(
+        self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0, deadline: float = math.inf
+    ) -> None:
+        self.block, self.id, self.first, self.deadline = block, id, first, deadline
         self._take(envs)
         self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
         self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
@@ -43,7 +47,9 @@ class Lane:
         try:
             for i, env in enumerate(self.envs):
                 self._cursor[0] = i
-                self._obs[side][i][...] = env.reset(seed=int(self.block.seed[i]))[0]
+                with Within(self.deadline, self._about(i), "reset"):
+                    observation = env.reset(seed=int(self.block.seed[i]))[0]
+                self._obs[side][i][...] = observation
             for meter in self._raw:
                 meter.take()
         except BaseException as error:  # whatever an environment raises is named, with its traceback
@@ -112,9 +118,15 @@ class Lane:
         self._used = True
 
     def close(self) -> None:
-        """Close every environment."""
-        for env in self.envs:
-            env.close()
+        """Close every environment; the first one that cannot be closed is named after all were asked."""
+        failures: list[EnvironmentFailed] = []
+        for i, env in enumerate(self.envs):
+            try:
+                close(env, self._about(i), self.deadline)
+            except EnvironmentFailed as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def _take(self, envs: Sequence[gym.Env]) -> None:
         self.envs = list(envs)
@@ -144,13 +156,17 @@ class Lane:
         self._final[i][...] = last
         if self._frames is not None:
             self._frames[i] = frame(self.envs[i], self.id)
-        observation = self.envs[i].reset()[0]
+        with Within(self.deadline, self._about(i), "reset"):
+            observation = self.envs[i].reset()[0]
         if self._raw and not self.block.continues[i]:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
         return observation
 
     def _failed(self, i: int, verb: str, error: BaseException) -> EnvironmentFailed:
-        return raised(f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})", verb, error)
+        return raised(self._about(i), verb, error)
+
+    def _about(self, i: int) -> str:
+        return f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})"
 
 
 def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:

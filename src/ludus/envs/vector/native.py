@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs import catalog
+from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
@@ -115,10 +116,12 @@ class GymVectorEnv(VectorEnv):
         return Choice(BARRIER, {})
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        where = f"environments 0 to {self.num_envs - 1} ({self.id})"
         try:
-            return getattr(self._env, verb)(*arguments, **options)
+            with Within(self._recipe.deadline, where, verb):
+                return getattr(self._env, verb)(*arguments, **options)
         except BaseException as error:  # whatever an environment raises is named, with its traceback
-            raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
+            raise raised(where, verb, error) from error
 
     def _seen(self, obs: Any) -> Any:
         return self._see.convert(obs) if self._see.convert else obs
