@@ -79,6 +79,11 @@ class Collector:
         self.state: Tree = None
         self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
 
+    @property
+    def newest_obs(self) -> Array:
+        """[B, ...]: what the environments showed last, not normalised."""
+        return self._raw_obs
+
     def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
         """`steps` steps of every environment; the arrays are overwritten by the next call."""
         store = self._store(steps)

@@ -75,18 +75,30 @@ def fault(space: gym.Space, value: Any) -> str | None:
     return None if space.contains(value) else f"is {_kind(value)}, not in {space}"
 
 
+def misfit(space: gym.Space, value: Any) -> str | None:
+    """Why `value` is of another kind than those of `space`, which are ours; its numbers are not looked at."""
+    if isinstance(space, spaces.Discrete):
+        integer = isinstance(value, numbers.Integral) or (_is_number(value) and value.dtype.kind in "iu")
+        return None if integer else f"is {_kind(value)}, not in {space}"
+    if not isinstance(value, np.ndarray | np.generic):
+        return f"is {_kind(value)}, not a numpy array"
+    array = np.asarray(value)
+    if array.shape != space.shape:
+        return f"has shape {array.shape}, its space {space.shape}"
+    fits = np.can_cast(array.dtype, space.dtype) if isinstance(space, spaces.Box) else array.dtype.kind in "iub"
+    remedy = " (the wrapper cast_observation converts it)" if isinstance(space, spaces.Box) else ""
+    return None if fits else f"has dtype {array.dtype}, its space {space.dtype}{remedy}"
+
+
 def _first_fault(parts: Any) -> str | None:
     return next((f"{at} {problem}" for at, part, value in parts if (problem := fault(part, value))), None)
 
 
 def _box_fault(space: spaces.Box, given: Any) -> str | None:
-    if not isinstance(given, np.ndarray | np.generic):
-        return f"is {_kind(given)}, not a numpy array"
+    problem = misfit(space, given)
+    if problem:
+        return problem
     value = np.asarray(given)
-    if value.shape != space.shape:
-        return f"has shape {value.shape}, its space {space.shape}"
-    if not np.can_cast(value.dtype, space.dtype):
-        return f"has dtype {value.dtype}, its space {space.dtype} (the wrapper cast_observation converts it)"
     if not np.isfinite(value).all():
         return "is not finite"
     outside = (value < space.low) | (value > space.high)

@@ -25,6 +25,7 @@ from ludus.metrics.stalled import Stalled
 from ludus.metrics.streams import warn
 from ludus.metrics.vitals import Vitals, one_decision
 from ludus.orchestration import preflight
+from ludus.orchestration.callbacks.bounds import Bounds
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
@@ -159,7 +160,7 @@ class Session:
         buffers_of(run).attach(path / "buffers")
         streams, collector = Streams(config.experiment.seed), collector_of(run)
         checkpoints = Checkpoints(path, config.training.checkpoints, collector, streams, warn=self.warn)
-        run.callbacks += [Status(folder.set_status), Control(path, checkpoints.request)]
+        run.callbacks += [Status(folder.set_status), Bounds(), Control(path, checkpoints.request)]
         if self.debug:
             run.callbacks.append(Debug(path))
         run.callbacks.append(checkpoints)

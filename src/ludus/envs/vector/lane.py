@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from ludus.envs.check import misfit
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, raised
 from ludus.envs.frame import frame
@@ -30,6 +31,8 @@ class Lane:
         self._take(envs)
         self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
         self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
+        self._flat: list[list[Any]] = [[row.data if row.ndim < 2 else None for row in rows] for rows in self._obs]
+        self._whole: Any = slice(None) if block.obs.ndim > 2 else ()  # of one row
         self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
         self._cursor = block.cursor.data  # a memoryview: cheaper to write to
@@ -49,7 +52,7 @@ class Lane:
                 self._cursor[0] = i
                 with Within(self.deadline, self._about(i), "reset"):
                     observation = env.reset(seed=int(self.block.seed[i]))[0]
-                self._obs[side][i][...] = observation
+                self._write(i, observation, self._obs[side][i])
             for meter in self._raw:
                 meter.take()
         except BaseException as error:  # whatever an environment raises is named, with its traceback
@@ -58,8 +61,9 @@ class Lane:
 
     def step(self, side: int) -> bool:
         """Step every environment with the block's actions, reset those that finished; True when one did."""
-        block, obs, cursor, raw = self.block, self._obs[side], self._cursor, self._raw
-        reward, terminated, truncated = block.reward, block.terminated, block.truncated
+        block, obs, cursor, raw = self.block, self._flat[side], self._cursor, self._raw
+        reward: Any = block.reward.data
+        whole, terminated, truncated = self._whole, block.terminated, block.truncated
         terminated.fill(False)
         truncated.fill(False)
         if self._lives:
@@ -71,7 +75,11 @@ class Lane:
         try:
             for i, step in enumerate(self._steps):
                 cursor[0] = i
-                observation, reward[i], ended, cut, _ = step(actions[i])
+                observation, paid, ended, cut, _ = step(actions[i])
+                try:
+                    reward[i] = paid
+                except TypeError:  # a memoryview takes nothing but numbers
+                    raise self._wrong(i, f"the reward {type(paid).__name__} {str(paid)[:40]}, not a number") from None
                 if raw:
                     block.raw_reward[i] = raw[i].take()
                 if ended or cut:
@@ -80,12 +88,15 @@ class Lane:
                     if self._lives:
                         block.continues[i] = self._lives[i].life_lost
                     observation = self._begin_again(i, observation)
-                obs[i][...] = observation
+                try:
+                    obs[i][whole] = observation  # a memoryview takes nothing but the very dtype and shape
+                except (TypeError, ValueError):
+                    self._write(i, observation, self._obs[side][i])
         except BaseException as error:  # as in reset
             raise self._failed(i, "step", error) from error
         cursor[0] = -1
         if not self._raw:
-            block.raw_reward[:] = reward
+            block.raw_reward[:] = block.reward
         return finished
 
     def render(self, i: int, final: bool) -> Array:
@@ -153,7 +164,7 @@ class Lane:
             raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
     def _begin_again(self, i: int, last: Any) -> Any:
-        self._final[i][...] = last
+        self._write(i, last, self._final[i])
         if self._frames is not None:
             self._frames[i] = frame(self.envs[i], self.id)
         with Within(self.deadline, self._about(i), "reset"):
@@ -161,6 +172,16 @@ class Lane:
         if self._raw and not self.block.continues[i]:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
         return observation
+
+    def _write(self, i: int, observation: Any, row: Array) -> None:
+        """Casting and stretching are never silent."""
+        problem = misfit(self.envs[i].observation_space, observation)
+        if problem:
+            raise self._wrong(i, f"an observation that {problem}")
+        row[...] = observation
+
+    def _wrong(self, i: int, what: str) -> EnvironmentFailed:
+        return EnvironmentFailed(self._about(i), f"step or reset returned {what}", "fix the environment or wrap it")
 
     def _failed(self, i: int, verb: str, error: BaseException) -> EnvironmentFailed:
         return raised(self._about(i), verb, error)

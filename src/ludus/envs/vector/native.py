@@ -20,7 +20,7 @@ from ludus.envs.spaces import Port, action_port, observation_port
 from ludus.envs.vector import StepResult, Unsuited, VectorEnv
 from ludus.envs.vector.block import ActionBorder
 from ludus.envs.vector.task import Task, TaskVectorEnv
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, EnvironmentFailed
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -84,9 +84,12 @@ class GymVectorEnv(VectorEnv):
         self._border.write(action, self._action)
         act = self._act.convert(self._action) if self._act.convert else self._action
         obs, reward, terminated, truncated, infos = self._call("step", act)
-        self._reward[:] = reward
         done = terminated | truncated
-        self._obs[...] = self._seen(obs)
+        try:
+            np.copyto(self._reward, reward, casting="same_kind")
+            np.copyto(self._obs, self._seen(obs), casting="safe")
+        except TypeError as error:  # casting is never silent
+            raise EnvironmentFailed(f"environments of {self.id}", f"step: {error}", "fix the environment") from error
         if not done.any():
             return StepResult(self._obs, self._reward, terminated, truncated, None)
         rows = np.flatnonzero(done)
