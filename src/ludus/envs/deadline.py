@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import NoReturn
 
@@ -32,26 +33,31 @@ class Late(BaseException):
 
 
 class Within:
-    """`with Within(seconds, where, verb)`: EnvironmentFailed if it takes longer; no deadline if that is infinite."""
+    """`with Within(seconds, where, verb)`: EnvironmentFailed if it takes longer; no deadline if that is infinite.
+
+    It may be entered again and again.
+    """
 
     __slots__ = ("_fired", "_seconds", "_thread", "_waited", "_where", "verb")
 
-    def __init__(self, seconds: float, where: str, verb: str) -> None:
+    def __init__(self, seconds: float, where: str | Callable[[], str], verb: str) -> None:
         self._seconds, self._where, self.verb = max(seconds, LEAST), where, verb
-        self._waited, self._fired = 0.0, False
-        self._thread = threading.get_ident()
+        self._waited, self._fired, self._thread = 0.0, False, 0
+        if seconds < math.inf:
+            _watch.prepare()
 
     def __enter__(self) -> Within:
         if self._seconds < math.inf:
-            _watch.begin(self)
+            self._waited, self._fired, self._thread = 0.0, False, threading.get_ident()
+            _watch.open.append(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self in _watch.open:
+        if self._seconds < math.inf:
             _watch.open.remove(self)
             for outer in _watch.open:
                 outer.beat()
-        if isinstance(error, Late) and self._fired:
+        if self._fired and isinstance(error, Late):
             raise self.failure() from None
 
     def beat(self) -> None:
@@ -61,19 +67,22 @@ class Within:
     def failure(self) -> EnvironmentFailed:
         """One line for the user."""
         problem = f"{self.verb} did not come to an end within {self._seconds:g} s"
-        return EnvironmentFailed(self._where, problem, "raise environment.step_deadline if it is only slow")
+        return EnvironmentFailed(self._name(), problem, "raise environment.step_deadline if it is only slow")
 
     def tick(self) -> None:
         """Called by the watching thread."""
         before = self._waited
         self._waited += TICK  # by count: a process that was stopped for a while did not wait
         if before < NOTICE <= self._waited < self._seconds:
-            _say(f"ludus: {self._where}: {self.verb} takes long; it has {self._seconds:g} s")
+            _say(f"ludus: {self._name()}: {self.verb} takes long; it has {self._seconds:g} s")
         if self._waited >= self._seconds + GRACE or (self._waited >= self._seconds and not self._interruptible()):
             self._end()
         if self._waited >= self._seconds and not self._fired:
             self._fired = True
             signal.pthread_kill(self._thread, signal.SIGALRM)
+
+    def _name(self) -> str:
+        return self._where if isinstance(self._where, str) else self._where()
 
     def _interruptible(self) -> bool:
         return self._thread == threading.main_thread().ident and signal.getsignal(signal.SIGALRM) is _interrupt
@@ -95,15 +104,14 @@ class _Watch:
         self.open: list[Within] = []
         self._process = 0
 
-    def begin(self, entry: Within) -> None:
-        """Keep an eye on it."""
+    def prepare(self) -> None:
+        """Have the thread, and where it is possible the signal."""
         if self._process != os.getpid():  # a fork has no threads but one
             self._process, self.open = os.getpid(), []
             threading.Thread(target=self._run, name="deadlines", daemon=True).start()
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
             signal.signal(signal.SIGALRM, _interrupt)
-        self.open.append(entry)
 
     def _run(self) -> None:
         while True:

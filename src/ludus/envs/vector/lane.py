@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -31,9 +32,9 @@ class Lane:
         self._take(envs)
         self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
         self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
-        self._flat: list[list[Any]] = [[row.data if row.ndim < 2 else None for row in rows] for rows in self._obs]
-        self._whole: Any = slice(None) if block.obs.ndim > 2 else ()  # of one row
         self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
+        self._flat, self._flat_final = [_views(rows) for rows in self._obs], _views(self._final)
+        self._whole: Any = slice(None) if block.obs.ndim > 2 else ()  # of one row
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
         self._cursor = block.cursor.data  # a memoryview: cheaper to write to
         self._cursor[0] = -1
@@ -50,7 +51,7 @@ class Lane:
         try:
             for i, env in enumerate(self.envs):
                 self._cursor[0] = i
-                with Within(self.deadline, self._about(i), "reset"):
+                with self._deadlines[i]:
                     observation = env.reset(seed=int(self.block.seed[i]))[0]
                 self._write(i, observation, self._obs[side][i])
             for meter in self._raw:
@@ -89,7 +90,7 @@ class Lane:
                         block.continues[i] = self._lives[i].life_lost
                     observation = self._begin_again(i, observation)
                 try:
-                    obs[i][whole] = observation  # a memoryview takes nothing but the very dtype and shape
+                    obs[i][whole] = observation
                 except (TypeError, ValueError):
                     self._write(i, observation, self._obs[side][i])
         except BaseException as error:  # as in reset
@@ -141,6 +142,7 @@ class Lane:
 
     def _take(self, envs: Sequence[gym.Env]) -> None:
         self.envs = list(envs)
+        self._deadlines = [Within(self.deadline, partial(self._about, i), "reset") for i in range(len(self.envs))]
         self._steps = [quick_step(env) or env.step for env in self.envs]
         self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
         self._lives = [lives for lives in map(EpisodicLife.inside, self.envs) if lives is not None]
@@ -164,10 +166,13 @@ class Lane:
             raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
     def _begin_again(self, i: int, last: Any) -> Any:
-        self._write(i, last, self._final[i])
+        try:
+            self._flat_final[i][self._whole] = last
+        except (TypeError, ValueError):
+            self._write(i, last, self._final[i])
         if self._frames is not None:
             self._frames[i] = frame(self.envs[i], self.id)
-        with Within(self.deadline, self._about(i), "reset"):
+        with self._deadlines[i]:
             observation = self.envs[i].reset()[0]
         if self._raw and not self.block.continues[i]:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
@@ -188,6 +193,11 @@ class Lane:
 
     def _about(self, i: int) -> str:
         return f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})"
+
+
+def _views(rows: Sequence[Array]) -> list[Any]:
+    """Memoryviews, which take nothing but the very dtype and shape; they have no more than one dimension."""
+    return [row.data if row.ndim < 2 else None for row in rows]
 
 
 def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:
