@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import files
-from ludus.config.compose import parse
+from ludus.config.compose import dump, parse
 from ludus.data.streams import Streams
 from ludus.errors import DataError
 from ludus.experiment import build
@@ -17,7 +17,8 @@ from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.runs import checkpoint
+from ludus.runs import checkpoint, rebuild
+from ludus.runs.differences import differences, refuse_what_was_edited
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import Run, read_json
 from ludus.session import begin_from
@@ -48,13 +49,15 @@ def verify(run: Run) -> Verdict:
     if not expected:
         raise DataError(str(run.folder / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
     config = parse(files.read(run.config_path), str(run.config_path))
+    trained = checkpoint.trained(checkpoint.about(run.folder))
+    refuse_what_was_edited(differences(trained, dump(config)) if trained else [], run.config_path)
     again = build(config, savable=True)
     summary = run.folder / "metrics.json"
     if summary.exists():  # there are ways to run an update, and they round differently
         said = read_json(summary)
         again.stateful["compiler"].load_state_dict({"used": said.get("compiled")})
         again.stateful["precision"].load_state_dict({"name": said.get("precision", "float32")})
-    start = run.meta().get("start")
+    start = rebuild.meta(run.folder).get("start")
     if start:
         begin_from(again, start, run.folder.parent)
     judge = _Judge(expected, again)

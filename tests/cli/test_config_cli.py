@@ -152,14 +152,14 @@ def test_what_a_run_fails_with_is_the_exit_code(ludus_, monkeypatch, runs):
 
 def test_train_hands_over_what_was_asked(ludus_, runs):
     result = ludus_("train", "CartPole-v1:ppo", "algorithm.lr=1e-3", "~algorithm.clip", "-q", "--runs-dir", "elsewhere",
-                    "--max-timesteps", "5e3", "--tag", "a b", "--tag", "it's", "--override", "policy_lr=1e-3",
+                    "--max-timesteps", "5e3", "--tag", "a.b", "--tag", "it's", "--override", "policy_lr=1e-3",
                     "--env-kwargs", "sutton_barto_reward=true")  # fmt: skip
     assert result.code == 0, result.err
     (call,) = runs
     config = call.resolved.config
     assert call.runs_dir == Path("elsewhere").absolute()
     assert config.algorithm.config.lr.start == 1e-3 and config.algorithm.config.clip.start == 0.2
-    assert config.training.total_timesteps == 5_000 and config.experiment.tags == ("a b", "it's")
+    assert config.training.total_timesteps == 5_000 and config.experiment.tags == ("a.b", "it's")
     assert config.environment.kwargs == {"sutton_barto_reward": True}
 
 

@@ -130,6 +130,16 @@ def test_the_key_lies_in_the_state_directory(monkeypatch: pytest.MonkeyPatch, tm
     assert key.location() == tmp_path / ".local" / "state" / "ludus" / "snapshot.key"
 
 
+def test_a_key_others_may_read_is_named_when_a_snapshot_cannot_be_restored(make: Make, own_key: Path) -> None:
+    env = make(ID, vectorization="sync", num_envs=1)
+    assert env.rung == "pickle"
+    run(env, 1, 0)
+    state = stored(env.snapshot())
+    own_key.chmod(0o644)
+    with pytest.raises(DataError, match=f"its rung is 'pickle'.*{re.escape(str(own_key))}.*chmod 600"):
+        make(ID, vectorization="sync", num_envs=1).restore(state)
+
+
 def test_processes_that_begin_together_agree_on_one_key(own_key: Path) -> None:
     code = "from ludus.envs.snapshots import key; print(key.load().hex())"
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -275,5 +275,5 @@ def test_18_a_config_edited_by_hand_is_no_partial_load(ludus: Ludus, stopped: Pa
     config = stopped / "config.yaml"
     config.write_text(config.read_text().replace("hidden_dims: null", "hidden_dims: [32]", 1))
     before = contents(stopped / "checkpoints")
-    refused(ludus("resume", "@last"), 3, "checkpoints")
+    refused(ludus("resume", "@last"), 2, "config.yaml", "network.actor.hidden_dims: None -> [32]")
     assert contents(stopped / "checkpoints") == before

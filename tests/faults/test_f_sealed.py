@@ -39,7 +39,7 @@ def test_70_pickled_environments_are_sealed(ludus: Ludus, tmp_path: Path) -> Non
     more = ["resume", "@last", "training.total_timesteps=512", "--plugin", str(PLUGIN)]
     refused(ludus(*more, env={"LUDUS_KEY_FILE": str(tmp_path / "other")}), 3, "sealed by another user or machine")
     (tmp_path / "state" / "key").chmod(0o644)
-    refused(ludus(*more, env=key), 3, "Faulty/Objects-v0")
+    refused(ludus(*more, env=key), 3, "Faulty/Objects-v0", str(tmp_path / "state" / "key"), "chmod 600")
     (tmp_path / "state" / "key").chmod(0o600)
     assert ludus(*more, env=key).code == 0
 

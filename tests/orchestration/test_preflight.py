@@ -139,17 +139,47 @@ def test_tight_memory_is_a_warning(run: Orchestrator, monkeypatch: pytest.Monkey
     assert "memory is tight" in check(run.config, run)[1]
 
 
-@pytest.mark.parametrize(("free", "outcome"), [(10**12, "fine"), (5 * MB, "warned"), (MB, "refused")])
+@pytest.mark.parametrize(("free", "outcome"), [(10**12, "fine"), (1.2, "warned"), (0.9, "refused")])
 def test_room_for_checkpoints(
-    run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, outcome: str
+    run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, outcome: str
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free, 0, free))
+    room = int(free * needed(run, tmp_path, monkeypatch))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(room, 0, room))
     folder = tmp_path / "not" / "yet" / "there"
     if outcome == "refused":
         with pytest.raises(ResourceError, match=r"checkpoints need about .* training\.checkpoints\.keep .* --runs-dir"):
             check(run.config, run, folder)
     else:
         assert len(check(run.config, run, folder)) == (2 if outcome == "warned" else 1)
+
+
+def needed(run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes below which a disk is refused."""
+    low, high = 0, 1 << 40
+    while high - low > 1:
+        middle = (low + high) // 2
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=middle: Usage(free, 0, free))
+        try:
+            check(run.config, run, tmp_path)
+        except ResourceError:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def test_the_room_asked_for_is_about_what_a_run_takes(
+    run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between what the checkpoints that are there at once take, and twice that."""
+    from ludus.runs import checkpoint
+    from ludus.runs.record import size_of
+
+    asked = needed(run, tmp_path, monkeypatch)
+    state = {**run.state_dict(), "about": {"config": run.config.model_dump(mode="json")}}
+    one = size_of(checkpoint.save(tmp_path, state, step=0))
+    there = (run.config.training.checkpoints.keep + 2) * one
+    assert there <= asked <= 2 * there
 
 
 def test_looking_changes_nothing(run: Orchestrator) -> None:

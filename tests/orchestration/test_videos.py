@@ -190,3 +190,32 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     before = memory.used()
     assert write_video(tmp_path / "b.mp4", frames(600), 30) == 600  # 138 MB of pictures
     assert memory.used() - before < 48 * memory.MB  # the heap may grow by what other tests left in pieces
+
+
+def test_every_checkpoint_gets_its_video_even_if_it_is_written_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer may be several evaluations behind; an evaluation that was not saved gets no link."""
+    from types import SimpleNamespace
+
+    camera: Any = None
+    videos = Videos(tmp_path, Video(every_evaluations=1), lambda: camera, Streams(1))
+    monkeypatch.setattr(videos, "_record", lambda *_: True)
+    parent = tmp_path / "checkpoints"
+    parent.mkdir()
+    for epoch in (1, 2, 3, 4):
+        run: Any = SimpleNamespace(
+            clock=SimpleNamespace(epochs=epoch), evaluator=None, recorder=SimpleNamespace(file=lambda *_, **__: None)
+        )
+        result: Any = SimpleNamespace(env_steps=64 * epoch)
+        videos.on_evaluation(run, result)
+        videos.on_cycle_end(run)
+    for step in (64, 192):
+        (parent / f"step={step}").mkdir()
+    videos.on_cycle_end(run)
+    links = {path.name: str(path.readlink()) for path in parent.glob("*.mp4")}
+    assert links == {"step=64.mp4": "../videos/epoch=1.mp4", "step=192.mp4": "../videos/epoch=3.mp4"}
+    (parent / "step=256").mkdir()
+    (parent / "step=64").rmdir()
+    videos.on_end(run)
+    assert sorted(path.name for path in parent.glob("*.mp4")) == ["step=192.mp4", "step=256.mp4"]

@@ -11,7 +11,7 @@ import resource
 import shutil
 import signal
 import stat
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -393,20 +393,34 @@ def test_a_full_disk_keeps_the_old_one_and_leaves_no_litter(tmp_path: Path) -> N
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 
 
+def _die_at_change(number: int) -> None:
+    """SIGKILL right before the n-th change of the file system that this process makes."""
+    count = 0
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal count
+        creates = event == "open" and isinstance(args[2], int) and args[2] & os.O_CREAT
+        if creates or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink"):
+            count += 1
+            if count == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, {"n": 0, "w": torch.zeros(1_000)}, step=0)
-    rng, newest, interrupted = random.Random(0), 0, 0
-    for _ in range(20):
+    newest, interrupted = 0, 0
+    for number in range(1, 31):
         child = os.fork()
         if child == 0:
+            _die_at_change(number)
             n = newest
             while True:  # some steps again with another state, some new: both ways of writing are hit
                 n += 1
                 checkpoint.save(tmp_path, {"n": n, "w": torch.full((1_000,), float(n))}, step=n // 2)
-        time.sleep(rng.uniform(0.01, 0.06))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
         interrupted += any(name.startswith(".") for name in _names(tmp_path / "checkpoints"))
         loaded = checkpoint.load_newest_good(tmp_path)
         assert loaded.skipped == ()
@@ -415,7 +429,7 @@ def test_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path: Path) -> None:
         assert n >= newest
         newest = n
     assert newest > 5
-    assert interrupted > 0
+    assert interrupted > 10
     checkpoint.save(tmp_path, {"n": -1}, step=10**6)
     assert all(not name.startswith(".") for name in _names(tmp_path / "checkpoints"))
 

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,15 @@ def test_a_live_run_is_never_touched(root: Path) -> None:
     finally:
         owner.communicate("")
     assert goes(root, keep_best=0, keep_recent=0) == {"lost", "long_ago", "locked"}
+
+
+def test_a_run_resumed_under_a_clock_that_went_back_is_not_old(root: Path) -> None:
+    """Updated before it began: nobody knows how old it is."""
+    three_years = {"updated": (datetime.now(UTC) - timedelta(days=1_095)).isoformat(timespec="seconds")}
+    make_run(root, "jumped", days=1, status=three_years, heavy=True)
+    make_run(root, "long_ago_and_jumped", days=100, status=three_years, heavy=True)
+    make_run(root, "old", days=100, heavy=True)
+    assert goes(root, keep_best=0) == {"old"}
 
 
 def test_a_run_resumed_after_the_plan_is_left_alone(root: Path) -> None:

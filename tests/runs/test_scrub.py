@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.runs.scrub import scrub
+from ludus.runs.scrub import hide, scrub
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,9 @@ def test_the_rest_is_kept() -> None:
         "environment.id=MonkeyKeyDoor-v0",
     ]
     assert scrub(argv, {"PATH": "/usr/bin", "TOKEN": "short"}) == argv
+
+
+def test_a_place_of_a_secret_is_no_secret() -> None:
+    """A message about the key file has to name it."""
+    assert hide("/home/me/key: is not readable", {"LUDUS_KEY_FILE": "/home/me/key"}) == "/home/me/key: is not readable"
+    assert hide("it is /home/me/key", {"LUDUS_KEY": "/home/me/key"}) == "it is ***"

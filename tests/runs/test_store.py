@@ -181,6 +181,41 @@ def test_links_out_of_the_runs_folder_are_refused(tmp_path: Path) -> None:
             Run.load(root, reference)
 
 
+def test_last_that_names_a_link_out_of_the_runs_folder_is_refused(tmp_path: Path) -> None:
+    """The name is fine and the folder is there; only where it leads is wrong."""
+    _fake(tmp_path / "outside", "secret")
+    root = tmp_path / "runs"
+    root.mkdir()
+    (root / "evil").symlink_to(tmp_path / "outside" / "secret")
+    (root / "@last").symlink_to("evil")
+    with pytest.raises(ConfigError, match="leads out of the runs folder"):
+        Run.load(root, "@last")
+
+
+def test_something_else_in_the_place_of_the_link_is_named_and_no_folder_is_left(tmp_path: Path) -> None:
+    (tmp_path / "@last").mkdir()
+    with pytest.raises(ConfigError, match=r"@last: is no link"):
+        _create(tmp_path)
+    assert _names(tmp_path) == ["@last"]
+
+
+def test_a_folder_that_could_not_be_completed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path))
+
+    monkeypatch.setattr("ludus.runs.atomic.replace_link", full)
+    with pytest.raises(LudusError, match="No space left"):
+        _create(tmp_path)
+    assert _names(tmp_path) == []
+
+
+def test_runs_are_numbered_in_the_order_they_are_made(tmp_path: Path) -> None:
+    numbers = [_create(tmp_path).meta()["number"] for _ in range(3)]
+    assert numbers == [1, 2, 3]
+    (tmp_path / "@last").unlink()
+    assert _create(tmp_path).meta()["number"] == 4
+
+
 def test_last_that_is_gone(tmp_path: Path) -> None:
     run = _create(tmp_path)
     (run.folder).rename(tmp_path / "moved")

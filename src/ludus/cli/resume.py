@@ -34,19 +34,22 @@ def resume(
     from ludus import session
     from ludus.config.compose import Resolved, load
     from ludus.orchestration.signals import EARLY
+    from ludus.runs import consent, rebuild
     from ludus.runs.store import Run
 
     load_plugins(plugin)
+    folder = Run.load(runs_dir, run)
+    if mode is not Mode.exact or consent.can_answer():
+        changed = load(str(folder.config_path), overrides or [])
+        consent.ask(changed)
     if mode is Mode.exact:
         done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
         if done is None:
             print(f"{run}: has already finished; give it a larger training.total_timesteps to go on")
             return 0
     else:
-        folder = Run.load(runs_dir, run)
-        changed = load(str(folder.config_path), overrides or [])
-        spec = str(folder.meta().get("spec") or folder.id)
-        resolved = Resolved(changed.config, spec, tuple(overrides or []))
+        spec = str(rebuild.meta(folder.folder).get("spec") or folder.id)
+        resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         done = session.train(
             resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer, debug=debug
         )

@@ -63,6 +63,7 @@ def _print_facts(record: Record) -> None:
     from ludus.cli.table import painted, say, state_style
     from ludus.metrics.text import clean
     from ludus.runs.columns import cell
+    from ludus.runs.differences import edits
     from ludus.runs.export import run_file
 
     say(painted(record.id, "bold"))
@@ -73,6 +74,8 @@ def _print_facts(record: Record) -> None:
         text = cell(record, key)
         if text != "-":
             say(f"  {key:<12} {painted(text, state_style(text) if key == 'state' else '')}")
+    for edit in edits(record.folder, record.config):
+        say(painted(f"  config.yaml was edited, but the run was trained otherwise: {clean(edit, 300)}", "yellow"))
 
 
 def _print_metrics(record: Record) -> None:

@@ -96,8 +96,10 @@ def train(
     jobs = [resolve(spec, [*overrides, *chosen], tag or []) for chosen in seeds(seed)]
     if cfg is not None:
         return print_config(jobs[0].config, cfg, package)
-    if not quiet and not confirmed(jobs):
-        return 0
+    if not quiet:
+        if not confirmed(jobs):
+            return 0
+        ask_about_programs(jobs)
     from ludus.orchestration.signals import EARLY
     from ludus.session import train as train_run
 
@@ -107,6 +109,14 @@ def train(
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):
             return EARLY
     return 0
+
+
+def ask_about_programs(jobs: list[Resolved]) -> None:
+    """A program that a file would start is started only after a yes."""
+    from ludus.runs import consent
+
+    for job in jobs:
+        consent.ask(job)
 
 
 def go_on_with_unfinished(job: Resolved, runs_dir: Path, debug: bool) -> Orchestrator | None:
@@ -180,6 +190,10 @@ def resolve(spec: str, overrides: list[str], tags: list[str]) -> Resolved:
     resolved = load(spec, overrides)
     further = []
     if tags:
+        from ludus.runs.tags import check
+
+        for tag in tags:
+            check(tag, f"--tag {tag}"[:80])
         quoted = [repr(tag) for tag in (*resolved.config.experiment.tags, *tags)]
         further.append(f"experiment.tags=[{','.join(quoted)}]")
     if debugger_attached():

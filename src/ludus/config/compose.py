@@ -6,8 +6,6 @@ Reading order: load -> _layers -> parse -> dump, config_hash.
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,8 +77,7 @@ def to_yaml(config: ExperimentConfig) -> str:
 
 def config_hash(config: ExperimentConfig) -> str:
     """Sixteen hex digits that depend on nothing but the resolved values."""
-    text = json.dumps(dump(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return files.digest(dump(config))
 
 
 def search_path() -> list[Path]:

@@ -6,6 +6,7 @@ anything is made of them, and each key remembers its line.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -254,6 +255,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """Sixteen hex digits that depend on nothing but the values of a resolved config."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class _Dumper(yaml.SafeDumper):

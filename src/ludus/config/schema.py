@@ -207,6 +207,8 @@ class CheckpointPlan(Model):
 
     every_steps: int | None = Field(default=None, ge=0)
     """Save whenever this many more environment steps are done; none or 0 is off."""
+    every_updates: int | None = Field(default=None, ge=0)
+    """Save whenever this many more updates are done; none or 0 is off."""
     every_minutes: float | None = Field(default=10.0, gt=0)
     """Save after so many minutes; not for environments that can only be resumed by a common reset."""
     at_evaluation: Literal["best", "all", "never"] = "best"
@@ -270,7 +272,8 @@ class Logging(Model):
     every_epochs: PositiveInt = 1
     """Epochs per metrics row."""
     alert_command: tuple[str, ...] = ()
-    """Program and arguments run with the text of each new alert as one more argument; no shell."""
+    """Program and arguments run with the text of each new alert as one more argument; no shell. From a file only after
+    the user has agreed to that very command."""
     stalled_seconds: float | None = Field(default=600.0, gt=0)
     """Seconds without a finished epoch that are an alert; none is off."""
 

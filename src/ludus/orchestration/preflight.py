@@ -34,6 +34,8 @@ ROW = 128
 """Least bytes of one environment among the arrays of a native one, besides those everybody has."""
 OBJECT = 4096
 """Least bytes that a Gymnasium environment takes by itself: wrappers, spaces, a generator."""
+REST, PER_ENV = 32 * 1024, 8 * 1024
+"""Bytes of a checkpoint beside weights and moments: counters, settings and sums, and the state of an environment."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +188,9 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     buffers: Any = run.stateful["buffers"]
     steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
     keep = config.training.checkpoints.keep
-    wanted = (keep + 2) * (one + MB) + (keep + 1) * steps
-    free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+    collector: Any = run.stateful["collector"]
+    wanted = (keep + 2) * (one + REST + collector.num_envs * PER_ENV) + (keep + 1) * steps
+    free = _free(folder)
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"
         problem = f"{kinds} need about {size(wanted)}, {size(free)} are free"
@@ -197,3 +200,13 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     if wanted > TIGHT * free:
         return [f"the disk is nearly full: checkpoints need about {size(wanted)} of {size(free)}"]
     return []
+
+
+def _free(folder: Path) -> int:
+    """Bytes where a folder is or will be; one that cannot be at all is refused by whoever makes it."""
+    for place in (folder, *folder.parents):
+        try:
+            return shutil.disk_usage(place).free
+        except OSError:
+            continue
+    return 0

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from ludus.errors import ConfigError, DataError, ResourceError
 from ludus.runs import atomic
-from ludus.runs.tree import flatten, unflatten
 
 FORMAT, VERSION = "ludus-checkpoint", 1
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
@@ -67,6 +66,8 @@ def load(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.torch import load as load_tensors
 
+    from ludus.runs.tree import unflatten
+
     try:
         tensors = load_tensors(content[TENSORS])
         state = unflatten(json.loads(content[STATE]), tensors)
@@ -86,7 +87,9 @@ def load_newest_good(folder: Path) -> Loaded:
         except DataError as error:
             faults.append(error.line())
     if not faults:
-        raise DataError(str(folder / "checkpoints"), "there is no checkpoint", "train first")
+        raise DataError(
+            str(folder / "checkpoints"), "there is no checkpoint", f"train anew: ludus train {folder}/config.yaml"
+        )
     raise DataError(str(folder / "checkpoints"), "no checkpoint is good: " + " | ".join(faults))
 
 
@@ -156,19 +159,57 @@ def sweep(folder: Path) -> None:
             path.unlink()
 
 
-def supersede(folder: Path, step: int) -> list[str]:
-    """Set aside, as `superseded=N`, checkpoints later than where a run goes on: damaged, or of a future given up."""
+def supersede(folder: Path, step: int, best: int | None = None) -> list[str]:
+    """Set aside, as `superseded=N`, checkpoints later than where a run goes on: damaged, or of a future given up.
+
+    Links that pointed there follow: `last` to the newest that stays, `best` to that of step `best` if it is there.
+    """
     later = [path for name, path in checkpoints(folder).items() if int(name.removeprefix("step=")) > step]
-    for path in later:
-        aside = path.with_name(f"superseded={path.name.partition('=')[2].partition('-')[0]}")
-        if aside.exists():
-            shutil.rmtree(aside)
-        path.rename(aside)
+    try:
+        for path in later:
+            aside = path.with_name(f"superseded={path.name.partition('=')[2].partition('-')[0]}")
+            if aside.exists():
+                shutil.rmtree(aside)
+            path.rename(aside)
+        _relink(folder / "checkpoints", list(checkpoints(folder)), f"step={best}")
+    except OSError as error:
+        remedy = "see that the run folder may be written"
+        raise ResourceError(str(folder), f"cannot set checkpoints aside: {error.strerror}", remedy) from None
     return [path.name for path in later]
+
+
+def _relink(parent: Path, known: list[str], best: str) -> None:
+    """Links that point nowhere: to what they should point at, or away."""
+    for link, name in ((parent / "last", known[-1] if known else ""), (parent / "best", best)):
+        if link.is_symlink() and str(link.readlink()) not in known:
+            atomic.replace_link(link, name) if name in known else link.unlink()
+
+
+def about(folder: Path) -> dict[str, Any]:
+    """What the newest good checkpoint says about its run: its config and its meta.json; empty if none says anything."""
+    for path in reversed(checkpoints(folder).values()):
+        try:
+            state = json.loads(_read_listed(path / STATE, read_manifest(path)["files"][STATE]))
+            from ludus.runs.tree import unflatten  # needs numpy, which a listing does not
+
+            found = unflatten(state["about"], {})
+        except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def trained(about: Any) -> dict[str, Any]:
+    """The config that a checkpoint says it was written with; empty if it says none."""
+    config = about.get("config") if isinstance(about, dict) else None
+    return config if isinstance(config, dict) else {}
 
 
 def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:
     from safetensors.torch import save as save_tensors
+
+    from ludus.runs.tree import flatten
 
     tree, tensors = flatten(state)
     return {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}

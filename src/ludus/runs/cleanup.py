@@ -106,11 +106,19 @@ def _best(records: Sequence[Record], count: int) -> dict[str, int]:
 
 
 def _touched(record: Record) -> datetime:
-    """When it last began, went on or ended; a run that does not say is as young as its folder."""
+    """When it last began, went on or ended; a run that does not say is as young as its folder, and one that was
+    updated before it began has seen the clock go back: how old it is nobody knows, so it counts as young."""
+    began, updated = _moment(record.started), _moment(record.updated)
+    if began is not None and updated is not None and updated < began:
+        return datetime.now(UTC)
+    return updated or began or datetime.fromtimestamp(record.folder.stat().st_mtime, UTC)
+
+
+def _moment(stamp: str | None) -> datetime | None:
     try:
-        then = datetime.fromisoformat(record.updated or record.started or "")
+        then = datetime.fromisoformat(stamp or "")
     except ValueError:
-        return datetime.fromtimestamp(record.folder.stat().st_mtime, UTC)
+        return None
     return then if then.tzinfo else then.replace(tzinfo=UTC)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 
 MAY_CHANGE = (
     "experiment.description",
@@ -49,6 +50,16 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
     return found
 
 
+def edits(folder: Path, trained: Mapping[str, Any]) -> list[Difference]:
+    """Where config.yaml says something else than what was trained; none if it cannot be read."""
+    from ludus.config import files
+
+    try:
+        return differences(trained, files.plain(files.read(folder / "config.yaml")))
+    except LudusError:
+        return []
+
+
 def refuse_what_may_not_change(found: list[Difference]) -> None:
     """One line with every field that stands in the way, and those that do not."""
     refused = [difference for difference in found if not difference.allowed]
@@ -59,3 +70,12 @@ def refuse_what_may_not_change(found: list[Difference]) -> None:
     also = f" ({', '.join(fine)} may change)" if fine else ""
     remedy = "leave it, or start a new run from its weights: ludus resume RUN --mode warm_start"
     raise ConfigError("resume", problem + also, remedy)
+
+
+def refuse_what_was_edited(found: list[Difference], path: Path) -> None:
+    """A config.yaml that says something else than what was trained, in a field that may not change."""
+    refused = [difference for difference in found if not difference.allowed]
+    if refused:
+        problem = "was edited, but the run was trained otherwise: " + ", ".join(map(str, refused))
+        remedy = "undo that; changes belong on the command line, these on that of ludus resume RUN --mode warm_start"
+        raise ConfigError(str(path), problem, remedy)

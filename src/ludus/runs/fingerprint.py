@@ -13,12 +13,12 @@ from ludus.runs.tree import flatten
 def fingerprint(state: Mapping[str, Any]) -> str:
     """sha256 over weights, optimizer, normalisers, environments, random streams, settings and counters.
 
-    What merely watches a run (callbacks) is left out: a repetition may be watched by others; and so is where in its
-    files a buffer keeps its steps (`places`), since their content is in the sums.
+    What merely watches a run (callbacks) or describes it (about) is left out: a repetition may be watched by others;
+    and so is where in its files a buffer keeps its steps (`places`), since their content is in the sums.
     """
     import torch
 
-    tree, tensors = flatten(_without_times({k: v for k, v in state.items() if k != "callbacks"}))
+    tree, tensors = flatten(_without_times({k: v for k, v in state.items() if k not in ("callbacks", "about")}))
     digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()

@@ -1,4 +1,8 @@
-"""One process per run folder: an advisory lock that the system releases when its owner dies, however it dies."""
+"""One process per run folder: advisory locks that the system releases when their owner dies, however it dies.
+
+The folder itself is locked and, since some network file systems cannot lock folders, `.lock` in it, which also names
+the owner. Locks of the kind `flock` are shared with forked children, so a child gives its copy up at once.
+"""
 
 from __future__ import annotations
 
@@ -13,63 +17,140 @@ from pathlib import Path
 from ludus.errors import ConfigError
 
 NAME = ".lock"
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+_HELD: set[RunLock] = set()
 
 
 class RunLock:
-    """Holds `runs/<id>/.lock` for as long as this process works on the run."""
+    """Holds a run folder for as long as this process works on the run."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
-        self._descriptor = -1
+        self.folder, self.path = folder, folder / NAME
+        self._folder = self._file = -1
 
     def acquire(self) -> None:
         """Take the lock, or name its owner."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(self.path, flags, 0o600)
+            self._folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            remedy = "see that the run folder may be written"
-            raise ConfigError(str(self.path), f"cannot be opened: {error.strerror}", remedy) from None
+            raise self._closed(error, self.folder) from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = _owner(descriptor)
-            os.close(descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise ConfigError(str(self.path.parent), f"is in use by {owner}", "wait for it or stop it") from None
-            problem = f"cannot be locked: {error.strerror}"
-            raise ConfigError(str(self.path.parent), problem, "keep runs on a file system with flock") from None
-        self._descriptor = descriptor
-        facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
-        with contextlib.suppress(OSError):  # on a full disk the owner has no name, but the lock holds
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(facts).encode(), 0)
+            if not _lock(self._folder, fcntl.LOCK_EX, insist=False):
+                raise self._in_use()
+            self._file = self._take_file()
+        except (OSError, ConfigError):
+            os.close(self._folder)
+            self._folder = -1
+            raise
+        _HELD.add(self)
 
     def release(self) -> None:
-        """Give the lock back."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Give the lock back, also on behalf of whatever inherited it."""
+        _HELD.discard(self)
+        for descriptor in (self._file, self._folder):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):  # of a file system that is gone
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
+        self._folder = self._file = -1
+
+    def confirm(self) -> None:
+        """Before a write: the folder is still ours. A lock file that somebody removed is made and taken again."""
+        try:
+            here = self.folder.stat()
+        except OSError:  # the folder is gone, as whoever writes next will say
+            return
+        if not os.path.samestat(here, os.fstat(self._folder)):
+            remedy = "move it back, or resume the run where it is now"
+            raise ConfigError(str(self.folder), "is another folder than the one this run began in", remedy)
+        if not self._names(self._file):
+            new = self._take_file()
+            os.close(self._file)
+            self._file = new
 
     @staticmethod
     def is_held(folder: Path) -> bool:
         """Whether some process works on the run now."""
-        try:
-            descriptor = os.open(folder / NAME, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
+        for path, flags in ((folder, os.O_RDONLY | os.O_DIRECTORY), (folder / NAME, os.O_RDWR | os.O_NOFOLLOW)):
+            try:
+                descriptor = os.open(path, flags | os.O_CLOEXEC)
+            except OSError:
+                continue
+            try:
+                if not _lock(descriptor, fcntl.LOCK_SH, insist=path != folder):
+                    return True
+            except OSError:  # it cannot be asked
+                return True
+            finally:
+                os.close(descriptor)
         return False
 
+    def _take_file(self) -> int:
+        """`.lock`, made if it is not there, opened and locked."""
+        while True:
+            try:
+                file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise self._closed(error, self.path) from None
+            try:
+                if not _lock(file, fcntl.LOCK_EX, insist=True):
+                    raise self._in_use()
+                if self._names(file):
+                    _sign(file)
+                    return file
+            except (OSError, ConfigError) as error:
+                os.close(file)
+                if isinstance(error, ConfigError):
+                    raise
+                problem = f"cannot be locked: {error.strerror}"
+                raise ConfigError(str(self.folder), problem, "keep runs on a file system with flock") from None
+            os.close(file)  # removed between the two calls: what was locked is no longer the file of that name
 
-def _owner(descriptor: int) -> str:
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        facts = json.loads(os.pread(descriptor, 4096, 0))
+    def _names(self, descriptor: int) -> bool:
+        """Whether `.lock` is the file that was opened."""
+        try:
+            return os.path.samestat(self.path.lstat(), os.fstat(descriptor))
+        except OSError:
+            return False
+
+    def _in_use(self) -> ConfigError:
+        return ConfigError(str(self.folder), f"is in use by {_owner(self.path)}", "wait for it or stop it")
+
+    @staticmethod
+    def _closed(error: OSError, path: Path) -> ConfigError:
+        remedy = "see that the run folder may be written"
+        return ConfigError(str(path), f"cannot be opened: {error.strerror}", remedy)
+
+    def _forget(self) -> None:
+        for descriptor in (self._file, self._folder):
+            os.close(descriptor)
+        self._folder = self._file = -1
+
+
+def _lock(descriptor: int, kind: int, *, insist: bool) -> bool:
+    """False if another process has it; where locks do not work an error, or nothing unless we `insist`."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        if insist:
+            raise
+    return True
+
+
+def _sign(descriptor: int) -> None:
+    facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
+    with contextlib.suppress(OSError):  # on a full disk the owner has no name, but the lock holds
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(facts).encode(), 0)
+
+
+def _owner(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            facts = json.loads(file.read(4096))
         return f"process {int(facts['pid'])} on {str(facts['host'])[:60]}"
     return "another process"
 
@@ -77,3 +158,13 @@ def _owner(descriptor: int) -> str:
 def _boot_id() -> str:
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else ""
+
+
+def _in_child() -> None:
+    """A child that an environment forks must not keep the run when its parent is gone."""
+    for lock in _HELD:
+        lock._forget()
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -22,8 +22,7 @@ def provenance(argv: Sequence[str]) -> dict[str, Any]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": scrub(argv),
-        "git": git_state(Path.cwd()),
-        "versions": versions(),
+        **code(),
         "host": {
             "name": platform.node(),
             "platform": platform.platform(),
@@ -31,6 +30,26 @@ def provenance(argv: Sequence[str]) -> dict[str, Any]:
             "cpus": os.cpu_count(),
         },
     }
+
+
+def code() -> dict[str, Any]:
+    """What decides the numbers beside the config: versions, and the commit of the working directory."""
+    return {"versions": versions(), "git": git_state(Path.cwd())}
+
+
+def moved(meta: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """`torch 2.8.0 -> 2.9.0`: what of the code is not as it was when the run last began, as far as that is known."""
+    resumed = meta.get("resumed")
+    before = resumed[-1] if isinstance(resumed, list) and resumed else meta
+    old, new = (_flat(facts) for facts in (before, now))
+    return [f"{name} {old[name]} -> {new[name]}" for name in old if name in new and old[name] != new[name]]
+
+
+def _flat(facts: Any) -> dict[str, str]:
+    found, git = (facts.get(key) if isinstance(facts, Mapping) else None for key in ("versions", "git"))
+    known = {str(name)[:40]: str(version)[:40] for name, version in found.items()} if isinstance(found, Mapping) else {}
+    commit = git.get("commit") if isinstance(git, Mapping) else None
+    return {**known, "commit": str(commit)[:12]} if commit else known
 
 
 def versions() -> dict[str, str]:
@@ -45,18 +64,23 @@ def versions() -> dict[str, str]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit and whether the tree differs from it; none outside a repository."""
+    """Commit and whether the tree differs from it, unless asking that would run programs; none outside a repository."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    own = _git(folder, "config", "--show-scope", "--get-regexp", r"^filter\.")
+    filtered = own is not None and any(line.startswith(("local", "worktree")) for line in own.splitlines())
+    changes = None if filtered else _git(folder, "status", "--porcelain", "--untracked-files=no")
     return {"commit": commit, "dirty": None if changes is None else changes != ""}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
+    """What git says; a repository may come from somebody else, so none of its hooks, monitors and helpers runs."""
+    harmless = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "--no-optional-locks")
+    command = ["git", *harmless, "-C", str(folder), *arguments]
+    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, env=environment)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -12,7 +12,7 @@ from typing import Any
 
 from ludus.errors import LudusError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.runs import history
+from ludus.runs import checkpoint, history, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import read_json
 
@@ -118,7 +118,8 @@ def read(folder: Path) -> Record | None:
         if not (folder / "meta.json").is_file():
             return None
         config = {}
-    meta, status, summary = (_read(folder / name) for name in ("meta.json", "status.json", "metrics.json"))
+    meta, status, summary = rebuild.meta(folder), rebuild.status(folder), _read(folder / "metrics.json")
+    config = trained(folder, config, meta)
     experiment = mapping(config.get("experiment"))
     return Record(
         folder=folder,
@@ -141,6 +142,15 @@ def read(folder: Path) -> Record | None:
         config=config,
         **_progress(folder, config, status, summary),
     )
+
+
+def trained(folder: Path, config: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config the run was trained with: config.yaml, unless that was edited and a checkpoint knows better."""
+    from ludus.config import files
+
+    if not config or not meta.get("config_hash") or files.digest(config) == meta["config_hash"]:
+        return config
+    return checkpoint.trained(checkpoint.about(folder)) or config
 
 
 def _progress(folder: Path, config: Mapping[str, Any], status: Mapping[str, Any], summary: Any) -> dict[str, Any]:

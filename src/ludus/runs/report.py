@@ -16,9 +16,9 @@ from ludus.metrics.monitor import Alert, Monitor
 from ludus.metrics.names import EVAL_RETURN
 from ludus.metrics.rules import SHIPPED, Rules
 from ludus.metrics.text import number
-from ludus.runs import atomic, checkpoint, defaults, history, record
+from ludus.runs import atomic, checkpoint, defaults, history, rebuild, record
 from ludus.runs.columns import local_time, size
-from ludus.runs.differences import Difference
+from ludus.runs.differences import Difference, edits
 from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_json
@@ -95,7 +95,7 @@ def gather(folder: Path) -> Report:
     evaluations = [row for row in rows if EVAL_RETURN in row]
     return Report(
         run=record.present(run),
-        meta=_read(folder / "meta.json"),
+        meta=rebuild.meta(folder),
         summary=_read(folder / "metrics.json"),
         rows=rows,
         rules=rules,
@@ -117,15 +117,23 @@ def provenance(report: Report) -> dict[str, str]:
         "command": shlex.join(map(str, argv)) if isinstance(argv, list) else "",
         "git commit": str(git.get("commit") or "") + (" with changes" if git.get("dirty") else ""),
         "config hash": run.config_hash,
+        "config.yaml was edited": ", ".join(map(str, edits(run.folder, run.config))),
         "machine": ", ".join(str(host[name]) for name in ("name", "platform", "machine") if name in host),
         "CPUs": str(host.get("cpus") or ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "resumed with other code": ", ".join(_resumes(meta.get("resumed"))),
         "resume": "" if rung is None else "not exact" if rung == "none" else f"exact, by {rung}",
         "compiled updates": {True: "yes", False: "no"}.get(summary.get("compiled"), ""),  # type: ignore[arg-type]
         "timings": ", ".join(f"{key} {number(value, 2, trim=True)}" for key, value in _timings(report.rows)),
         "folder": f"{run.folder}, {size(run.size)}",
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _resumes(entries: Any) -> list[str]:
+    """`at step 4,096`, for every resume with other versions or another commit; meta.json has them in full."""
+    found = [mapping(entry).get("env_steps") for entry in entries] if isinstance(entries, list) else []
+    return [f"at step {steps:,}" for steps in found if isinstance(steps, int)]
 
 
 def _timings(rows: list[Row]) -> list[tuple[str, float]]:

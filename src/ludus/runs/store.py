@@ -8,6 +8,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -66,20 +67,28 @@ class Run:
     ) -> Run:
         """Make the folder of a new run; nothing else in ludus makes one."""
         check_name(name, "experiment.name")
+        folder, last = None, root / "@last"
         try:
-            run = cls(_new_folder(root, name))
+            if last.exists() and not last.is_symlink():
+                raise ConfigError(str(last), "is no link to the newest run", "move it away, or use another --runs-dir")
+            number = _next_number(root)
+            folder = _new_folder(root, name)
+            run = cls(folder)
             meta: dict[str, Any] = {
                 "name": name,
                 "spec": spec,
                 "overrides": list(overrides),
                 "config_hash": config_hash,
+                "number": number,
             }
             meta |= {"start": dict(start)} if start else {}
             atomic.write_text(run.config_path, config_yaml)
             atomic.write_json(run.folder / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
             run.set_status("running", started=_now())
-            atomic.replace_link(root / "@last", run.id)
+            atomic.replace_link(last, run.id)
         except OSError as error:
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
             raise _refusal(root, error) from None
         run.log(f"created for {spec or name}")
         return run
@@ -116,6 +125,13 @@ class Run:
     def meta(self) -> dict[str, Any]:
         """What meta.json says."""
         return read_json(self.folder / "meta.json")
+
+    def write_meta(self, meta: Mapping[str, Any]) -> None:
+        """Replace meta.json when a resumed run has more to say about itself, or has to say it again."""
+        try:
+            atomic.write_json(self.folder / "meta.json", dict(meta))
+        except OSError as error:
+            raise _unwritten(self.folder / "meta.json", error) from None
 
     def write_config(self, config_yaml: str) -> None:
         """Replace config.yaml when a resumed run changes what it may."""
@@ -185,6 +201,15 @@ def _new_folder(root: Path, name: str) -> Path:
         except FileExistsError:
             continue
         return folder
+
+
+def _next_number(root: Path) -> int:
+    """One more than that of the newest run: clocks go back, this does not."""
+    try:
+        newest = read_json(root / "@last" / "meta.json").get("number")
+    except DataError:
+        newest = None
+    return 1 + (newest if isinstance(newest, int) else len(runs_in(root)))
 
 
 def _last(root: Path, reference: str) -> str:

@@ -12,15 +12,18 @@ from ludus.runs.record import TAGS, Record
 _TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
 
 
+def check(label: str, where: str) -> None:
+    """Refuse what could not be asked for again, or could surprise a terminal."""
+    if not _TAG.fullmatch(label) or not label.isprintable():
+        raise ConfigError(where, "cannot be a tag", "use up to 64 printable characters without space or comma")
+
+
 def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
     """Apply `+label` (or `label`) and `-label` in order; the labels as they are now."""
     tags = list(record.tags)
     for change in changes:
         remove, label = change.startswith("-"), change.lstrip("+-") if change[:1] in ("+", "-") else change
-        if not _TAG.fullmatch(label) or not label.isprintable():
-            raise ConfigError(
-                change[:80], "cannot be a tag", "use up to 64 printable characters without space or comma"
-            )
+        check(label, change[:80])
         if remove and label not in tags:
             raise ConfigError(change, f"{record.id} has no such tag", f"it has {', '.join(tags) or 'none'}")
         tags = [tag for tag in tags if tag != label] + ([] if remove else [label])

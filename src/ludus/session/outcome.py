@@ -21,8 +21,9 @@ def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Mon
     """Final numbers into the folder and onto the screen."""
     result = summary(run, folder)
     alerts = monitor.recap() if monitor is not None else []
-    folder.write_summary({**{key: value for key, value in result.items() if key != "next"}, "alerts": alerts})
     state = "stopped" if run.stopped_early else "finished"
+    told = {key: value for key, value in result.items() if key != "next"}
+    folder.write_summary({**told, "state": state, "alerts": alerts})
     folder.set_status(state, reason=run.stop_reason, **counters(run))
     folder.log(f"{state}: {run.stop_reason}")
     try:

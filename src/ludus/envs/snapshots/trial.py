@@ -14,6 +14,7 @@ import numpy as np
 from ludus.envs.failure import pass_on
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.errors import LudusError
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ def _trial() -> Iterator[ExitStack]:
             yield stack
         except Refused:
             raise
+        except LudusError as error:
+            raise Refused(error.line()) from error
         except BaseException as error:  # environments raise what they like
             pass_on(error)
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error

@@ -132,7 +132,8 @@ class VectorEnv(abc.ABC):
         where = f"snapshot of {self.id}"
         for name, mine in (("id", self.id), ("rung", self.rung), ("num_envs", self.num_envs)):
             if state.get(name) != mine:
-                problem = f"its {name} is {state.get(name)!r}, here it is {mine!r}"
+                why = self.refused.get(state[name]) if name == "rung" and isinstance(state.get(name), str) else None
+                problem = f"its {name} is {state.get(name)!r}, here it is {mine!r}" + (f", since {why}" if why else "")
                 raise DataError(where, problem, "resume with the config and the packages it was saved with")
         try:
             return self._restore(state)

@@ -1,4 +1,4 @@
-"""Saves the state of a run: by steps, by minutes, at evaluations, on signals and at the end.
+"""Saves the state of a run: by steps, by updates, by minutes, at evaluations, on signals and at the end.
 
 The state is copied at the end of a cycle and written by a thread of its own, so that training does not wait for the
 disk. Old checkpoints go only after a newer one has been read back and found whole.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +33,20 @@ class Checkpoints(Callback):
     """`checkpoints/step=N` with links `best` and `last`; a full disk is a warning until it happens too often."""
 
     def __init__(
-        self, folder: Path, plan: CheckpointPlan, collector: Collector, streams: Streams, warn: Callable[[str], None]
+        self,
+        folder: Path,
+        plan: CheckpointPlan,
+        collector: Collector,
+        streams: Streams,
+        warn: Callable[[str], None],
+        *,
+        about: Mapping[str, Any] | None = None,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self.plan, self.collector, self.streams, self.warn = folder, plan, collector, streams, warn
-        self.by_steps = Every(plan.every_steps)
+        self.about, self.confirm = dict(about or {}), confirm
+        """What every checkpoint says about its run; and what may refuse a save."""
+        self.by_steps, self.by_updates = Every(plan.every_steps), Every(plan.every_updates)
         self.failures = 0
         self._wanted = self._best = False
         self._saved_at = time.monotonic()
@@ -45,15 +55,13 @@ class Checkpoints(Callback):
         self._writing: Future[Path] | None = None
 
     def on_start(self, run: Orchestrator) -> None:
-        """The very beginning is saved too; a resumed run already has the checkpoint it comes from."""
-        self.by_steps.due(run.clock.env_steps)
+        """The very beginning is saved too, before anything else happens; a resumed run has the one it comes from."""
+        self._due(run)
         for folder in (self.folder, self.folder / "videos"):
             atomic.sweep(folder)
-        later = checkpoint.supersede(self.folder, run.clock.env_steps)
-        if later:
-            self.warn(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
         if run.clock.env_steps == 0:
             self._hand_over(run)
+            self._look()
         self._saved_at, self._saved_step = time.monotonic(), run.clock.env_steps
 
     def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
@@ -64,10 +72,9 @@ class Checkpoints(Callback):
 
     def on_cycle_end(self, run: Orchestrator) -> None:
         """Save if anything asks for it."""
-        by_steps = self.by_steps.due(run.clock.env_steps)
-        minutes = self.plan.every_minutes
+        due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if by_steps or self._wanted or (late and not self.collector.at_a_barrier):
+        if due or self._wanted or (late and not self.collector.at_a_barrier):
             self.save(run)
 
     def on_end(self, run: Orchestrator) -> None:
@@ -82,9 +89,14 @@ class Checkpoints(Callback):
         """Save at the end of this cycle."""
         self._wanted = True
 
+    def _due(self, run: Orchestrator) -> bool:
+        """Both counts, each asked every time."""
+        return self.by_steps.due(run.clock.env_steps) | self.by_updates.due(run.clock.updates)
+
     def save(self, run: Orchestrator) -> None:
         """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
         self._look()
+        self.confirm()
         step = run.clock.env_steps
         if self.collector.at_a_barrier:
             self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
@@ -98,7 +110,8 @@ class Checkpoints(Callback):
         buffers: Any = run.stateful["buffers"]
         buffers.at_checkpoint(f"step={run.clock.env_steps}", tuple(known))
         best = self._best or run.best is None
-        self._writing = self._writer.submit(self._write, copied(run.state_dict()), run.clock.env_steps, best)
+        state = {**copied(run.state_dict()), "about": self.about}
+        self._writing = self._writer.submit(self._write, state, run.clock.env_steps, best)
 
     def finish(self) -> None:
         """Wait for the writer; there is no next time for what fails now."""
@@ -126,16 +139,23 @@ class Checkpoints(Callback):
         path = checkpoint.save(self.folder, state, step=step, best=best)
         try:
             for name in ("best", "last"):  # also at the top of the run folder, where people look first
-                if not (self.folder / f"{name}.ckpt").is_symlink():
-                    atomic.replace_link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
+                self._link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
             self._prune(path)
         except OSError as error:
             raise ResourceError(str(self.folder), f"cannot be written: {error.strerror}") from error
         return path
 
+    def _link(self, link: Path, target: str) -> None:
+        """A run that began with the state of another may have no best checkpoint of its own."""
+        there = (self.folder / target).is_symlink()
+        if there and not link.is_symlink():
+            atomic.replace_link(link, target)
+        elif link.is_symlink() and not there:
+            link.unlink()
+
     def _prune(self, newest: Path) -> None:
-        known = checkpoint.checkpoints(self.folder)
-        best = checkpoint.find(self.folder, "best").name if (self.folder / "checkpoints" / "best").is_symlink() else ""
+        known, link = checkpoint.checkpoints(self.folder), self.folder / "checkpoints" / "best"
+        best = str(link.readlink()) if link.is_symlink() else ""
         old = [path for name, path in known.items() if name != best][: -self.plan.keep]
         if old:
             checkpoint.load(newest)  # verified before anything goes

@@ -44,7 +44,7 @@ class Videos(Callback):
         """Evaluations so far."""
         self._make_env, self._streams = make_env, streams
         self._env: VectorEnv | None = None
-        self._unlinked: tuple[int, Path] | None = None
+        self._unlinked: dict[int, Path] = {}
         self._warned = False
 
     def on_start(self, run: Orchestrator) -> None:
@@ -63,7 +63,7 @@ class Videos(Callback):
         path = self.folder / "videos" / f"epoch={run.clock.epochs}.mp4"
         if self._record(run.evaluator, path, result.env_steps):
             run.recorder.file(path, env_steps=result.env_steps)
-            self._unlinked = (result.env_steps, path)
+            self._unlinked[result.env_steps] = path
 
     def on_cycle_end(self, run: Orchestrator) -> None:
         """The checkpoint of an evaluation is written later than the video."""
@@ -104,14 +104,13 @@ class Videos(Callback):
 
     def _link(self) -> None:
         """`checkpoints/step=N.mp4`, once there is a checkpoint of that step; links of pruned ones go."""
-        if self._unlinked is None:
-            return
-        step, path = self._unlinked
         parent = self.folder / "checkpoints"
-        if not (parent / f"step={step}").is_dir():
+        saved = [step for step in self._unlinked if (parent / f"step={step}").is_dir()]
+        for step in saved:
+            atomic.replace_link(parent / f"step={step}.mp4", f"../videos/{self._unlinked[step].name}")
+        if not saved:
             return
-        self._unlinked = None
-        atomic.replace_link(parent / f"step={step}.mp4", f"../videos/{path.name}")
+        self._unlinked = {step: path for step, path in self._unlinked.items() if step > max(saved)}  # written in order
         for link in parent.glob("step=*.mp4"):
             if link.is_symlink() and not link.with_suffix("").is_dir():
                 link.unlink()
