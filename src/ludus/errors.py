@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class LudusError(Exception):
     """One line: where, what is wrong, what to do. The command line prints it and exits with `exit_code`."""
@@ -47,6 +49,23 @@ class ResourceError(LudusError):
     """Out of memory or disk."""
 
     exit_code = 5
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
+_REMEDIES = {errno.EMFILE: "raise the limit: ulimit -n", errno.ENFILE: "close what holds files open"}
+
+
+def of_system(error: OSError, where: str = "") -> LudusError:
+    """What the operating system refused, as an error of ours; `where` if it names no file itself."""
+    place = where or str(error.filename or "")
+    text = error.strerror or str(error)
+    if error.errno in _NO_ROOM:
+        return ResourceError(place, text, "free some space")
+    if error.errno in _REMEDIES:
+        return ResourceError(place, text, _REMEDIES[error.errno])
+    if error.errno in (errno.EROFS, errno.EIO):
+        return ResourceError(place, text, "choose a place that can be written")
+    return DataError(place, text, "see that it is there and that you may use it")
 
 
 class Missing(ConfigError):

@@ -32,6 +32,7 @@ from ludus.orchestration.evaluator import Evaluator
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates
+from ludus.orchestration.preflight import RoomForNetwork, check_environments
 from ludus.registry import ALGORITHMS, CALLBACKS, nearest
 from ludus.types import Spaces
 
@@ -49,6 +50,7 @@ def build(
     device = pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
+    check_environments(config)
     env = make_vector(config.environment)
     set_threads(config, large=is_large(env.observation_space))
     spaces = Spaces(env.observation_space, env.action_space)
@@ -93,7 +95,8 @@ def build(
         compiler=compiler,
         precision=precision,
     )
-    algorithm: Algorithm = algorithm_class(config.algorithm.config, context)
+    with RoomForNetwork():
+        algorithm: Algorithm = algorithm_class(config.algorithm.config, context)
     if not any(isinstance(part, Learner) and part.compiler for part in algorithm.state().values()):
         compiler.decline("this algorithm compiles none with this network")
     elif device.type != "cpu":

@@ -157,7 +157,7 @@ def test_train_hands_over_what_was_asked(ludus_, runs):
     assert result.code == 0, result.err
     (call,) = runs
     config = call.resolved.config
-    assert call.runs_dir == Path("elsewhere")
+    assert call.runs_dir == Path("elsewhere").absolute()
     assert config.algorithm.config.lr.start == 1e-3 and config.algorithm.config.clip.start == 0.2
     assert config.training.total_timesteps == 5_000 and config.experiment.tags == ("a.b", "it's")
     assert config.environment.kwargs == {"sutton_barto_reward": True}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ludus import __version__
-from ludus.errors import LudusError
+from ludus.cli import process
+from ludus.errors import ConfigError, LudusError, ResourceError, of_system
+from ludus.metrics.streams import mute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,19 +45,53 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; a user's mistake is one line on stderr."""
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    process.open_standard_streams()
+    before = process.threads()
+    with process.own_output():
+        code = _code(args)
+    process.leave_behind(process.threads() - before, code)
+    sys.exit(code)
+
+
+def _code(args: list[str]) -> int:
+    """The exit code of a command, after its one line if it failed."""
     try:
         code = run(args)
-    except LudusError as error:
-        if "--debug" in args:
-            traceback.print_exc()
-        code = _fail(error.line(), error.exit_code)
+        sys.stdout.flush()
     except typer.TyperException as error:
         command = _selected(args)
         remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"
-        code = _fail(f"{' '.join(error.format_message().split()).rstrip('.')}; {remedy}", 2)
+        return process.fail(f"{' '.join(error.format_message().split()).rstrip('.')}; {remedy}", 2)
     except (KeyboardInterrupt, typer.Abort):
-        code = 130
-    sys.exit(code)
+        return 130
+    except (LudusError, OSError, MemoryError, RuntimeError, SystemExit) as error:
+        failure = _failure(error)
+        if failure is None:
+            raise
+        if "--debug" in args:
+            process.print_traceback(error)
+        return process.fail(failure.line(), failure.exit_code)
+    return code
+
+
+def _failure(error: BaseException) -> LudusError | None:
+    """What is one line for the user; None: a bug, which keeps its traceback."""
+    if isinstance(error, LudusError):
+        return error
+    if isinstance(error, process.OutputLost):
+        mute(sys.stdout)
+        return ResourceError("standard output", f"cannot be written: {error.strerror}", "send it where there is room")
+    if isinstance(error, OSError):
+        return process.lost_directory() or of_system(error)
+    if isinstance(error, SystemExit):  # commands return their code: this is code of the user's
+        return ConfigError("a plugin", f"ended the program with sys.exit({error.code!r})", "remove that call")
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+        return ResourceError("memory", " ".join(str(error).split())[:200] or "there is none left", "ask for less")
+    return None
+
+
+_NO_MEMORY = ("can't allocate memory", "out of memory")
+"""What torch says of it, as a RuntimeError."""
 
 
 def run(args: list[str]) -> int:
@@ -111,10 +146,3 @@ def _selected(args: Sequence[str]) -> str | None:
 def _load(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def _fail(line: str, code: int) -> int:
-    from ludus.runs.scrub import hide
-
-    print(f"error: {hide(line)}", file=sys.stderr)
-    return code

@@ -35,6 +35,7 @@ def export(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Export runs (default: all) for spreadsheets, scripts and papers; json is everything known about them."""
+    from ludus.errors import of_system
     from ludus.runs import atomic, query
     from ludus.runs.compare import compare
     from ludus.runs.export import check_format, export_comparison
@@ -51,6 +52,9 @@ def export(
     if output is None:
         print(text, end="")
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(output, text)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(output, text)
+    except OSError as error:
+        raise of_system(error, str(output)) from None
     print(f"{output}: {len(records)} runs")

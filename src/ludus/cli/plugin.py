@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 
 Plugin = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers parts.")]
 
@@ -33,3 +33,11 @@ def load_plugin(path: Path) -> None:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ConfigError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the plugin") from None
+    except LudusError:
+        raise
+    except ImportError as error:
+        problem = f"cannot import what it needs: {error}"
+        raise ConfigError(f"--plugin {path}", problem, "install that, or mend the plugin") from error
+    except (Exception, SystemExit) as error:  # its code may raise what it likes
+        problem = f"raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        raise ConfigError(f"--plugin {path}", problem, "mend the plugin; --debug shows the traceback") from error

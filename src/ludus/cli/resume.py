@@ -53,4 +53,4 @@ def resume(
         done = session.train(
             resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer, debug=debug
         )
-    return EARLY if done.interrupted else 0
+    return EARLY if done.stopped_early else 0

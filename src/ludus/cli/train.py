@@ -90,6 +90,8 @@ def train(
     overrides += [f"total_timesteps={total_timesteps}"] if total_timesteps else []
     if resume not in (None, "auto"):
         return go_on(resume, spec or config_id or config, overrides, plugin, runs_dir, debug)
+    init_from = init_from and init_from.removeprefix(f"{runs_dir}/")
+    runs_dir = runs_dir.absolute()  # an environment may change the working directory, and there are several seeds
     spec = pick_spec(spec, config_id, config)
     jobs = [resolve(spec, [*overrides, *chosen], tag or []) for chosen in seeds(seed)]
     if cfg is not None:
@@ -104,7 +106,7 @@ def train(
     for job in jobs:
         run = go_on_with_unfinished(job, runs_dir, debug) if resume else None
         run = run or train_run(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
-        if run.interrupted:
+        if run.interrupted and (run.stopped_early or job is not jobs[-1]):
             return EARLY
     return 0
 

@@ -81,6 +81,11 @@ class Collector:
         if self.reward_normalizer is not None:
             self.reward_normalizer.cut()
 
+    @property
+    def newest_obs(self) -> Array:
+        """[B, ...]: what the environments showed last, not normalised."""
+        return self._raw_obs
+
     def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
         """`steps` steps of every environment; the arrays are overwritten by the next call."""
         store = self._store(steps)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.spaces import Border
 from ludus.errors import EnvironmentFailed
@@ -19,16 +22,17 @@ STEPS = 3
 PROBE_STEPS = 10
 
 
-def check(env: gym.Env, id: str) -> None:
+def check(env: gym.Env, id: str, deadline: float = math.inf) -> None:
     """Reset and a few steps; refuse what does not match the spaces. Leaves the environment in need of a reset."""
+    call = partial(_call, id, deadline)
     raw = env.env if isinstance(env, Border) else env
     raw.action_space.seed(0)
-    answer = _call(id, "reset", lambda: raw.reset(seed=0))
+    answer = call("reset", lambda: raw.reset(seed=0))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise _wrong(id, "reset", f"returned {_kind(answer)}, not (observation, info)")
     _require(id, "reset", raw.observation_space, answer[0])
     for _ in range(STEPS):
-        answer = _call(id, "step", lambda: raw.step(raw.action_space.sample()))
+        answer = call("step", lambda: raw.step(raw.action_space.sample()))
         if not (isinstance(answer, tuple) and len(answer) == 5 and isinstance(answer[4], dict)):
             raise _wrong(id, "step", f"returned {_kind(answer)}, not (obs, reward, terminated, truncated, info)")
         obs, reward, terminated, truncated, _ = answer
@@ -41,9 +45,10 @@ def check(env: gym.Env, id: str) -> None:
             break
 
 
-def probe(env: gym.Env, id: str) -> list[str]:
+def probe(env: gym.Env, id: str, deadline: float = math.inf) -> list[str]:
     """Warnings about an environment whose episodes do not follow from seed and actions."""
-    first, again = _trace(env), _trace(env)
+    call = partial(_call, id, deadline)
+    first, again = _trace(env, call), _trace(env, call)
     if not _same(first[0], again[0]):
         return [f"{id}: reset(seed) does not fix the first observation; runs with it cannot be reproduced"]
     if not all(_same(a, b) for a, b in zip(first, again, strict=False)) or len(first) != len(again):
@@ -70,18 +75,30 @@ def fault(space: gym.Space, value: Any) -> str | None:
     return None if space.contains(value) else f"is {_kind(value)}, not in {space}"
 
 
+def misfit(space: gym.Space, value: Any) -> str | None:
+    """Why `value` is of another kind than those of `space`, which are ours; its numbers are not looked at."""
+    if isinstance(space, spaces.Discrete):
+        integer = isinstance(value, numbers.Integral) or (_is_number(value) and value.dtype.kind in "iu")
+        return None if integer else f"is {_kind(value)}, not in {space}"
+    if not isinstance(value, np.ndarray | np.generic):
+        return f"is {_kind(value)}, not a numpy array"
+    array = np.asarray(value)
+    if array.shape != space.shape:
+        return f"has shape {array.shape}, its space {space.shape}"
+    fits = np.can_cast(array.dtype, space.dtype) if isinstance(space, spaces.Box) else array.dtype.kind in "iub"
+    remedy = " (the wrapper cast_observation converts it)" if isinstance(space, spaces.Box) else ""
+    return None if fits else f"has dtype {array.dtype}, its space {space.dtype}{remedy}"
+
+
 def _first_fault(parts: Any) -> str | None:
     return next((f"{at} {problem}" for at, part, value in parts if (problem := fault(part, value))), None)
 
 
 def _box_fault(space: spaces.Box, given: Any) -> str | None:
-    if not isinstance(given, np.ndarray | np.generic):
-        return f"is {_kind(given)}, not a numpy array"
+    problem = misfit(space, given)
+    if problem:
+        return problem
     value = np.asarray(given)
-    if value.shape != space.shape:
-        return f"has shape {value.shape}, its space {space.shape}"
-    if not np.can_cast(value.dtype, space.dtype):
-        return f"has dtype {value.dtype}, its space {space.dtype} (the wrapper cast_observation converts it)"
     if not np.isfinite(value).all():
         return "is not finite"
     outside = (value < space.low) | (value > space.high)
@@ -97,10 +114,11 @@ def _require(id: str, verb: str, space: gym.Space, obs: Any) -> None:
         raise _wrong(id, verb, f"returned an observation that {problem}")
 
 
-def _call(id: str, verb: str, function: Any) -> Any:
+def _call(id: str, deadline: float, verb: str, function: Callable[[], Any]) -> Any:
     try:
-        return function()
-    except Exception as error:  # whatever an environment raises is named, with its traceback
+        with Within(deadline, f"environment {id}", verb):
+            return function()
+    except BaseException as error:  # whatever an environment raises is named, with its traceback
         raise raised(f"environment {id}", verb, error) from error
 
 
@@ -118,13 +136,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real)
 
 
-def _trace(env: gym.Env) -> list[Any]:
+def _trace(env: gym.Env, call: Callable[..., Any]) -> list[Any]:
     """Observations of an episode's beginning, the same seed and actions every time."""
     env.action_space.seed(0)
-    obs, _ = env.reset(seed=0)
+    obs, _ = call("reset", lambda: env.reset(seed=0))
     seen = [np.array(obs)]
     for _ in range(PROBE_STEPS):
-        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        obs, reward, terminated, truncated, _ = call("step", lambda: env.step(env.action_space.sample()))
         seen += [np.array(obs), np.array(reward)]
         if terminated or truncated:
             break

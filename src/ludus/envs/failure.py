@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 
-from ludus.errors import EnvironmentFailed
+import gymnasium as gym
+
+from ludus.envs.deadline import Late, Within
+from ludus.errors import EnvironmentFailed, LudusError
 
 
-def raised(where: str, verb: str, error: Exception) -> EnvironmentFailed:
-    """`<where>: <verb> raised ValueError: ...`"""
+def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
+    """`<where>: <verb> raised ValueError: ...`; sys.exit ends no more than the environment, Ctrl-C stays Ctrl-C.
+
+    A KeyboardInterrupt is the user's only where the signal still raises one: not in a training, not in a worker.
+    """
+    pass_on(error)
     text = str(error).partition("\n")[0][:200]
-    failure = EnvironmentFailed(where, f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log")
+    problem, remedy = f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log, or add --debug"
+    failure = EnvironmentFailed(where, problem, remedy)
     failure.detail = "".join(traceback.format_exception(error))
     return failure
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise what no environment has to answer for, or what has its line already."""
+    if isinstance(error, LudusError | Late):
+        raise error
+    if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        raise error
+
+
+def close(env: gym.Env, where: str, deadline: float) -> None:
+    """Close one environment, which must neither raise nor hang."""
+    try:
+        with Within(deadline, where, "close"):
+            env.close()
+    except BaseException as error:  # whatever an environment raises is named, with its traceback
+        raise raised(where, "close", error) from error

@@ -16,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs import catalog
 from ludus.envs.check import probe as probe_env
+from ludus.envs.failure import close
 from ludus.envs.info import EnvInfo
 from ludus.envs.recipe import Recipe, WrapperCall
 from ludus.envs.suites import old_api
@@ -71,9 +72,9 @@ def probe(cfg: Environment) -> list[str]:
     """Warnings about its seeding; empty when episodes follow from seed and actions."""
     env = make_env(cfg)
     try:
-        return probe_env(env, cfg.id)
+        return probe_env(env, cfg.id, cfg.step_deadline)
     finally:
-        env.close()
+        close(env, f"environment {cfg.id}", cfg.step_deadline)
 
 
 def number_of_envs(cfg: Environment) -> int:
@@ -102,7 +103,7 @@ def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
         where = "environment.kwargs.obs_type"
         wrappers = (WrapperCall(where, WRAPPERS[extractor(where, spec.kwargs["game"])], {}), *wrappers)
         kwargs = {**kwargs, "obs_type": "ram"}
-    return Recipe(spec, kwargs, wrappers, cfg.max_episode_steps, cfg.reward_threshold, render_mode)
+    return Recipe(spec, kwargs, wrappers, cfg.max_episode_steps, cfg.reward_threshold, render_mode, cfg.step_deadline)
 
 
 def _listed(cfg: Environment) -> list[WrapperCall]:

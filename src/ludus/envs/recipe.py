@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs import catalog
 from ludus.envs.check import check
-from ludus.envs.failure import raised
+from ludus.envs.deadline import Within
+from ludus.envs.failure import close, raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.spaces import cross
 from ludus.envs.vector import VectorEnv
@@ -43,6 +45,8 @@ class Recipe:
     max_episode_steps: int | None
     reward_threshold: float | None
     render_mode: str | None
+    deadline: float = math.inf
+    """Seconds that making, resetting or closing one may take, if that is more than `deadline.LEAST`."""
 
     @property
     def id(self) -> str:
@@ -51,6 +55,10 @@ class Recipe:
 
     def make(self) -> gym.Env:
         """A new environment."""
+        with Within(self.deadline, f"environment {self.id}", "making it"):
+            return self._made()
+
+    def _made(self) -> gym.Env:
         catalog.headless(self.render_mode)
         drawn = any(getattr(call.cls, "needs_frames", False) for call in self.wrappers)
         env = self._bare("rgb_array" if drawn else self.render_mode)
@@ -66,10 +74,10 @@ class Recipe:
         """The start-up check, on an environment of its own: some carry state over a reset. Returns its facts."""
         env = self.make()
         try:
-            check(env, self.id)
+            check(env, self.id, self.deadline)
             return self.facts(env)
         finally:
-            env.close()
+            close(env, f"environment {self.id}", self.deadline)
 
     def facts(self, env: gym.Env) -> EnvInfo:
         """Facts about `env`, a product of this recipe."""
@@ -92,8 +100,9 @@ class Recipe:
 
     def bare_observation_space(self) -> gym.Space:
         """What the environment shows without the config's wrappers."""
-        env = self._bare(None)
-        env.close()
+        with Within(self.deadline, f"environment {self.id}", "making it"):
+            env = self._bare(None)
+        close(env, f"environment {self.id}", self.deadline)
         return env.observation_space
 
     def unwrapped(self) -> Recipe:
@@ -131,7 +140,7 @@ class Recipe:
             raise
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise catalog.missing(self.id, self.spec.entry_point, error) from error
-        except Exception as error:  # whatever a constructor raises is named, with its traceback
+        except BaseException as error:  # whatever a constructor raises is named, with its traceback
             raise raised(f"environment {self.id}", "making it", error) from error
 
     def _require_rendering(self, mode: str | None) -> None:

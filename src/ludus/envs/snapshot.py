@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import gymnasium as gym
 
+from ludus.envs.deadline import Within
+from ludus.envs.failure import close
 from ludus.envs.snapshots import BARRIER, NONE, Choice, Keeper, Refused, trial
 from ludus.envs.snapshots.attributes import Adapter, Api
 from ludus.envs.snapshots.barrier import Barrier
@@ -29,7 +32,8 @@ def choose(recipe: Recipe) -> Choice:
         try:
             keeper = kind(recipe, fresh)
             used, fresh = fresh, None
-            _prove(keeper, used)
+            with Within(recipe.deadline, f"environment {recipe.id}", "trying out how to save it") as watch:
+                _prove(keeper, used, watch.beat)
         except (Refused, DataError) as reason:
             refused[rung] = str(reason)
         else:
@@ -37,11 +41,11 @@ def choose(recipe: Recipe) -> Choice:
     return Choice(NONE, refused)
 
 
-def _prove(keeper: Keeper, fresh: gym.Env) -> None:
+def _prove(keeper: Keeper, fresh: gym.Env, beat: Callable[[], None]) -> None:
     if keeper.rung == BARRIER:
-        trial.repeats(fresh, keeper.make)
+        trial.repeats(fresh, keeper.make, beat=beat)
     else:
-        trial.resumes(keeper, fresh, trial.EPISODES if isinstance(keeper, Replay) else 2)
+        trial.resumes(keeper, fresh, trial.EPISODES if isinstance(keeper, Replay) else 2, beat=beat)
 
 
 def keeper(rung: str, recipe: Recipe) -> Keeper:
@@ -55,4 +59,4 @@ def keeper(rung: str, recipe: Recipe) -> Keeper:
             where, f"its state cannot be saved any more: {error}", "make it the same way"
         ) from error
     finally:
-        fresh.close()
+        close(fresh, f"environment {recipe.id}", recipe.deadline)

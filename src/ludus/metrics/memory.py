@@ -36,7 +36,15 @@ def total() -> int:
 def available() -> int:
     """Bytes that can still be taken without swapping."""
     free = _meminfo("MemAvailable") or total() - used()
-    return max(min([free, *(limit - taken for limit, taken in _limits())]), 0)
+    return max(min([free, *(limit - taken for limit, taken in (*_limits(), *_address_space()))]), 0)
+
+
+def _address_space() -> list[tuple[int, int]]:
+    """(limit, taken) of what this process may address (`ulimit -v`)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or not _STATM.exists():
+        return []
+    return [(limit, int(_STATM.read_bytes().split()[0]) * _PAGE)]
 
 
 def _meminfo(name: str) -> int | None:

@@ -98,6 +98,11 @@ class Orchestrator:
         """Ask the run to end early, to be resumed later."""
         self.interrupted = self.interrupted or reason
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether an interrupt ended it; one that came after the last step did not."""
+        return self.interrupted is not None and self.stop_reason == self.interrupted
+
     def run(self) -> None:
         """All phases, or until a callback asks to stop."""
         self._started = time.monotonic()

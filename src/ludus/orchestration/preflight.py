@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,8 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ludus.config.schema import ExperimentConfig
+from ludus.envs.make import describe, number_of_envs, resolve
+from ludus.envs.vector.block import Block
 from ludus.errors import ResourceError
 from ludus.metrics import memory
 from ludus.metrics.memory import MB
@@ -23,6 +28,12 @@ if TYPE_CHECKING:
 
 TIGHT = 0.8
 """Share of what is free from which on a run is warned about."""
+FEW = 256
+"""Environments for which there is room anywhere."""
+ROW = 128
+"""Least bytes of one environment among the arrays of a native one, besides those everybody has."""
+OBJECT = 4096
+"""Least bytes that a Gymnasium environment takes by itself: wrappers, spaces, a generator."""
 REST, PER_ENV = 32 * 1024, 8 * 1024
 """Bytes of a checkpoint beside weights and moments: counters, settings and sums, and the state of an environment."""
 
@@ -34,6 +45,39 @@ class Part:
     name: str
     bytes: int
     knobs: str
+
+
+def check_environments(config: ExperimentConfig) -> None:
+    """Refuse more environments than there could be room for before they are made; few are not worth a look."""
+    cfg, evaluation = config.environment, config.training.evaluation.num_envs
+    for where, count in (("environment", number_of_envs(cfg)), ("training.evaluation", evaluation or 0)):
+        if count <= FEW or cfg.vectorization == "envpool":
+            continue
+        native = cfg.vectorization in ("auto", "native") and resolve(cfg).spec.vector_entry_point is not None
+        needed, free = Block.size(describe(cfg), count) + count * (ROW if native else OBJECT), memory.available()
+        if needed > free:
+            problem = f"{count:,} environments need at least {size(needed)}, {size(free)} are free"
+            raise ResourceError(f"{where}.num_envs", problem, "lower it")
+
+
+class RoomForNetwork(TorchDispatchMode):
+    """While inside, weights that cannot fit are refused before they are allocated.
+
+    The least a network takes is its weights and their gradients; `check` knows the rest once it is there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes, self._free = 0, memory.available()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten.empty.memory_format:
+            self._bytes += math.prod(args[0]) * (kwargs.get("dtype") or torch.get_default_dtype()).itemsize
+            if 2 * self._bytes > self._free:
+                problem = f"the network needs at least {size(2 * self._bytes)}, {size(self._free)} are free"
+                raise ResourceError("memory", problem, "lower the hidden dims under network")
+        return func(*args, **kwargs)
 
 
 def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = None) -> list[str]:
@@ -117,8 +161,6 @@ def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
 
 def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     """Bytes that each layer puts out for one observation, measured with one; none for models of another shape."""
-    import torch
-
     model: Any = learner.model
     found: list[int] = []
 

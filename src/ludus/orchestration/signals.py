@@ -14,22 +14,27 @@ if TYPE_CHECKING:
 
 EARLY = 75
 """Exit code of a run that was stopped early but saved."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""From people, closed terminals and batch systems; all mean the same."""
 
 
 @contextmanager
 def stopping(run: Orchestrator) -> Iterator[None]:
-    """While inside, the first signal asks the run to save and end, the third ends the process at once."""
+    """While inside, the first signal asks the run to save and end, the third ends the process at once.
+
+    The kernel repeats SIGXCPU every second, which is no impatience; and what `nohup` ignores stays ignored.
+    """
     seen = 0
 
     def handler(number: int, _: FrameType | None) -> None:
         nonlocal seen
-        seen += 1
+        seen += number != signal.SIGXCPU
         if seen >= 3:
             os._exit(128 + number)
         run.interrupt(f"{signal.Signals(number).name}: saved, go on with ludus resume")
 
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    heard = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:

@@ -23,6 +23,8 @@ REMOVED = ("checkpoints", "videos", "tensorboard", "buffers")
 KEEP = "keep"
 """A run with this tag is never touched."""
 _LEFT_OVER = ".removed-"
+_CENTURY = 36_500
+"""Days before which there were no runs, nor, much further back, any dates."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def plan(
 ) -> list[Item]:
     """What would go from `among` (default: all): not the best of each environment, not what is younger than days."""
     best = _best(records, keep_best)
-    since = (now or datetime.now(UTC)) - timedelta(days=keep_recent)
+    since = (now or datetime.now(UTC)) - timedelta(days=min(keep_recent, _CENTURY))
     return [_item(record, best, since, keep_best, keep_recent) for record in (records if among is None else among)]
 
 

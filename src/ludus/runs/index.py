@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, DataError
 from ludus.runs import query
 from ludus.runs.record import FIELDS, Record, present, read, signature
 from ludus.runs.store import ROOT, Run, runs_in
@@ -125,8 +125,11 @@ class Index:
             if not found:
                 raise ConfigError(word, f"fits no run in {self.root}/", "ludus list shows them")
             return found
-        id = Run.load(self.root, word).id
-        return [record for record in records if record.id == id]
+        folder = Run.load(self.root, word).folder
+        found = [record for record in records if record.id == folder.name]
+        if not found:
+            raise DataError(str(folder), "neither its config.yaml nor its meta.json can be read", "restore one of them")
+        return found
 
     def _synced(self, path: Path | None) -> list[Record]:
         with self._open(path) as base:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, of_system
 from ludus.runs import atomic
 from ludus.runs.record import TAGS, Record
 
@@ -27,5 +27,9 @@ def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
         if remove and label not in tags:
             raise ConfigError(change, f"{record.id} has no such tag", f"it has {', '.join(tags) or 'none'}")
         tags = [tag for tag in tags if tag != label] + ([] if remove else [label])
-    atomic.write_json(record.folder / TAGS, {"tags": tags})
+    path = record.folder / TAGS
+    try:
+        atomic.write_json(path, {"tags": tags})
+    except OSError as error:
+        raise of_system(error, str(path)) from None
     return tuple(tags)

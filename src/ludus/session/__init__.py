@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def train(
     """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
     start = start_of(Run.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
+    runs_dir = runs_dir.absolute()  # an environment may change the working directory
     session = Session(resolved, debug=debug)
     begin = prepare(session, start, runs_dir)
     folder = Run.create(
@@ -55,17 +57,17 @@ def train(
 def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -> Callable[[Run], list[str]]:
     """Build the run of a session and see that it fits; what is returned gives it its folder and its first state."""
     config = session.config
-    path = config.training.resume_path
-    state = checkpoint.load(Path(path)) if path else None
+    path = Path(config.training.resume_path).absolute() if config.training.resume_path else None
+    state = checkpoint.load(path) if path else None
     session.run = build(config, announce=session.say, savable=True)
     preflight.check(config, session.run, runs_dir)
     moved = begin_from(session.run, start, runs_dir) if start else None
 
     def begin(folder: Run) -> list[str]:
         session.attach(folder)
-        if state is not None:
-            buffers_of(session.run).source = Path(str(path)).resolve().parents[1] / "buffers"
-            restore(session.run, state, str(path))
+        if state is not None and path is not None:
+            buffers_of(session.run).source = path.resolve().parents[1] / "buffers"
+            restore(session.run, state, str(config.training.resume_path))
         return list(moved.lines()) if moved else []
 
     return begin
@@ -115,6 +117,8 @@ def resume(
 ) -> Orchestrator | None:
     """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
     folder = Run.load(runs_dir, reference)
+    runs_dir = runs_dir.absolute()  # an environment may change the working directory
+    folder = replace(folder, folder=folder.folder.absolute())
     saved = parse(files.read(folder.config_path), str(folder.config_path))
     changed = load(str(folder.config_path), overrides)
     changes = differences(dump(saved), dump(changed.config))

@@ -24,7 +24,7 @@ def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Mon
     """Final numbers into the folder and onto the screen."""
     result = summary(run, folder)
     alerts = monitor.recap() if monitor is not None else []
-    state = "stopped" if run.interrupted else "finished"
+    state = "stopped" if run.stopped_early else "finished"
     told = {key: value for key, value in result.items() if key != "next"}
     folder.write_summary({**told, "state": state, "alerts": alerts})
     folder.set_status(state, reason=run.stop_reason, **counters(run))
@@ -56,7 +56,7 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
     following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
-    if run.interrupted:
+    if run.stopped_early:
         following = [(f"ludus resume {folder.id}", "go on where it stopped")]
     return {
         **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ludus.data.buffers import Buffers
 from ludus.data.collector import Collector
+from ludus.errors import EnvironmentFailed
 from ludus.networks.compiled import Compiler
 from ludus.orchestration.orchestrator import Orchestrator
 
@@ -30,9 +33,10 @@ def buffers_of(run: Orchestrator) -> Buffers:
 
 
 def close(run: Orchestrator) -> None:
-    """Shut all environments down, and what a callback holds open."""
-    for callback in run.callbacks:
-        if hasattr(callback, "close"):
-            callback.close()
-    run.evaluator.close()
-    collector_of(run).close()
+    """Shut all environments down, and what a callback holds open; an environment that cannot be closed fails no run."""
+    parts: list[Any] = [callback for callback in run.callbacks if hasattr(callback, "close")]
+    for part in (*parts, run.evaluator, collector_of(run)):
+        try:
+            part.close()
+        except EnvironmentFailed as error:
+            run.say(error.line())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,8 +17,10 @@ from ludus.metrics.monitor import Monitor
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.metrics.stalled import Stalled
+from ludus.metrics.streams import warn
 from ludus.metrics.vitals import Vitals, one_decision
 from ludus.orchestration import preflight
+from ludus.orchestration.callbacks.bounds import Bounds
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
@@ -74,7 +75,7 @@ class Session:
             about={"config": dump(config), "meta": self.meta},
             confirm=self._lock.confirm,
         )
-        run.callbacks += [Status(folder.set_status), Control(path, checkpoints.request)]
+        run.callbacks += [Status(folder.set_status), Bounds(), Control(path, checkpoints.request)]
         if self.debug:
             run.callbacks.append(Debug(path))
         run.callbacks.append(checkpoints)
@@ -85,21 +86,21 @@ class Session:
     def go(self, folder: Run, notes: Sequence[str] = (), warnings: Sequence[str] = ()) -> Orchestrator:
         """Train to the end and say how it went."""
         run = self.run
-        with ExitStack() as ending:
-            ending.enter_context(stopping(run))
-            ending.push(lambda _, error, __: record_failure(run, folder, error))
-            ending.callback(close, run)
-            ending.callback(run.recorder.close)
-            self._open(folder, ending)
-            for note in notes:
-                self.say(note)
-                if not switches.session_logs():
-                    folder.log(note)
-            for warning in warnings:
-                self.warn(warning)
-            folder.set_status("running", compiled=bool(compiler_of(run).sizes), **counters(run))
-            run.run()
-        finish(run, folder, self.console, self.monitor)
+        with stopping(run):
+            with ExitStack() as ending:
+                ending.push(lambda _, error, __: record_failure(run, folder, error))
+                ending.callback(close, run)
+                ending.callback(run.recorder.close)
+                self._open(folder, ending)
+                for note in notes:
+                    self.say(note)
+                    if not switches.session_logs():
+                        folder.log(note)
+                for warning in warnings:
+                    self.warn(warning)
+                folder.set_status("running", compiled=bool(compiler_of(run).sizes), **counters(run))
+                run.run()
+            finish(run, folder, self.console, self.monitor)
         return run
 
     def _open(self, folder: Run, ending: ExitStack) -> None:
@@ -145,11 +146,11 @@ class Session:
         """Something a person must hear of, even if the console is silent."""
         self.say(message)
         if self.console is not None and (switches.quiet() or not self.config.logging.console):
-            print(f"ludus: {message}", file=sys.stderr, flush=True)
+            warn(message)
 
     def say(self, message: str) -> None:
         """A note above the table, or on stderr before there is one."""
         if self.console is not None:
             self.console.note(message)
         else:
-            print(f"ludus: {message}", file=sys.stderr, flush=True)
+            warn(message)

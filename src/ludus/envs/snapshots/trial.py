@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.failure import pass_on
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.wrappers._raw_reward import RawReward
 from ludus.errors import LudusError
@@ -26,7 +27,14 @@ EPISODES = 8
 """Where something may be carried over from episode to episode, it need not show in the first ones."""
 
 
-def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2) -> None:
+Beat = Callable[[], None]
+
+
+def _unheard() -> None:
+    """For whoever does not ask for a sign of life after every step."""
+
+
+def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2, *, beat: Beat = _unheard) -> None:
     """Refused unless restored environments go on like `fresh`, whose state was taken now and then; closes it."""
     with _trial() as stack:
         env = keeper.attach(fresh)
@@ -34,27 +42,30 @@ def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2) -> None:
         for seed in SEEDS:
             env.reset(seed=seed)
             keeper.capture(env)  # refused early: steps may be slow
-            _play(env, _actions(env.action_space, seed), 2)
-            _require_equal_future(stack, keeper, env, seed, episodes)
+            _play(env, _actions(env.action_space, seed), 2, beat)
+            _require_equal_future(stack, keeper, env, seed, episodes, beat)
             env.reset()
-            _require_equal_future(stack, keeper, env, seed, 1)
+            _require_equal_future(stack, keeper, env, seed, 1, beat)
 
 
-def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: int, episodes: int) -> None:
+def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: int, episodes: int, beat: Beat) -> None:
     other = keeper.restore(keeper.capture(env))
     stack.callback(other.close)
-    expected, found = (_play(each, _actions(env.action_space, seed + 1), episodes) for each in (env, other))
+    expected, found = (_play(each, _actions(env.action_space, seed + 1), episodes, beat) for each in (env, other))
     _compare(expected, found)
 
 
-def repeats(fresh: gym.Env, make: Callable[[], gym.Env]) -> None:
+def repeats(fresh: gym.Env, make: Callable[[], gym.Env], *, beat: Beat = _unheard) -> None:
     """Refused unless two new environments with the same seed and actions do the same; closes both."""
     with _trial() as stack:
         stack.callback(fresh.close)
         other = make()
         stack.callback(other.close)
         expected, found = (
-            [_digest(env.reset(seed=SEEDS[0])[0]), *_play(env, _actions(env.action_space, SEEDS[0]), EPISODES // 2)]
+            [
+                _digest(env.reset(seed=SEEDS[0])[0]),
+                *_play(env, _actions(env.action_space, SEEDS[0]), EPISODES // 2, beat),
+            ]
             for env in (fresh, other)
         )
         _compare(expected, found)
@@ -98,11 +109,12 @@ def _trial() -> Iterator[ExitStack]:
             raise
         except LudusError as error:
             raise Refused(error.line()) from error
-        except Exception as error:  # environments raise what they like
+        except BaseException as error:  # environments raise what they like
+            pass_on(error)
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def _play(env: gym.Env, actions: Iterator[Any], episodes: int) -> list[bytes]:
+def _play(env: gym.Env, actions: Iterator[Any], episodes: int, beat: Beat) -> list[bytes]:
     """Goes on where the environment is; digests of all it shows."""
     meter, seen = RawReward.inside(env), []
     for episode in range(episodes):
@@ -110,6 +122,7 @@ def _play(env: gym.Env, actions: Iterator[Any], episodes: int) -> list[bytes]:
             seen.append(_digest(env.reset()[0]))
         for action in itertools.islice(actions, STEPS):
             obs, reward, terminated, truncated, _ = env.step(action)
+            beat()
             paid = 0.0 if meter is None else meter.take()
             seen.append(_digest(obs, float(reward), paid, bool(terminated), bool(truncated)))
             if terminated or truncated:

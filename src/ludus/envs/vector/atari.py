@@ -104,13 +104,13 @@ class Emulators(CountsLives):
                 max_num_frames_per_episode=plan.limit,
                 **{key: plan.base[key] for key in PASSED_ON if key in plan.base},
             )
-        except Exception as error:  # whatever a constructor raises is named, with its traceback
+        except BaseException as error:  # whatever a constructor raises is named, with its traceback
             raise raised(f"environment {self._recipe.id}", "making it", error) from error
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
         try:
             return getattr(self._env, verb)(*arguments, **options)
-        except Exception as error:  # as in _construct
+        except BaseException as error:  # as in _construct
             raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
 
 

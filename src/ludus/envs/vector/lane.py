@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 
-from ludus.envs.failure import raised
+from ludus.envs.check import misfit
+from ludus.envs.deadline import Within
+from ludus.envs.failure import close, raised
 from ludus.envs.frame import frame
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.suites.walkers import quick_step
@@ -21,12 +25,16 @@ from ludus.types import Array
 class Lane:
     """Owns environments; `step` is the same code for every backend, so equal seeds give equal bits."""
 
-    def __init__(self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0) -> None:
-        self.block, self.id, self.first = block, id, first
+    def __init__(
+        self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0, deadline: float = math.inf
+    ) -> None:
+        self.block, self.id, self.first, self.deadline = block, id, first, deadline
         self._take(envs)
         self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
         self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
         self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
+        self._flat, self._flat_final = [_views(rows) for rows in self._obs], _views(self._final)
+        self._whole: Any = slice(None) if block.obs.ndim > 2 else ()  # of one row
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
         self._cursor = block.cursor.data  # a memoryview: cheaper to write to
         self._cursor[0] = -1
@@ -43,17 +51,20 @@ class Lane:
         try:
             for i, env in enumerate(self.envs):
                 self._cursor[0] = i
-                self._obs[side][i][...] = env.reset(seed=int(self.block.seed[i]))[0]
+                with self._deadlines[i]:
+                    observation = env.reset(seed=int(self.block.seed[i]))[0]
+                self._write(i, observation, self._obs[side][i])
             for meter in self._raw:
                 meter.take()
-        except Exception as error:  # whatever an environment raises is named, with its traceback
+        except BaseException as error:  # whatever an environment raises is named, with its traceback
             raise self._failed(i, "reset", error) from error
         self._cursor[0] = -1
 
     def step(self, side: int) -> bool:
         """Step every environment with the block's actions, reset those that finished; True when one did."""
-        block, obs, cursor, raw = self.block, self._obs[side], self._cursor, self._raw
-        reward, terminated, truncated = block.reward, block.terminated, block.truncated
+        block, obs, cursor, raw = self.block, self._flat[side], self._cursor, self._raw
+        reward: Any = block.reward.data
+        whole, terminated, truncated = self._whole, block.terminated, block.truncated
         terminated.fill(False)
         truncated.fill(False)
         if self._lives:
@@ -65,7 +76,11 @@ class Lane:
         try:
             for i, step in enumerate(self._steps):
                 cursor[0] = i
-                observation, reward[i], ended, cut, _ = step(actions[i])
+                observation, paid, ended, cut, _ = step(actions[i])
+                try:
+                    reward[i] = paid
+                except TypeError:  # a memoryview takes nothing but numbers
+                    raise self._wrong(i, f"the reward {type(paid).__name__} {str(paid)[:40]}, not a number") from None
                 if raw:
                     block.raw_reward[i] = raw[i].take()
                 if ended or cut:
@@ -74,12 +89,15 @@ class Lane:
                     if self._lives:
                         block.continues[i] = self._lives[i].life_lost
                     observation = self._begin_again(i, observation)
-                obs[i][...] = observation
-        except Exception as error:  # as in reset
+                try:
+                    obs[i][whole] = observation
+                except (TypeError, ValueError):
+                    self._write(i, observation, self._obs[side][i])
+        except BaseException as error:  # as in reset
             raise self._failed(i, "step", error) from error
         cursor[0] = -1
         if not self._raw:
-            block.raw_reward[:] = reward
+            block.raw_reward[:] = block.reward
         return finished
 
     def render(self, i: int, final: bool) -> Array:
@@ -112,12 +130,19 @@ class Lane:
         self._used = True
 
     def close(self) -> None:
-        """Close every environment."""
-        for env in self.envs:
-            env.close()
+        """Close every environment; the first one that cannot be closed is named after all were asked."""
+        failures: list[EnvironmentFailed] = []
+        for i, env in enumerate(self.envs):
+            try:
+                close(env, self._about(i), self.deadline)
+            except EnvironmentFailed as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def _take(self, envs: Sequence[gym.Env]) -> None:
         self.envs = list(envs)
+        self._deadlines = [Within(self.deadline, partial(self._about, i), "reset") for i in range(len(self.envs))]
         self._steps = [quick_step(env) or env.step for env in self.envs]
         self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
         self._lives = [lives for lives in map(EpisodicLife.inside, self.envs) if lives is not None]
@@ -128,7 +153,7 @@ class Lane:
         except Refused as error:
             where = f"environment {self.first + i} ({self.id})"
             raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
-        except Exception as error:  # as in reset
+        except BaseException as error:  # as in reset
             raise self._failed(i, "saving it", error) from error
 
     def _restored(self, i: int, keeper: Keeper, state: dict[str, Any]) -> gym.Env:
@@ -141,16 +166,38 @@ class Lane:
             raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
     def _begin_again(self, i: int, last: Any) -> Any:
-        self._final[i][...] = last
+        try:
+            self._flat_final[i][self._whole] = last
+        except (TypeError, ValueError):
+            self._write(i, last, self._final[i])
         if self._frames is not None:
             self._frames[i] = frame(self.envs[i], self.id)
-        observation = self.envs[i].reset()[0]
+        with self._deadlines[i]:
+            observation = self.envs[i].reset()[0]
         if self._raw and not self.block.continues[i]:
             self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
         return observation
 
-    def _failed(self, i: int, verb: str, error: Exception) -> EnvironmentFailed:
-        return raised(f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})", verb, error)
+    def _write(self, i: int, observation: Any, row: Array) -> None:
+        """Casting and stretching are never silent."""
+        problem = misfit(self.envs[i].observation_space, observation)
+        if problem:
+            raise self._wrong(i, f"an observation that {problem}")
+        row[...] = observation
+
+    def _wrong(self, i: int, what: str) -> EnvironmentFailed:
+        return EnvironmentFailed(self._about(i), f"step or reset returned {what}", "fix the environment or wrap it")
+
+    def _failed(self, i: int, verb: str, error: BaseException) -> EnvironmentFailed:
+        return raised(self._about(i), verb, error)
+
+    def _about(self, i: int) -> str:
+        return f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})"
+
+
+def _views(rows: Sequence[Array]) -> list[Any]:
+    """Memoryviews, which take nothing but the very dtype and shape; they have no more than one dimension."""
+    return [row.data if row.ndim < 2 else None for row in rows]
 
 
 def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:

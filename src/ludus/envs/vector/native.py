@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs import catalog
+from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
@@ -19,7 +20,7 @@ from ludus.envs.spaces import Port, action_port, observation_port
 from ludus.envs.vector import StepResult, Unsuited, VectorEnv
 from ludus.envs.vector.block import ActionBorder
 from ludus.envs.vector.task import Task, TaskVectorEnv
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, EnvironmentFailed
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -83,9 +84,12 @@ class GymVectorEnv(VectorEnv):
         self._border.write(action, self._action)
         act = self._act.convert(self._action) if self._act.convert else self._action
         obs, reward, terminated, truncated, infos = self._call("step", act)
-        self._reward[:] = reward
         done = terminated | truncated
-        self._obs[...] = self._seen(obs)
+        try:
+            np.copyto(self._reward, reward, casting="same_kind")
+            np.copyto(self._obs, self._seen(obs), casting="safe")
+        except TypeError as error:  # casting is never silent
+            raise EnvironmentFailed(f"environments of {self.id}", f"step: {error}", "fix the environment") from error
         if not done.any():
             return StepResult(self._obs, self._reward, terminated, truncated, None)
         rows = np.flatnonzero(done)
@@ -115,10 +119,12 @@ class GymVectorEnv(VectorEnv):
         return Choice(BARRIER, {})
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        where = f"environments 0 to {self.num_envs - 1} ({self.id})"
         try:
-            return getattr(self._env, verb)(*arguments, **options)
-        except Exception as error:  # whatever an environment raises is named, with its traceback
-            raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
+            with Within(self._recipe.deadline, where, verb):
+                return getattr(self._env, verb)(*arguments, **options)
+        except BaseException as error:  # whatever an environment raises is named, with its traceback
+            raise raised(where, verb, error) from error
 
     def _seen(self, obs: Any) -> Any:
         return self._see.convert(obs) if self._see.convert else obs

@@ -9,10 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
 
+from ludus.envs.deadline import LEAST
 from ludus.envs.info import EnvInfo
 from ludus.envs.vector import wire
 from ludus.envs.vector.worker import IGNORED, Job
@@ -20,8 +23,6 @@ from ludus.errors import EnvironmentFailed
 from ludus.types import Array
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-START_DEADLINE = 120.0
-"""Least seconds for making the environments: imports and ROMs may take long, once."""
 GRACE = 5.0
 """Seconds a worker may take to close its environments before it is killed."""
 GONE = (BrokenPipeError, ConnectionResetError)
@@ -32,12 +33,12 @@ class Lost(Exception):
 
     def __init__(self, worker: Worker, code: int | None) -> None:
         super().__init__(worker, code)
-        self.worker, self.code = worker, code
+        self.worker, self.code, self.seconds = worker, code, worker.deadline
 
     def error(self, where: str) -> EnvironmentFailed:
         """One line for the user."""
         if self.code is None:
-            problem = f"no answer within {self.worker.deadline:g} s, its worker was stopped"
+            problem = f"no answer within {self.seconds:g} s, its worker was stopped"
             return EnvironmentFailed(where, problem, "raise environment.step_deadline if it is only slow")
         return EnvironmentFailed(
             where, f"its worker {self._death()}", "environment.on_worker_death=restart replaces it"
@@ -65,7 +66,8 @@ class Worker:
 
     def ready(self) -> EnvInfo:
         """Wait for the environments to be made; what went wrong there is raised here."""
-        message = self._receive(time.monotonic() + max(START_DEADLINE, self.deadline))
+        with self._patience() as until:
+            message = self._receive(until)
         if isinstance(message, wire.Failure):
             raise message.error()
         assert isinstance(message, EnvInfo)
@@ -105,7 +107,18 @@ class Worker:
 
     def patient_answer(self) -> None:
         """As `answer`, to a command that may make environments anew."""
-        self.answer(time.monotonic() + max(START_DEADLINE, self.deadline))
+        with self._patience() as until:
+            self.answer(until)
+
+    @contextmanager
+    def _patience(self) -> Iterator[float]:
+        """Until when environments that are being made may be waited for."""
+        seconds = max(LEAST, self.deadline)
+        try:
+            yield time.monotonic() + seconds
+        except Lost as lost:
+            lost.seconds = seconds
+            raise
 
     def message(self) -> Any:
         """What follows an answer."""

@@ -28,7 +28,7 @@ class SyncVectorEnv(VectorEnv):
         super().__init__(info, num_envs)
         self._recipe = recipe
         self._block = Block.build(info, num_envs)
-        self._lane = Lane(envs, self._block, info.id)
+        self._lane = Lane(envs, self._block, info.id, deadline=recipe.deadline)
         self._border = ActionBorder(info.action_space)
         self._side = 0
         self._closed = False

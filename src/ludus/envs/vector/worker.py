@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.envs import snapshot
@@ -20,7 +21,7 @@ from ludus.errors import ConfigError, LudusError
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
-IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Schedulers signal whole process groups; only the parent decides when to stop."""
 
 
@@ -50,7 +51,8 @@ def main(link_fd: int, memory_fd: int) -> None:
         return
     if lane is not None:
         _serve(link, lane, job.recipe)
-        lane.close()
+        with suppress(LudusError):  # the parent waits for the end of this process, for nothing else
+            lane.close()
 
 
 def _job(link: socket.socket) -> Job:

@@ -7,11 +7,13 @@ through one socket each; the arrays lie in anonymous shared memory that vanishes
 from __future__ import annotations
 
 import itertools
+import math
 import mmap
 import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +46,8 @@ class AsyncVectorEnv(VectorEnv):
         try:
             self._start(num_envs, min(workers, num_envs))
         except Lost as lost:
+            for worker in self._workers:
+                worker.kill()
             self.close()
             raise lost.error(self._about(lost.worker)) from lost
         except BaseException:
@@ -111,7 +115,8 @@ class AsyncVectorEnv(VectorEnv):
             worker.tell(wire.ATTACH)
 
     def _launch(self, first: int, end: int, num_envs: int, *, check: bool) -> Worker:
-        return Worker(Job(self._recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
+        recipe = replace(self._recipe, deadline=math.inf)  # the worker as a whole has one
+        return Worker(Job(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
     def _choose(self) -> Choice:
         choice = snapshot.choose(self._recipe)
@@ -208,7 +213,7 @@ class AsyncVectorEnv(VectorEnv):
     def _about(self, worker: Worker) -> str:
         """`environment 5 (CartPole-v1, seed 7)`: the one it was working on, or all of them."""
         if not hasattr(self, "_block"):
-            return f"environments {worker.first} to {worker.end - 1}"
+            return f"environments {worker.first} to {worker.end - 1} ({self._recipe.id})"
         at = int(self._block.cursor[worker.first])
         first, end = (worker.first + at, worker.first + at + 1) if at >= 0 else (worker.first, worker.end)
         seeds = ", ".join(str(seed) for seed in self._block.seed[first:end])

@@ -7,7 +7,6 @@ takes less than one per cent of the run however many epochs a second there are.
 from __future__ import annotations
 
 import logging
-import os
 import textwrap
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from ludus.metrics.monitor import Event, Monitor
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.rules import Rules
 from ludus.metrics.sinks import Row, Sink
+from ludus.metrics.streams import mute
 from ludus.metrics.summary import summary
 from ludus.metrics.text import ascii_only, clean, duration, points, rate
 
@@ -112,7 +112,7 @@ class Console(Sink):
         if self._live is not None:
             live, self._live = self._live, None
             live.update(_Screen(self._frame(), self._ascii))
-            live.stop()
+            self._out(live.stop)
         self._due = self._line_due = float("inf")
 
     def _alert(self, event: Event) -> None:
@@ -122,10 +122,10 @@ class Console(Sink):
         from rich.live import Live
 
         self._live = Live(console=self._console, auto_refresh=False)
-        self._live.start()
+        self._out(self._live.start)
         for _ in range(2):  # the first drawing warms caches; the second tells what one costs
             begin = time.perf_counter()
-            self._live.update(_Screen(self._frame(), self._ascii), refresh=True)
+            self._redraw()
             self._cost = time.perf_counter() - begin
 
     def _draw(self) -> None:
@@ -135,11 +135,14 @@ class Console(Sink):
         self._plain_line(last)
         if self._plain:
             return
-        if self._live is not None:
-            self._live.update(_Screen(self._frame(), self._ascii), refresh=True)
+        self._redraw()
         cost = time.perf_counter() - begin
         self._cost = min(cost, 2 * self._cost)  # one hiccup of the machine must not freeze the screen
         self._due = self._clock() + max(_FASTEST, self._cost / _SHARE)
+
+    def _redraw(self) -> None:
+        if self._live is not None:
+            self._out(self._live.update, _Screen(self._frame(), self._ascii), refresh=True)
 
     def _plain_line(self, last: Row) -> None:
         """Where it stands, for whoever does not see the table: at every evaluation, and less often as time goes by."""
@@ -157,7 +160,7 @@ class Console(Sink):
         self._history.extend(self._rows)
         self._rows.clear()
         if self._history.position:
-            seconds, steps = (float(self._history.position[key]) for key in ("seconds", "env_steps"))
+            seconds, steps = (float(self._history.position.get(key, 0.0)) for key in ("seconds", "env_steps"))
             self._speed.append((seconds, steps))
             while len(self._speed) > 2 and self._speed[1][0] <= seconds - _SPEED_WINDOW:
                 self._speed.popleft()
@@ -199,7 +202,7 @@ class Console(Sink):
             self._keep(_texts(lines if plain is None else plain))
         if not self._plain:
             if lines:
-                self._console.print(_Screen(lines, self._ascii), end="")
+                self._out(self._console.print, _Screen(lines, self._ascii), end="")
             return
         for text in _texts(lines):
             self._say(ascii_only(text) if self._ascii else text)
@@ -216,13 +219,16 @@ class Console(Sink):
             log.warning("run.log cannot be written: %s; training goes on without it", error)
 
     def _say(self, text: str) -> None:
-        if self._silent:
-            return
+        if not self._silent:
+            self._out(print, text, file=self._console.file, flush=True)
+
+    def _out(self, write: Callable[..., object], *args: object, **options: object) -> None:
+        """A full disk, a closed terminal, a reader that had enough: training goes on without the screen."""
         try:
-            print(text, file=self._console.file, flush=True)
-        except BrokenPipeError:  # `| head` took what it wanted: training goes on, and so does the exit
+            write(*args, **options)
+        except OSError:
             self._silent = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._console.file.fileno())
+            mute(self._console.file)
 
 
 def _texts(lines: Iterable[screen.Line]) -> list[str]:

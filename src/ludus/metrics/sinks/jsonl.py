@@ -9,8 +9,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks import Row, Sink
 
+_COUNTED = tuple(key for key in COLUMNS if key != "phase")
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -66,15 +68,17 @@ def _strict(value: float | str) -> float | str:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
-    """The rows of a metrics.jsonl; lines torn by a crash are skipped."""
+    """The rows of a metrics.jsonl; lines torn by a crash, and what was never a row, are skipped."""
     with path.open("rb") as file:
         for line in file:
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(row, dict):
-                yield {key: _number(key, value) for key, value in row.items()}
+            if isinstance(row, dict) and all(isinstance(value, int | float | str) for value in row.values()):
+                row = {key: _number(key, value) for key, value in row.items()}
+                if not any(isinstance(row.get(key), str) for key in _COUNTED):
+                    yield row
 
 
 def _number(key: str, value: float | str) -> float | str:

@@ -1,0 +1,143 @@
+"""Deadlines for what environments do in this process outside of steps: being made, reset, tried out and closed.
+
+A thread watches. Late Python code is interrupted in the main thread by a signal; a call into a library that does not
+even notice that ends the process, for nothing inside it could go on. Workers need none of this: their parent ends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+from ludus.errors import EnvironmentFailed
+
+LEAST = 120.0
+"""Seconds that anything may take, however short a step has to be: imports and ROMs take long, once."""
+NOTICE = 15.0
+"""Seconds after which somebody who waits is told what for."""
+GRACE = 5.0
+"""Seconds for an interruption to arrive."""
+TICK = 0.25
+
+
+class Late(BaseException):
+    """The interruption: no Exception, so that environments do not catch it with their own."""
+
+
+class Within:
+    """`with Within(seconds, where, verb)`: EnvironmentFailed if it takes longer; no deadline if that is infinite.
+
+    It may be entered again and again.
+    """
+
+    __slots__ = ("_fired", "_seconds", "_thread", "_waited", "_where", "verb")
+
+    def __init__(self, seconds: float, where: str | Callable[[], str], verb: str) -> None:
+        self._seconds, self._where, self.verb = max(seconds, LEAST), where, verb
+        self._waited, self._fired, self._thread = 0.0, False, 0
+        if seconds < math.inf:
+            _watch.prepare()
+
+    def __enter__(self) -> Within:
+        if self._seconds < math.inf:
+            self._waited, self._fired, self._thread = 0.0, False, threading.get_ident()
+            _watch.open.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._seconds < math.inf:
+            _watch.open.remove(self)
+            for outer in _watch.open:
+                outer.beat()
+        if self._fired and isinstance(error, Late):
+            raise self.failure() from None
+
+    def beat(self) -> None:
+        """It is alive: count from here."""
+        self._waited, self._fired = 0.0, False
+
+    def failure(self) -> EnvironmentFailed:
+        """One line for the user."""
+        problem = f"{self.verb} did not come to an end within {self._seconds:g} s"
+        return EnvironmentFailed(self._name(), problem, "raise environment.step_deadline if it is only slow")
+
+    def tick(self) -> None:
+        """Called by the watching thread."""
+        before = self._waited
+        self._waited += TICK  # by count: a process that was stopped for a while did not wait
+        if before < NOTICE <= self._waited < self._seconds:
+            _say(f"ludus: {self._name()}: {self.verb} takes long; it has {self._seconds:g} s")
+        if self._waited >= self._seconds + GRACE or (self._waited >= self._seconds and not self._interruptible()):
+            self._end()
+        if self._waited >= self._seconds and not self._fired:
+            self._fired = True
+            signal.pthread_kill(self._thread, signal.SIGALRM)
+
+    def _name(self) -> str:
+        return self._where if isinstance(self._where, str) else self._where()
+
+    def _interruptible(self) -> bool:
+        return self._thread == threading.main_thread().ident and signal.getsignal(signal.SIGALRM) is _interrupt
+
+    def _end(self) -> NoReturn:
+        _say(f"error: {self.failure().line()}")
+        os._exit(EnvironmentFailed.exit_code)
+
+    @property
+    def late(self) -> bool:
+        """Whether it is being interrupted."""
+        return self._fired
+
+
+class _Watch:
+    """Everything with a deadline that is going on, and the thread that looks at it."""
+
+    def __init__(self) -> None:
+        self.open: list[Within] = []
+        self._process = 0
+
+    def prepare(self) -> None:
+        """Have the thread, and where it is possible the signal."""
+        if self._process != os.getpid():  # a fork has no threads but one
+            self._process, self.open = os.getpid(), []
+            threading.Thread(target=self._run, name="deadlines", daemon=True).start()
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+            signal.signal(signal.SIGALRM, _interrupt)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(TICK)
+            for entry in tuple(self.open):
+                entry.tick()
+
+
+_watch = _Watch()
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    late = [entry for entry in _watch.open if entry.late]
+    if late and not _debugged(frame):
+        raise Late
+    for entry in _watch.open:
+        entry.beat()
+
+
+def _debugged(frame: FrameType | None) -> bool:
+    """Whether somebody looks around in here with a debugger, who may take as long as he likes."""
+    while frame is not None and frame.f_globals.get("__name__") not in ("bdb", "debugpy"):
+        frame = frame.f_back
+    return frame is not None or sys.gettrace() is not None
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,35 @@
+"""Looks once in a while whether observations keep to the bounds of their space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.orchestration.callbacks import Callback
+
+if TYPE_CHECKING:
+    from ludus.orchestration.orchestrator import Orchestrator
+
+
+class Bounds(Callback):
+    """One note a run, for the first observation found outside; it looks at the newest ones whenever a cycle ends."""
+
+    def __init__(self) -> None:
+        self._noted = False
+
+    def on_cycle_end(self, run: Orchestrator) -> None:
+        """Compare one step of every environment."""
+        collector: Any = run.stateful["collector"]
+        space = collector.env.observation_space
+        if self._noted or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
+            return
+        obs = collector.newest_obs
+        outside = (obs < space.low) | (obs > space.high)
+        if outside.any():
+            self._noted = True
+            b, *at = (int(i) for i in np.argwhere(outside)[0])
+            low, high = space.low[tuple(at)], space.high[tuple(at)]
+            found = f"{obs[(b, *at)]} at {at}, outside [{low}, {high}]"
+            run.say(f"environment {b} ({collector.env.id}): its observation has {found}; its space promises less")
