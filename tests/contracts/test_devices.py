@@ -213,8 +213,9 @@ def test_what_a_gpu_takes_is_taken(right: Any) -> None:
 
 
 def test_a_policy_acts_and_learns_elsewhere() -> None:
-    """The shortest of them."""
+    """The shortest of them, single steps and sequences."""
     check("ppo", "mlp", "none")
+    check("ppo", "mlp", "gru")
 
 
 @pytest.mark.parametrize("sequences", [False, True])
