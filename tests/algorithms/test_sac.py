@@ -288,7 +288,7 @@ def test_pixels() -> None:
         "error": torch.zeros(shape),
         "noise": torch.randn(2, *shape, 2),
     }
-    numbers = {"lr": 1e-3, "actor_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.5, "alpha": 0.0}
+    numbers = {"lr": 1e-3, "actor_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.5, "alpha": 0.0, "target_entropy": -1.0}
     before = {name: value.clone() for name, value in sac.learner.model.state_dict().items()}
     sac.learner.step(batch, {**numbers, "lr": 0.0}, learn_alpha=True, burn_in=0)
     encoder = [name for name in before if "encoder" in name]
