@@ -79,7 +79,7 @@ def number(value: object) -> float:
     """A number as a float, anything else as NaN; metrics.jsonl spells those JSON lacks as text."""
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # JSON has whole numbers of any length
         return math.nan
 
 

@@ -13,6 +13,7 @@ from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks import Row, Sink
 
 _COUNTED = tuple(key for key in COLUMNS if key != "phase")
+_LARGEST = 2**63
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -75,10 +76,19 @@ def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(row, dict) and all(isinstance(value, int | float | str) for value in row.values()):
+            if isinstance(row, dict) and all(_is_cell(value) for value in row.values()):
                 row = {key: _number(key, value) for key, value in row.items()}
-                if not any(isinstance(row.get(key), str) for key in _COUNTED):
+                if all(_is_count(row.get(key, 0)) for key in _COUNTED):
                     yield row
+
+
+def _is_cell(value: object) -> bool:
+    """JSON has whole numbers of any length; those are not ours."""
+    return isinstance(value, float | str) or (isinstance(value, int) and abs(value) < _LARGEST)
+
+
+def _is_count(value: float | str) -> bool:
+    return not isinstance(value, str) and abs(value) < _LARGEST  # nor NaN
 
 
 def _number(key: str, value: float | str) -> float | str:
