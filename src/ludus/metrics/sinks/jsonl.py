@@ -6,8 +6,10 @@ import errno
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks import Row, Sink
@@ -68,9 +70,18 @@ def _strict(value: float | str) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """For reading; a FIFO or a device that somebody planted would hold us for ever."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
     """The rows of a metrics.jsonl; lines torn by a crash, and what was never a row, are skipped."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for line in file:
             try:
                 row = json.loads(line)
