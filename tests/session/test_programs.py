@@ -69,7 +69,7 @@ def test_a_run_folder_from_another_machine_starts_nothing(
     assert not (tmp_path / "canary").exists()
 
 
-def test_the_users_own_settings_are_obeyed(ludus: Ludus, tmp_path: Path) -> None:
+def test_the_users_own_settings_are_obeyed(ludus: Ludus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "config" / "ludus" / "settings.yaml"
     settings.parent.mkdir(parents=True)
     settings.write_text(f"alert_command: {json.dumps(program(tmp_path / 'canary'))}\n")
@@ -78,6 +78,9 @@ def test_the_users_own_settings_are_obeyed(ludus: Ludus, tmp_path: Path) -> None
     refused = ludus("train", *words)
     assert refused.code == 2 and "may be written by others" in refused.err
     settings.chmod(0o600)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: 12345)
+        assert ludus("train", *words).code == 2
     assert ludus("train", *words).code == 0
     assert (tmp_path / "canary").exists()
 
@@ -188,3 +191,13 @@ def test_nobody_agrees_to_what_is_not_shown(
     monkeypatch.setattr("builtins.input", lambda _: "n")
     consent.ask(Resolved(config, "shared.yaml", (), {}))
     assert 600 * "a" + " tail" in capsys.readouterr().out
+
+
+def test_the_program_runs_where_the_command_was_given(tmp_path: Path) -> None:
+    """An environment may change the directory, and `./alert.sh` with it."""
+    from ludus.metrics.alert_command import AlertCommand
+
+    command = AlertCommand([sys.executable, "-c", "open('here', 'w')"], "x", cwd=tmp_path)
+    command._run("an alert")
+    command.close()
+    assert (tmp_path / "here").exists()
