@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train test test-all test-slow lint format bench clean
+.PHONY: help install train test test-all test-slow mutate lint format bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,6 +33,9 @@ test-all: $(VENV)/.all lint ## the same with every suite installed, then every c
 
 test-slow: $(VENV)/.dev ## the tests that learn something
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+mutate: $(VENV)/.dev ## break the code one line at a time: each change must make a test fail
+	$(BIN)/python tests/mutations/run.py --jobs $(WORKERS) $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Name -> class. `type: gru` in a YAML means the class registered as "gru", by convention in `<package>/gru.py`.
 
 Names resolve in this order: already registered (a plugin), the module of that name, the installed entry points
-(group `ludus.<kind>`). Config files can only choose names from here, never a dotted path.
+(group `ludus.<kind>`). What is shipped cannot be replaced. Config files can only choose names from here, never a dotted
+path.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import difflib
 import importlib
 import importlib.metadata
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
+
+from ludus.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -50,12 +54,16 @@ class Registry(Generic[T]):
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Class decorator; two classes of one name are an error."""
+        """Class decorator; two classes of one name are an error, and shipped names are taken."""
 
         def add(cls: type[T]) -> type[T]:
+            if not cls.__module__.startswith("ludus."):
+                self._import_all()  # else a plugin would take a shipped name without a word
             known = self._classes.get(name)
-            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ValueError(f"{self.kind} '{name}' is registered twice: {known!r} and {cls!r}")
+            if known is not None and known is not cls and not _is_reload(known, cls):
+                file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+                problem = f"{self.kind} '{name}' is registered twice: {_path(known)} and {_path(cls)}"
+                raise ConfigError(str(file or cls.__module__), problem, "choose another name")
             self._classes[name] = cls
             return cls
 
@@ -75,8 +83,7 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """Every name there is; imports the whole package, so only listings and error messages call it."""
-        for module in self._modules():
-            importlib.import_module(f"{self.package}.{module}")
+        self._import_all()
         return sorted({*self._classes, *self._entry_points()})
 
     def _import(self, name: str) -> None:
@@ -85,8 +92,11 @@ class Registry(Generic[T]):
         elif name in self._entry_points():
             self.register(name)(self._entry_points()[name].load())
         if name not in self._classes:  # several names may share a module
-            for module in self._modules():
-                importlib.import_module(f"{self.package}.{module}")
+            self._import_all()
+
+    def _import_all(self) -> None:
+        for module in self._modules():
+            importlib.import_module(f"{self.package}.{module}")
 
     def _modules(self) -> list[str]:
         package = importlib.import_module(self.package)
@@ -94,6 +104,16 @@ class Registry(Generic[T]):
 
     def _entry_points(self) -> dict[str, Any]:
         return {point.name: point for point in importlib.metadata.entry_points(group=f"ludus.{self.kind}")}
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _is_reload(known: type, cls: type) -> bool:
+    """Whether a file was run again; a second class of one name in the same run of it finds the first one there."""
+    there = vars(sys.modules[cls.__module__]).get(cls.__name__) if cls.__module__ in sys.modules else None
+    return _path(known) == _path(cls) and there is not known
 
 
 ALGORITHMS: Registry[Any] = Registry("algorithm", "ludus.algorithms")

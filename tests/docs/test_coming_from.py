@@ -45,9 +45,9 @@ def prepared(ludus: Callable[..., Any], blocks: Any, tmp_path: Path) -> Callable
 def test_every_new_command_parses(prepared: Callable[..., Any]) -> None:
     assert len(COMMANDS) > 20
     for command in COMMANDS:
-        if command.startswith("ludus play"):
+        if command.startswith(("ludus play", "ludus evaluate", "ludus resume")):
             line = f"{command} --help"
-        elif command.startswith("ludus train") and not re.search("--list-envs|--cfg", command):
+        elif command.startswith("ludus train") and not re.search("--list-envs|--cfg|--resume", command):
             line = f"{command} --cfg job"
         else:
             line = command

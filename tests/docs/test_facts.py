@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import tomllib
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from ludus import errors
+from ludus.cli import COMMANDS
 from ludus.config.variants import environment_files
 from ludus.envs.families import family, spelled
 from ludus.metrics.rules import Rule
 from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.signals import EARLY
 from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS, Registry
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +78,41 @@ def test_every_moment_of_a_callback_is_told() -> None:
 def test_every_exit_code_is_told() -> None:
     codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", page("configuration.md"), re.MULTILINE)}
-    assert codes | {0, 130} == told
+    assert codes | {0, EARLY, 130} == told
+
+
+def test_the_commands_that_take_a_plugin_are_told() -> None:
+    places = {name: where.split(":") for name, (where, _) in COMMANDS.items()}
+    found = {name: getattr(importlib.import_module(module), part) for name, (module, part) in places.items()}
+    functions = {name: command for name, command in found.items() if inspect.isfunction(command)}
+    takes = {name for name, command in functions.items() if "plugin" in inspect.signature(command).parameters}
+    assert {"train", "resume", "model"} <= takes
+    for name, sentence in (
+        ("configuration.md", r"several times\. (.*?) take it"),
+        ("extending/algorithm.md", r"is an option of (.*?), not"),
+    ):
+        told = re.search(sentence, page(name), re.DOTALL)
+        assert told is not None, name
+        assert {word.removeprefix("ludus ") for word in re.findall(r"`([\w ]+)`", told[1])} == takes, name
+
+
+def test_the_default_buffer_of_a_phase_is_told() -> None:
+    told = line(page("extending/curriculum.md"), "| `buffer` |")
+    names = {name for algorithm in ALGORITHMS.names() for name in ALGORITHMS[algorithm].buffers}
+    assert names == {"replay"} and "default is `replay`" in told and "No algorithm" not in told
+
+
+def test_what_has_a_counterpart_is_not_said_to_have_none() -> None:
+    """Commands and memory cores that exist stand in the table of commands, not among what is missing."""
+    text = page("coming-from.md")
+    (sentence,) = [part for part in text.split("\n\n") if "no counterpart yet" in part]
+    missing = sentence.lower()
+    for word in ("resum", "evaluat", "lstm", "transformer", "mamba"):
+        assert word not in missing, word
+    told = text.split("## Settings")[0]
+    assert "`ludus evaluate @last" in told and "`ludus resume @last`" in told
+    cores = {name for name in MEMORY.names() if name != "none"}
+    assert cores <= set(re.findall(r"(?:core=|`)(\w+)", told))
 
 
 def test_the_changelog_keeps_its_headings() -> None:

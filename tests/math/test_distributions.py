@@ -151,6 +151,17 @@ def test_squashed_gaussian_is_finite_where_tanh_is_one():
     assert torch.isfinite(logp).all() and logp[0] == logp[1]
 
 
+def test_deviations_of_a_squashed_gaussian_are_bounded():
+    """Nothing else holds what a network puts out: log deviations stay within [-20, 2] in torch and in numpy."""
+    dist, action = d.SquashedGaussian((1,)), torch.tensor([[0.3]])
+    for far, bound in ((9.0, 2.0), (-90.0, -20.0)):
+        params, bounded = torch.tensor([[0.3, far]]), torch.tensor([[0.3, bound]])
+        assert dist.log_prob(params, action) == dist.log_prob(bounded, action)
+        assert dist.entropy(params) == dist.entropy(bounded)
+        drawn = [dist.sample_numpy(p.numpy(), np.random.default_rng(0)) for p in (params, bounded)]
+        np.testing.assert_array_equal(*drawn)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_flow_and_match_differences(name):
     dist = d.distribution_for(CASES[name][0])

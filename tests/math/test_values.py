@@ -38,6 +38,12 @@ def test_a_projection_keeps_mass_and_within_the_range_the_mean() -> None:
     torch.testing.assert_close((found * atoms).sum(-1), (support * probabilities).sum(-1), atol=1e-5, rtol=1e-4)
 
 
+def test_a_projection_keeps_what_lies_beyond_the_range_at_its_ends() -> None:
+    atoms = torch.linspace(-2, 2, 5)
+    found = project(torch.tensor([-7.0, 0.5, 9.0]), torch.tensor([0.2, 0.3, 0.5]), atoms)
+    torch.testing.assert_close(found, torch.tensor([0.2, 0.0, 0.15, 0.15, 0.5]))
+
+
 @given(T=st.integers(1, 7), N=st.integers(1, 3), n=st.integers(1, 5), seed=st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
 def test_n_step_rows_are_brute_force(T: int, N: int, n: int, seed: int) -> None:

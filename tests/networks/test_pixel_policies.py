@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.algorithms import Context
 from ludus.data.rollout import minibatches
 from ludus.errors import DataError
 from ludus.experiment import build, build_player
 from ludus.networks import precision as module
+from ludus.networks.encoders import Encoder
 from ludus.networks.precision import Precision
+from ludus.registry import ALGORITHMS
 from ludus.types import Spaces
 from support import close, config, moment
 
@@ -141,6 +144,43 @@ def test_the_precision_of_a_run_is_saved_and_kept() -> None:
     assert build_player(pixels(), spaces, state).algorithm.policy.encoder.precision.dtype == torch.bfloat16
     close(run)
     close(other)
+
+
+LEARNING = ["ppo", "ppo_replay", "reinforce", "dqn", "sac"]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_every_network_computes_in_the_precision_of_the_run(name: str) -> None:
+    """Online and target networks, also after a saved choice has been loaded."""
+    spaces = Spaces(gym.spaces.Box(0, 255, (1, 36, 36), np.uint8), gym.spaces.Discrete(4))
+    picture = torch.full((1, 1, 1, 36, 36), 77, dtype=torch.uint8)
+    features = []
+    for chosen, saved in (("float32", None), ("bfloat16", None), ("float32", "bfloat16")):
+        precision = Precision(chosen)
+        torch.manual_seed(0)
+        cfg = config(name, network={"encoder": {"type": "nature", "features": 32}})
+        rng = np.random.default_rng(0)
+        context = Context(
+            spaces=spaces,
+            network=cfg.network,
+            num_envs=4,
+            device=torch.device("cpu"),
+            rng=rng,
+            evaluation_rng=rng,
+            precision=precision,
+        )
+        algorithm = ALGORITHMS[name](cfg.algorithm.config, context)
+        if saved:
+            precision.load_state_dict({"name": saved})
+        target = getattr(algorithm, "target", None)
+        networks = [algorithm.learner.model, *([target.net] if target else [])]
+        encoders = [part for network in networks for part in network.modules() if isinstance(part, Encoder)]
+        assert len(encoders) == 1 + (name in ("dqn", "sac"))
+        features.append([encoder(picture) for encoder in encoders])
+    plain, half, loaded = features
+    for a, b, c in zip(plain, half, loaded, strict=True):
+        assert not torch.equal(a, b) and torch.equal(b, c)
+        torch.testing.assert_close(a, b, atol=0.05, rtol=0.05)
 
 
 @pytest.mark.parametrize(("has_it", "name"), [(True, "bfloat16"), (False, "float32")])

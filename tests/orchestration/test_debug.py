@@ -14,11 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
 from ludus.metrics.finite import bad_part
 from ludus.metrics.layers import weight_statistics
+from ludus.networks.learner import Learner
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.registry import ALGORITHMS
+from ludus.types import Report
 from support import build, close, config
 
 NAN = float("nan")
@@ -52,6 +56,69 @@ def test_weights_are_those_of_a_run_without_it(tmp_path: Path, memory: str) -> N
     assert torch.equal(plain.algorithm.learner.theta, watched.algorithm.learner.theta)
     assert watched.algorithm.learner.step.__func__ is type(watched.algorithm.learner).step  # the hooks are gone
     assert not any(module._forward_hooks for module in watched.algorithm.policy.modules())
+
+
+ENVIRONMENTS = {"sac": "Pendulum-v1", "td3": "Pendulum-v1", "q_learning": "FrozenLake-v1"}
+SMALL = {"rollout_steps": 4, "batch_size": 8, "learning_starts": 16, "epochs": 1}
+SHIPPED = [name for name in ALGORITHMS.names() if ALGORITHMS[name].__module__.startswith("ludus.")]
+
+
+def _short(name: str) -> Orchestrator:
+    options = {key: value for key, value in SMALL.items() if key in ALGORITHMS[name].Config.model_fields}
+    heads = {head: {"hidden_dims": [8]} for head in ("actor", "critic")}
+    training = {"total_timesteps": 48, "evaluation": {"every_epochs": None}}
+    environment = ENVIRONMENTS.get(name, "CartPole-v1")
+    return build(config({"name": name, **options}, environment, network=heads, training=training))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_algorithm_can_be_watched_and_learns_the_same(tmp_path: Path, name: str) -> None:
+    found = []
+    for debug in (None, Debug(tmp_path)):
+        run = _short(name)
+        run.callbacks += [debug] if debug else []
+        run.run()
+        close(run)
+        found.append([part.theta for part in run.algorithm.state().values() if isinstance(part, Learner)])
+    for plain, watched in zip(*found, strict=True):
+        assert torch.equal(plain, watched)
+    lines = (tmp_path / "debug" / "weights.jsonl").read_text().splitlines() if found[0] else []
+    assert bool(lines) == bool(found[0])
+    assert all("grad_norm" in layer for name, layer in _layers(lines).items() if not name.startswith("target_"))
+
+
+def test_the_trace_ends_after_some_updates_also_within_an_epoch(tmp_path: Path) -> None:
+    """An epoch of an off-policy algorithm is a thousand updates, and their trace takes minutes to write."""
+    run, debug = _short("dqn"), Debug(tmp_path)
+    run.callbacks.append(debug)
+    trace, update, without = tmp_path / "debug" / "trace.json", run.hooks["update_controller"], []
+
+    def hook(now: PhaseContext) -> Report:
+        report = update(now)
+        without.append(not trace.exists())
+        return report
+
+    run.hooks["update_controller"] = hook
+    run.run()
+    close(run)
+    assert 0 < sum(without) < len(without)
+
+
+def _layers(lines: list[str]) -> dict[str, Any]:
+    return json.loads(lines[-1])["layers"] if lines else {}
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_a_bad_gradient_of_a_critic_is_named(tmp_path: Path, name: str) -> None:
+    run, debug = _short(name), Debug(tmp_path)
+    run.callbacks.append(debug)
+    run.algorithm.learner.model["critic"].layers[0].bias.register_hook(lambda grad: grad * NAN)
+    try:
+        with pytest.raises(NotFinite, match=r"gradient of critic\.layers\.0\.bias is not finite"):
+            run.run()
+    finally:
+        close(run)
+        debug.close()
 
 
 def test_what_debug_leaves(tmp_path: Path) -> None:

@@ -185,3 +185,13 @@ def test_a_finished_run_goes_on_when_its_budget_grows() -> None:
     larger.load_state_dict(done.state_dict())
     assert drive(same, WORK) == []
     assert drive(larger, WORK) == ["collect", "update_controller"] * 2
+
+
+def test_a_limit_of_updates_ends_the_phase_inside_a_cycle() -> None:
+    s = scheduler(
+        {"name": "short", "hooks": ["collect", {"update_controller": 4}], "duration_updates": 6},
+        {"name": "rest", "hooks": ["collect"]},
+        total=50,
+    )
+    first = ["collect", *["update_controller"] * 4, "collect", *["update_controller"] * 2]
+    assert drive(s, WORK) == first + ["collect"] * 3

@@ -117,7 +117,7 @@ class DQN(Algorithm):
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
         self.net = ActionValues(
-            context.network, context.spaces, dueling=cfg.dueling, atoms=cfg.atoms, noisy=cfg.noisy
+            context.network, context.spaces, context.precision, dueling=cfg.dueling, atoms=cfg.atoms, noisy=cfg.noisy
         ).to(context.device)
         self.atoms = torch.linspace(cfg.v_min, cfg.v_max, cfg.atoms, device=context.device)
         self.learner = Learner(

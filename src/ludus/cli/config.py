@@ -38,7 +38,8 @@ def validate(
     specs: Annotated[list[str] | None, typer.Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
 ) -> int:
     """Check configs and print their hashes; exit 2 if one is bad."""
-    from ludus.config.compose import config_hash, find_experiments, find_targets, load
+    from ludus.cli.env_facts import facts_of
+    from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
 
     if not specs or specs == ["all"]:
         specs = [*(target.spec for target in find_targets()), *find_experiments()]
@@ -48,6 +49,7 @@ def validate(
             config = load(spec).config
             if config.environment.num_envs != "auto":
                 config.algorithm.config.check(config.environment.num_envs)
+            facts_of(environment_file(spec))
             print(f"ok  {config_hash(config)}  {spec}")
         except LudusError as error:
             bad += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.config.model import Model
 from ludus.envs.families import Family, family, spelled
+from ludus.registry import nearest
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -119,8 +120,12 @@ def facts_of(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
         return EnvironmentFacts.model_validate(file.block[FACTS]), file.name
     except ValidationError as error:
         first = error.errors()[0]
-        path = ".".join(str(part) for part in (FACTS, *first["loc"]))
-        raise ConfigError(file.name, f"{path}: {first['msg']}") from None
+        path = [FACTS, *map(str, first["loc"])]
+        known = (EnvironmentFacts if len(path) == 2 else SpaceFacts).model_fields
+        remedy = nearest(path[-1], known) if first["type"] == "extra_forbidden" else ""
+        line = file.block.lines.get(FACTS)
+        where = f"{file.name}:{line}" if line else file.name
+        raise ConfigError(where, f"{'.'.join(path)}: {first['msg']}", remedy) from None
 
 
 def action_labels(id: str) -> tuple[str, ...]:

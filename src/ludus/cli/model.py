@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ def model(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
     plugin: Plugin = None,
 ) -> None:
-    """Show encoder, memory and heads with their sizes."""
+    """Show what an experiment trains: encoder, memory, heads and critics with their sizes, or a table."""
     from ludus.config.compose import load
     from ludus.envs.make import describe
     from ludus.experiment import build_player
@@ -24,14 +25,42 @@ def model(
     config = load(spec, overrides or []).config
     info = describe(config.environment)
     player = build_player(config, Spaces(info.observation_space, info.action_space), None)
-    policy = getattr(player.algorithm, "policy", None)
     print(f"observation  {info.observation_space}")
     print(f"action       {info.action_space}")
-    if policy is None:
-        print(f"{config.algorithm.name} has no network")
+    parts = player.algorithm.state()
+    networks = [part.model for part in parts.values() if hasattr(part, "model")]
+    for network in networks:
+        for name, child in network.named_children():
+            show(name, child)
+        for name, parameter in network.named_parameters(recurse=False):
+            print(f"\n{name}  {parameter.numel():,} parameters")
+    if networks:
+        print(f"\ntotal  {sum(map(trained, networks)):,} parameters that learn")
+    else:
+        print(f"\n{config.algorithm.name} has no network{tables(parts)}")
+
+
+def show(name: str, part: Any) -> None:
+    """One part of a network with its layers; a target is only a copy."""
+    if name.startswith("target_"):
+        print(f"\n{name}  a slow copy of {name.removeprefix('target_')}")
         return
-    for name, part in policy.named_children():
-        print(f"\n{name}  {sum(p.numel() for p in part.parameters()):,} parameters")
-        for line in str(part).splitlines():
-            print(f"  {line}")
-    print(f"\ntotal  {sum(p.numel() for p in policy.parameters()):,} parameters")
+    print(f"\n{name}  {trained(part):,} parameters")
+    for line in str(part).splitlines():
+        print(f"  {line}")
+
+
+def trained(network: Any) -> int:
+    """Numbers that follow a gradient."""
+    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+
+
+def tables(parts: Mapping[str, Any]) -> str:
+    """What an algorithm without a network learns instead."""
+    arrays = [
+        f"{name} of {' x '.join(map(str, array.shape))} numbers"
+        for name, part in parts.items()
+        for array in part.state_dict().values()
+        if getattr(array, "shape", ())
+    ]
+    return f", but a {' and a '.join(arrays)}" if arrays else " and learns nothing"

@@ -85,6 +85,14 @@ def search_path() -> list[Path]:
     return [root for root in (Path.cwd() / "configs", Path(__file__).parent.parent / "configs") if root.is_dir()]
 
 
+def environment_file(spec: str) -> EnvironmentFile | None:
+    """The environment file an `Env:variant` or `path.yaml:variant` is in; none for other specs."""
+    match, dirs = _FILE.fullmatch(spec), search_path()
+    if match is not None:
+        return EnvironmentFile(Path(match[1]).absolute(), dirs) if match[2] is not None else None
+    return None if spec.startswith(_EXPERIMENT) else find_variant(spec, dirs)[0]
+
+
 def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | None = None) -> list[Target]:
     """Every `Env:variant` whose name or description holds `search`, else those whose name is near it."""
     targets = list_targets(search_path() if config_dirs is None else config_dirs)

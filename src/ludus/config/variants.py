@@ -105,8 +105,9 @@ class EnvironmentFile:
             return Block()
         if not isinstance(value, Block):
             raise ConfigError(where, f"{key}: unknown key", nearest(key, [*sections, *ALIASES]))
-        if difflib.get_close_matches(key, sections, n=1, cutoff=0.85):
-            raise ConfigError(where, f"{key}: neither a section nor a likely variant", nearest(key, sections))
+        near = difflib.get_close_matches(key, sections, n=1, cutoff=0.85)
+        if near or difflib.get_close_matches(key, [FACTS], n=1, cutoff=0.75):
+            raise ConfigError(where, f"{key}: neither a section nor a likely variant", nearest(key, [*sections, FACTS]))
         return value
 
 

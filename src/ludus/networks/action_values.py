@@ -12,6 +12,7 @@ from ludus.config.schema import Network
 from ludus.networks.encoders import build_encoder
 from ludus.networks.layers import ACTIVATIONS, linear
 from ludus.networks.memory import MemoryCore
+from ludus.networks.precision import Precision
 from ludus.registry import MEMORY
 from ludus.types import Spaces, Tree
 
@@ -23,11 +24,20 @@ class ActionValues(nn.Module):
 
     log_std = None  # what makes a Gaussian of a policy's outputs; there is none here
 
-    def __init__(self, cfg: Network, spaces: Spaces, *, dueling: bool, atoms: int, noisy: bool) -> None:
+    def __init__(
+        self,
+        cfg: Network,
+        spaces: Spaces,
+        precision: Precision | None = None,
+        *,
+        dueling: bool,
+        atoms: int,
+        noisy: bool,
+    ) -> None:
         super().__init__()
         assert isinstance(spaces.action, gym.spaces.Discrete)
         self.actions, self.atoms, self.noisy = int(spaces.action.n), atoms, noisy
-        self.encoder = build_encoder(cfg.encoder, spaces.observation)
+        self.encoder = build_encoder(cfg.encoder, spaces.observation, precision)
         self.memory: MemoryCore = MEMORY[cfg.memory.name](cfg.memory.config, self.encoder.out_dim)
         bare = not self.memory.recurrent and not any(True for _ in self.encoder.parameters())
         hidden = cfg.critic.hidden_dims if cfg.critic.hidden_dims is not None else (BARE_HIDDEN if bare else ())

@@ -17,6 +17,9 @@ class Precision:
     def __init__(self, mode: Literal["auto", "float32", "bfloat16"] = "float32") -> None:
         self.name = mode if mode != "auto" else "bfloat16" if has_bfloat16() else "float32"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Precision:
+        return self  # the run's choice, for copies of its networks too
+
     @property
     def dtype(self) -> torch.dtype:
         """The format of images and feature maps."""

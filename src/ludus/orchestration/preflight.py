@@ -82,6 +82,10 @@ class RoomForNetwork(TorchDispatchMode):
 
 def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = None) -> list[str]:
     """`memory ~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the knob."""
+    if config.logging.wandb.enabled:
+        from ludus.metrics.sinks import wandb
+
+        wandb.check()
     parts = list(memory_parts(run))
     total, free = sum(part.bytes for part in parts), memory.available()
     biggest = max(parts, key=lambda part: part.bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,12 @@ def open_console(
     }
     console.replay(earlier)
     console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
+    for warning in filter(None, [sink.warning for sink in run.recorder.sinks]):
+        console.note(warning, "yellow")
+        if silent:
+            print(f"ludus: {warning}", file=sys.stderr, flush=True)
+        if not switches.session_logs():
+            folder.log(warning)
     return console
 
 

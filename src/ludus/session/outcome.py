@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus.errors import Diverged, LudusError
@@ -67,8 +69,14 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "resume": collector_of(run).env.rung,
         **counters(run),
         "folder": str(folder.folder),
-        "next": following,
+        "next": [(command + runs_dir_option(folder), why) for command, why in following],
     }
+
+
+def runs_dir_option(folder: Run) -> str:
+    """What a command needs to find the run, where that is not the default."""
+    root = folder.folder.parent
+    return "" if root.absolute() == Path("runs").absolute() else f" --runs-dir {shlex.quote(str(root))}"
 
 
 def counters(run: Orchestrator) -> dict[str, int]:

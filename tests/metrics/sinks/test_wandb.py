@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -41,14 +42,22 @@ def test_mode(
     assert choose_mode() == mode
 
 
-def test_a_key_in_netrc_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+def test_a_key_in_netrc_counts_under_the_address_of_the_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb")
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(sink_module, "_reachable", lambda *_: True)
-    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password secret\n")
-    (tmp_path / ".netrc").chmod(0o600)
-    assert choose_mode() == "online"
+
+    def mode(host: str) -> str:
+        (tmp_path / ".netrc").write_text(f"machine {host} login user password secret\n")
+        (tmp_path / ".netrc").chmod(0o600)
+        return choose_mode()
+
+    own = urlsplit(wandb.Settings().base_url).netloc  # the client's default has moved between versions
+    assert [mode(host) for host in (own, "api.wandb.ai", "wandb.example.com")] == ["online", "online", "offline"]
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.com:8080")
+    assert [mode(host) for host in (own, "api.wandb.ai", "wandb.example.com:8080")] == ["offline", "offline", "online"]
     (tmp_path / ".netrc").write_text("nonsense {")
     assert choose_mode() == "offline"
 

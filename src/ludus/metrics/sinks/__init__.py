@@ -13,6 +13,9 @@ Row = Mapping[str, float | str]
 class Sink(ABC):
     """Takes one row per flush."""
 
+    warning: str = ""
+    """What a person must hear when a run begins."""
+
     @abstractmethod
     def write(self, row: Row) -> None:
         """Take one row."""

@@ -8,10 +8,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from ludus.errors import MissingExtra
+from ludus.errors import ConfigError, MissingExtra
 from ludus.metrics.sinks import Row, Sink
+
+MODES = ("online", "offline", "disabled", "shared")
+CLOUD = "api.wandb.ai"
 
 
 class Wandb(Sink):
@@ -27,29 +30,35 @@ class Wandb(Sink):
         tags: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
     ) -> None:
+        check()
+        import wandb
+
+        private: Any = {
+            "x_disable_meta": True,
+            "x_disable_machine_info": True,
+            "disable_code": True,
+            "disable_git": True,
+        }
         try:
-            import wandb
-        except ImportError:
-            raise MissingExtra("logging.wandb", "wandb") from None
-        self._run = wandb.init(
-            dir=str(folder),
-            name=name,
-            project=project,
-            entity=entity,
-            tags=list(tags),
-            config=dict(config or {}),
-            mode=cast(Any, choose_mode()),
-            reinit="create_new",
-            settings=wandb.Settings(
-                console="off",
-                silent=True,
-                x_disable_meta=True,
-                x_disable_machine_info=True,
-                disable_code=True,
-                disable_git=True,
-            ),
-        )
+            self._run = wandb.init(
+                dir=str(folder),
+                name=name,
+                project=project,
+                entity=entity,
+                tags=list(tags),
+                config=dict(config or {}),
+                mode=cast(Any, choose_mode()),
+                reinit="create_new",
+                settings=wandb.Settings(console="off", silent=True, **private),
+            )
+        except wandb.Error as error:  # a key the server does not take, say
+            remedy = "run `wandb login`, or set WANDB_MODE=offline"
+            raise ConfigError("logging.wandb", " ".join(str(error).split()), remedy) from None
         self.mode = str(self._run.settings.mode)
+        if self.mode == "offline":
+            self.warning = (
+                f"W&B is offline: {_why_offline()}; `wandb sync {Path(self._run.dir).parent}` sends the run later"
+            )
         self._run.define_metric("*", step_metric="env_steps")
 
     def write(self, row: Row) -> None:
@@ -68,23 +77,52 @@ class Wandb(Sink):
         self._run.finish()
 
 
+def check() -> None:
+    """Refuse what cannot work before anything is made: no client, a mode it does not know, online without a key."""
+    try:
+        import wandb  # noqa: F401
+    except ImportError:
+        raise MissingExtra("logging.wandb", "wandb") from None
+    asked = os.environ.get("WANDB_MODE")
+    if asked and asked not in MODES:
+        raise ConfigError(f"WANDB_MODE={asked}", "no mode of W&B", f"use {', '.join(MODES)}")
+    if asked == "online" and not _has_key():
+        remedy = "run `wandb login`, set WANDB_API_KEY, or leave WANDB_MODE out"
+        raise ConfigError("WANDB_MODE=online", f"there is no key for {_server().netloc}", remedy)
+
+
 def choose_mode() -> str:
     """WANDB_MODE if set; else online with a key and a reachable server, else offline (`wandb sync` sends it later)."""
     asked = os.environ.get("WANDB_MODE")
     if asked:
         return asked
-    url = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
-    host = url.hostname or "api.wandb.ai"
-    return "online" if _has_key(host) and _reachable(host, url.port or 443) else "offline"
+    return "online" if _has_key() and _reachable(_server().hostname or "", _server().port or 443) else "offline"
 
 
-def _has_key(host: str) -> bool:
-    if os.environ.get("WANDB_API_KEY"):
+def _why_offline() -> str:
+    if os.environ.get("WANDB_MODE"):
+        return "WANDB_MODE says so"
+    host = _server().netloc
+    return f"{host} does not answer" if _has_key() else f"there is no key for {host} (`wandb login` makes one)"
+
+
+def _server() -> SplitResult:
+    """The server the client would use: its own default moves between versions."""
+    import wandb
+
+    return urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url)
+
+
+def _has_key() -> bool:
+    """Whether the environment or the netrc file holds a key; the cloud's old address counts for its new one."""
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
+    hosts = [_server().netloc, *([] if os.environ.get("WANDB_BASE_URL") else [CLOUD])]
     try:
-        return netrc.netrc().authenticators(host) is not None
+        keys = netrc.netrc(os.environ.get("NETRC") or None)
     except (OSError, netrc.NetrcParseError):
         return False
+    return any(keys.authenticators(host) for host in hosts)
 
 
 def _reachable(host: str, port: int) -> bool:

@@ -27,8 +27,8 @@ from ludus.runs import atomic
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator
 
-TRACED_CYCLES, TRACED_UPDATES = 3, 200
-"""The trace ends with the first of both."""
+TRACED_CYCLES, TRACED_UPDATES = 3, 20
+"""The trace ends with the first of both: an update is thousands of events, and a longer one takes minutes to write."""
 STATISTICS_EVERY = 1.0
 """Least seconds between two lines of statistics."""
 
@@ -51,7 +51,7 @@ class Debug(Callback):
         (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
         for name, part in run.algorithm.state().items():
             if isinstance(part, Learner):
-                self.watched.append(Watched(name, part, self._fail(run)))
+                self.watched.append(Watched(name, part, self._fail(run), self._count))
         self._start_trace()
 
     def on_cycle_end(self, run: Orchestrator) -> None:
@@ -59,8 +59,7 @@ class Debug(Callback):
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + STATISTICS_EVERY
             self._write_statistics(run)
-        updates = max((watched.updates for watched in self.watched), default=0)
-        if self._profiler is not None and (run.clock.cycles >= TRACED_CYCLES or updates >= TRACED_UPDATES):
+        if run.clock.cycles >= TRACED_CYCLES:
             self._end_trace()
 
     def on_end(self, run: Orchestrator) -> None:
@@ -74,6 +73,10 @@ class Debug(Callback):
         for watched in self.watched:
             watched.remove()
         self.watched = []
+
+    def _count(self, updates: int) -> None:
+        if updates >= TRACED_UPDATES:
+            self._end_trace()
 
     def _fail(self, run: Orchestrator) -> Callable[[Watched, str, str], None]:
         def fail(watched: Watched, what: str, problem: str) -> None:
@@ -117,12 +120,18 @@ class Debug(Callback):
 class Watched:
     """One learner with hooks at every point where a number could go wrong."""
 
-    def __init__(self, name: str, learner: Learner, fail: Callable[[Watched, str, str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        learner: Learner,
+        fail: Callable[[Watched, str, str], None],
+        updated: Callable[[int], None],
+    ) -> None:
         self.name, self.learner = name, learner
         self.batch: Any = None
         self.numbers: dict[str, float] = {}
         self.updates = 0
-        self._fail = fail
+        self._fail, self._updated = fail, updated
         self._step, self._loss, self._compiler = learner.step, learner.loss, learner.compiler
         learner.compiler = None  # hooks cannot look into compiled code
         learner.step = self.step  # type: ignore[method-assign]
@@ -131,6 +140,7 @@ class Watched:
         self._gradients = [
             parameter.register_post_accumulate_grad_hook(self._gradient(part))
             for part, parameter in learner.model.named_parameters()
+            if parameter.requires_grad  # targets follow, they do not learn
         ]
 
     def step(self, batch: Any, numbers: Any, **flags: Any) -> None:
@@ -140,6 +150,7 @@ class Watched:
         self._step(batch, numbers, **flags)
         self._refuse("weight", finite.first_bad(self.learner.layout.unflatten(self.learner.theta)))
         self.updates += 1
+        self._updated(self.updates)
 
     def loss(self, *arguments: Any, **flags: Any) -> Any:
         """Learner.loss, each term looked at."""
