@@ -171,7 +171,7 @@ class Sleeper(Probe):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = super().reset(seed=seed)
         if self.episode == 9:
-            time.sleep(60)
+            time.sleep(3)
         return obs, info
 
     def ended(self) -> bool:
