@@ -102,7 +102,7 @@ class Environment(Model):
     reward_threshold: float | None = None
     """Evaluated mean return that counts as solved; the default is the environment's own."""
     step_deadline: float = Field(default=60.0, gt=0)
-    """Seconds a worker may take for one step before it counts as hung; making and resetting have two minutes at least."""
+    """Seconds a worker may take for one step before it counts as hung; making and resetting have 120 s at least."""
     on_worker_death: Literal["fail", "restart"] = "fail"
     """`restart` replaces a dead or hung worker and drops its broken episode."""
 
