@@ -34,7 +34,7 @@ from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates
 from ludus.orchestration.preflight import RoomForNetwork, check_environments
 from ludus.registry import ALGORITHMS, CALLBACKS, nearest
-from ludus.types import Spaces
+from ludus.types import Spaces, restore
 
 
 def build(
@@ -175,8 +175,7 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
     algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
     normalizer = make_normalizer(config.environment, spaces)
     if state is not None:
-        for name, part in algorithm.state().items():
-            part.load_state_dict(state["algorithm"][name])
+        restore(algorithm.state(), state["algorithm"])
         if normalizer is not None:
             normalizer.load_state_dict(state["normalizer"])
     return Player(config, algorithm, normalizer)

@@ -59,6 +59,13 @@ class Stateful(Protocol):
     def load_state_dict(self, state: Any) -> Any: ...
 
 
+def restore(parts: Mapping[str, Stateful], saved: Mapping[str, Any]) -> None:
+    """Every part's saved state; an `optional` part that is younger than the checkpoint keeps what it begins with."""
+    for name, part in parts.items():
+        if name in saved or not getattr(part, "optional", False):
+            part.load_state_dict(saved[name])
+
+
 def tree_map(function: Callable[..., Any], *trees: Tree) -> Tree:
     """Apply `function` to matching leaves of trees of tuples."""
     if isinstance(trees[0], tuple):

@@ -78,4 +78,8 @@ class Compiler:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Keep to the decision of the saved run."""
+        if "sizes" not in state:  # an older checkpoint only knows whether updates were compiled
+            if not state.get("used"):
+                self.decline("the run began so")
+            return
         self.sizes, self.reason = frozenset(state["sizes"]), str(state["reason"])

@@ -20,6 +20,9 @@ class Level:
     """How much an algorithm explores now (epsilon, the deviation of noise): part of its state, so that a player of a
     checkpoint explores as much as training did then."""
 
+    optional = True
+    """Checkpoints that were written before it existed can still be read."""
+
     def __init__(self, value: float) -> None:
         self.value = value
 

@@ -19,6 +19,9 @@ MOST_IN_A_ROW = 10
 class NanGuard:
     """`raise` ends the run; `skip` and `rollback` put earlier weights back and count it as an alert."""
 
+    optional = True
+    """Checkpoints that were written before it existed can still be read."""
+
     def __init__(self, choice: Literal["raise", "skip", "rollback"], algorithm: Algorithm) -> None:
         self.choice, self.algorithm = choice, algorithm
         self._good: dict[str, Any] | None = None
@@ -27,7 +30,11 @@ class NanGuard:
         self.learners = [part for part in algorithm.state().values() if isinstance(part, Learner)]
         for learner in self.learners:  # many updates report no metrics of their own
             learner.watched = choice != "raise"
-        if choice != "raise":
+        self.begin()
+
+    def begin(self) -> None:
+        """A run begins or goes on: its weights are good, wherever they came from."""
+        if self.choice != "raise":
             self.remember()
 
     def remember(self) -> None:
@@ -60,6 +67,14 @@ class NanGuard:
         self.count += 1
         sound = {name: value for name, value in report.metrics.items() if math.isfinite(value)}
         return Report(report.env_steps, report.updates, {**sound, "alerts/nan": float(self.count)})
+
+    def state_dict(self) -> dict[str, int]:
+        """How often it happened, in all and in a row; the weights to go back to are those of the checkpoint."""
+        return {"count": self.count, "in_a_row": self._in_a_row}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on counting."""
+        self.count, self._in_a_row = int(state["count"]), int(state["in_a_row"])
 
 
 def copied(state: Any) -> Any:

@@ -20,7 +20,7 @@ from ludus.orchestration.evaluator import EvalResult, Evaluator
 from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import changed_settings
-from ludus.types import Report, Stateful
+from ludus.types import Report, Stateful, restore
 
 
 class Orchestrator:
@@ -51,6 +51,7 @@ class Orchestrator:
             "scheduler": scheduler,
             "evaluation_due": self._evaluation_due,
             "recorder": recorder,
+            "nan_guard": self.nan_guard,
             **(stateful or {}),
         }
         self.hooks: dict[str, Hook] = {**algorithm.hooks(), "evaluate": self.evaluate}
@@ -106,6 +107,7 @@ class Orchestrator:
     def run(self) -> None:
         """All phases, or until a callback asks to stop."""
         self._started = time.monotonic()
+        self.nan_guard.begin()
         self._tell("on_start")
         while (hook := self.scheduler.next_hook()) is not None:
             self._call(hook)
@@ -224,10 +226,8 @@ class Orchestrator:
         self.stateful["scheduler"].load_state_dict(state["scheduler"])
         if run["entered"] >= 0:
             self._enter_phase(self.scheduler.phases[run["entered"]])
-        for name, part in self.algorithm.state().items():
-            part.load_state_dict(state["algorithm"][name])
-        for name, part in self.stateful.items():
-            part.load_state_dict(state[name])
+        restore(self.algorithm.state(), state["algorithm"])
+        restore(self.stateful, state)
         for name, callback in self._stateful_callbacks().items():
             if name in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][name])
