@@ -172,3 +172,13 @@ def test_a_resumed_run_goes_on_counting() -> None:
             again.nan_guard.check("update_controller", bad, 0)
     close(run)
     close(again)
+
+
+def test_a_bad_step_among_sound_ones_is_named_by_no_sound_number() -> None:
+    """Metrics are means of the sound steps; the one that ended the run was none of them."""
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    with pytest.raises(ConfigError, match="loss/policy is nan"):
+        for _ in range(11):
+            run.algorithm.learner._bad = "loss/policy"
+            run.nan_guard.check("update_controller", Report(0, 1, {"loss/policy": 0.25}), 0)
+    close(run)

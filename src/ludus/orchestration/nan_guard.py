@@ -60,7 +60,10 @@ class NanGuard:
         if self.choice == "raise" or self._in_a_row > MOST_IN_A_ROW:
             where = f"{hook} at environment step {env_steps}"
             remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
-            raise Diverged(where, f"{bad[0]} is {report.metrics.get(bad[0], math.nan)}: training has diverged", remedy)
+            value = report.metrics.get(bad[0], math.nan)
+            if math.isfinite(value):  # the mean of its sound steps: a watched learner leaves the others out
+                value = math.nan
+            raise Diverged(where, f"{bad[0]} is {value}: training has diverged", remedy)
         assert self._good is not None
         for name, part in self.algorithm.state().items():
             part.load_state_dict(copied(self._good[name]))
