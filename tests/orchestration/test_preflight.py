@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -221,3 +223,13 @@ def test_the_address_space_is_memory_too(monkeypatch: pytest.MonkeyPatch) -> Non
     taken = int(memory._STATM.read_bytes().split()[0]) * memory._PAGE
     monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (taken + 50 * MB, -1))
     assert memory.available() <= 60 * MB
+
+
+def test_looking_at_what_a_network_takes_does_not_import_a_compiler() -> None:
+    """It takes torch a second, of every start of every command that builds a network."""
+    code = (
+        "import sys\nfrom ludus.config.compose import load\nfrom ludus.experiment import build\n"
+        "build(load('CartPole-v1:ppo').config)\nprint('torch._dynamo' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.strip() == "False", ended.stderr

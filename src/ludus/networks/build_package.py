@@ -17,7 +17,7 @@ def main(scratch: Path, threads: int, settings: dict[str, object]) -> None:
     program = torch.export.load(str(scratch / "update.pt2"))
     arguments, keywords = program.example_inputs
     made = torch._inductor.aot_compile(program.module(), arguments, keywords, options=settings)
-    Path(made).replace(scratch / "update.so")
+    Path(str(made)).replace(scratch / "update.so")
 
 
 if __name__ == "__main__":
