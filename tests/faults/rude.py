@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -56,6 +58,11 @@ class Rude(gym.Env):
             return
         if self.what == "exit":
             sys.exit(0)
+        if self.what == "child":
+            multiprocessing.get_context("fork").Process(target=time.sleep, args=(LONG,)).start()
+        if self.what == "remove directory":
+            os.chdir(place := tempfile.mkdtemp())
+            Path(place).rmdir()
         if self.what == "interrupt":
             raise KeyboardInterrupt
         if self.what == "chdir":

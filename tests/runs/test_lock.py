@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,3 +163,13 @@ def test_a_folder_that_cannot_be_locked_still_has_its_file(tmp_path: Path, monke
         RunLock(tmp_path).acquire()
     lock.release()
     assert not RunLock.is_held(tmp_path)
+
+
+def test_a_listing_at_the_same_moment_refuses_nobody(tmp_path: Path) -> None:
+    """`is_held` takes the lock, shared, for a moment."""
+    reader = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    threading.Timer(0.05, os.close, [reader]).start()
+    lock = RunLock(tmp_path)
+    lock.acquire()
+    lock.release()

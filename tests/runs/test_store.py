@@ -261,3 +261,27 @@ def test_a_root_that_cannot_be_made(tmp_path: Path) -> None:
 )
 def test_safe_name(text: str, name: str) -> None:
     assert safe_name(text) == name
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug"])
+def test_a_folder_of_somebody_else_leads_nothing_out_of_it(tmp_path: Path, name: str) -> None:
+    from ludus.session.work import Session
+
+    run = Run.create(tmp_path / "runs", "x", config_yaml="")
+    (tmp_path / "elsewhere").mkdir()
+    (run.folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="is a link"):
+        Session.locked(Session.__new__(Session), run)
+
+
+@pytest.mark.parametrize("file", ["status.json", "meta.json", "metrics.json"])
+def test_numbers_and_texts_that_are_none_hide_no_runs(tmp_path: Path, file: str) -> None:
+    """One folder from somebody else must not make every listing fail."""
+    from ludus.runs import record
+    from ludus.runs.report import write_report
+
+    run = Run.create(tmp_path, "x", config_yaml="{}")
+    huge = dict.fromkeys(("pid", "env_steps", "seconds", "updates", "best", "number"), 10**400)
+    (run.folder / file).write_text(json.dumps({"state": "finished \ud800", **huge}))
+    assert record.read(run.folder) is not None
+    write_report(run.folder)

@@ -129,3 +129,62 @@ def test_a_repository_from_elsewhere_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("3")
     assert git_state(tmp_path)["dirty"] is None
     assert list(tmp_path.glob("canary*")) == []
+
+
+def test_a_submodule_from_elsewhere_starts_nothing(tmp_path: Path) -> None:
+    """`git status` looks into submodules, which have configs, and so filters, of their own."""
+    import subprocess
+
+    from ludus.runs.provenance import git_state
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"]
+        subprocess.run(["git", *identity, *words], check=True, capture_output=True)
+
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    outer, inner = str(tmp_path / "outer"), str(tmp_path / "inner")
+    for place in (inner, outer):
+        git("init", place)
+    (tmp_path / "inner" / "a").write_text("1")
+    (tmp_path / "inner" / ".gitattributes").write_text("a filter=x\n")
+    git("-C", inner, "add", ".")
+    git("-C", inner, "commit", "-m", "x")
+    git("-C", outer, "submodule", "add", inner, "sub")
+    git("-C", outer, "commit", "-m", "x")
+    git("-C", f"{outer}/sub", "config", "filter.x.clean", f"touch {tmp_path}/canary; cat")
+    (tmp_path / "outer" / "sub" / "a").write_text("2")
+    assert git_state(tmp_path / "outer")["dirty"] is False
+    assert not (tmp_path / "canary").exists()
+
+
+def test_who_agrees_to_a_command_agrees_for_one_folder(
+    ludus: Ludus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`./alert.sh` of a repository from elsewhere is another program than one's own."""
+    for place in ("mine", "theirs"):
+        (tmp_path / place).mkdir()
+        script = tmp_path / place / "alert.sh"
+        script.write_text(f"#!/bin/sh\ntouch {tmp_path}/{place}.canary\n")
+        script.chmod(0o755)
+    monkeypatch.chdir(tmp_path / "mine")
+    alert = "logging.stalled_seconds=1e-4"
+    assert ludus("train", *small("CartPole-v1:ppo"), alert, "logging.alert_command=[./alert.sh]").code == 0
+    assert (tmp_path / "mine.canary").exists()
+    monkeypatch.chdir(tmp_path / "theirs")
+    Path("config.yaml").write_text(f"extends: CartPole-v1:ppo\nlogging: {{alert_command: [./alert.sh], {ALERT}}}\n")
+    assert ludus("train", *small("config.yaml")).code == 0
+    assert not (tmp_path / "theirs.canary").exists()
+
+
+def test_nobody_agrees_to_what_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ludus.config.compose import Resolved, load
+    from ludus.runs import consent
+
+    config = load("CartPole-v1:ppo", ["logging.alert_command=[sh,-c," + 600 * "a" + ",tail]"]).config
+    monkeypatch.setattr(consent, "can_answer", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    consent.ask(Resolved(config, "shared.yaml", (), {}))
+    assert 600 * "a" + " tail" in capsys.readouterr().out

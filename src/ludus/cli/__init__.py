@@ -46,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; a user's mistake is one line on stderr."""
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     process.open_standard_streams()
-    before = process.threads()
+    before = process.waited_for()
     with process.own_output():
         code = _code(args)
-    process.leave_behind(process.threads() - before, code)
+    process.leave_behind(process.waited_for() - before, code)
     sys.exit(code)
 
 
@@ -57,7 +57,7 @@ def _code(args: list[str]) -> int:
     """The exit code of a command, after its one line if it failed."""
     try:
         code = run(args)
-        sys.stdout.flush()
+        process.flush()
     except typer.TyperException as error:
         command = _selected(args)
         remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"

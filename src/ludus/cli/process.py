@@ -1,4 +1,4 @@
-"""The process around a command: streams that cannot be written, and threads that do not end."""
+"""The process around a command: streams that cannot be written, threads and processes that do not end."""
 
 from __future__ import annotations
 
@@ -75,6 +75,15 @@ class Output:
             mute(self._stream)
         except OSError as error:
             raise OutputLost(error.errno, error.strerror) from error
+        except ValueError:  # an environment closed it
+            if not self._stream.closed:
+                raise
+
+
+def flush() -> None:
+    """What was printed reaches whoever reads it; an environment may have put something else in the place of stdout."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 @contextlib.contextmanager
@@ -97,23 +106,30 @@ def lost_directory() -> LudusError | None:
     return None
 
 
-def threads() -> set[threading.Thread]:
-    """Those a process waits for at its end."""
-    return {thread for thread in threading.enumerate() if not thread.daemon}
+def waited_for() -> set[Any]:
+    """Threads, and processes of `multiprocessing`, that Python waits for at its end."""
+    known = sys.modules.get("multiprocessing.process")
+    children = known.active_children() if known is not None else []
+    return {part for part in (*threading.enumerate(), *children) if not part.daemon}
 
 
-def leave_behind(left: set[threading.Thread], code: int) -> None:
-    """A command that is done ends, even if threads that an environment started do not."""
+def leave_behind(left: set[Any], code: int) -> None:
+    """A command that is done ends, even if threads and processes that an environment started do not."""
     if left:
         threading.Thread(target=_leave, args=(left, code), daemon=True).start()
 
 
-def _leave(left: set[threading.Thread], code: int) -> None:
+def _leave(left: set[Any], code: int) -> None:
     while threading.main_thread().is_alive():  # until Python begins to wait for the others
         time.sleep(0.05)
     time.sleep(PATIENCE)
-    stuck = [thread.name for thread in left if thread.is_alive()]
-    warn(f"{len(stuck)} threads of an environment do not end and are left behind, such as '{stuck[0]}'")
+    stuck = [part for part in left if part.is_alive()]
+    if not stuck:
+        return
+    warn(f"{len(stuck)} threads or processes of an environment do not end, such as '{stuck[0].name}': left behind")
+    for part in stuck:
+        if hasattr(part, "kill"):  # forked from here, it may have our handlers of milder signals
+            part.kill()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(code)

@@ -67,8 +67,8 @@ def _print_facts(record: Record) -> None:
     from ludus.runs.export import run_file
 
     say(painted(record.id, "bold"))
-    overrides = (run_file(record, "meta.json") or {}).get("overrides") or []
-    asked = " ".join([record.spec, *map(str, overrides)])
+    overrides = (run_file(record, "meta.json") or {}).get("overrides")
+    asked = " ".join([record.spec, *map(str, overrides if isinstance(overrides, list) else [])])
     say(f"  {'config':<12} {clean(asked or record.name, 400)}")
     for key in _FACTS:
         text = cell(record, key)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from ludus.errors import ConfigError
 from ludus.metrics.monitor import Event
@@ -21,10 +22,10 @@ WAITING = 100
 class AlertCommand:
     """A listener of the monitor: `[program, arguments..., "ludus <name>: <alert>"]`, one after the other."""
 
-    def __init__(self, command: Sequence[str], name: str, *, timeout: float = 30.0) -> None:
+    def __init__(self, command: Sequence[str], name: str, *, timeout: float = 30.0, cwd: Path | None = None) -> None:
         if shutil.which(command[0]) is None:
             raise ConfigError(WHERE, f"'{command[0]}' is no program on this machine", "give its full path")
-        self.command, self.name, self.timeout = list(command), name, timeout
+        self.command, self.name, self.timeout, self.cwd = list(command), name, timeout, cwd
         self._failed = False
         self._queue: queue.Queue[str | None] = queue.Queue(WAITING)
         self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)
@@ -56,6 +57,7 @@ class AlertCommand:
                 timeout=self.timeout,
                 check=True,
                 start_new_session=True,
+                cwd=self.cwd,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if not self._failed:

@@ -46,8 +46,8 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a text file."""
-    write_bytes(path, text.encode(), durable=durable)
+    """Replace a text file; half characters, which JSON of somebody else may hold, are spelled out."""
+    write_bytes(path, text.encode(errors="backslashreplace"), durable=durable)
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:

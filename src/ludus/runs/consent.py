@@ -2,7 +2,8 @@
 
 `logging.alert_command` is the one setting that starts a program, and configs and run folders come from anybody. So it
 is obeyed from the command line and from the user's own settings; from any other file only after the user has agreed to
-that very command. What was agreed to lies in the user's own config folder, by the hash of the command.
+that very command in that very working directory, for `./alert.sh` is another program elsewhere. What was agreed to lies
+in the user's own config folder, by the hash of both.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ def ask(resolved: Resolved) -> None:
     wanted = resolved.config.logging.alert_command
     if not wanted or alert_command(resolved)[0] or not can_answer():
         return
-    print(f"{_origin(resolved)}: wants to run this program at every alert: {_shown(wanted)}")
+    words = shlex.join(wanted)  # all of them: nobody agrees to what he cannot see
+    print(f"{_origin(resolved)}: wants to run this program at every alert: {clean(words, 10 * len(words))}")
     try:
-        answer = input("Allow this very command, now and from now on? [y/N] ").strip().lower()
+        answer = input("Allow this very command in this folder, now and from now on? [y/N] ").strip().lower()
     except EOFError:
         return
     if answer in ("y", "yes"):
@@ -81,7 +83,7 @@ def _shown(command: Command) -> str:
 
 
 def _digest(command: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([str(Path.cwd()), *command]).encode()).hexdigest()
 
 
 def _home() -> Path | None:

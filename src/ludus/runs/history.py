@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
+from ludus.metrics.sinks.jsonl import open_regular
 
 FILE = "metrics.jsonl"
 _TAIL = 1 << 16
@@ -48,7 +49,7 @@ def sampled(folder: Path, most: int) -> list[Row]:
 def last_row(folder: Path) -> Row:
     """The newest whole row; empty if there is none."""
     try:
-        with (folder / FILE).open("rb") as file:
+        with open_regular(folder / FILE) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - _TAIL, 0))
             tail = file.read().splitlines()
@@ -79,13 +80,13 @@ def number(value: object) -> float:
     """A number as a float, anything else as NaN; metrics.jsonl spells those JSON lacks as text."""
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # JSON has whole numbers of any length
         return math.nan
 
 
 def _lines(folder: Path) -> Iterator[bytes]:
     try:
-        with (folder / FILE).open("rb") as file:
+        with open_regular(folder / FILE) as file:
             yield from file
     except OSError:
         return

@@ -12,11 +12,14 @@ import fcntl
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 from ludus.errors import ConfigError
 
 NAME = ".lock"
+TRIES, PAUSE = 10, 0.02
+"""How often, and after how many seconds, a lock that is taken is tried again."""
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 _HELD: set[RunLock] = set()
 
@@ -128,15 +131,21 @@ class RunLock:
 
 
 def _lock(descriptor: int, kind: int, *, insist: bool) -> bool:
-    """False if another process has it; where locks do not work an error, or nothing unless we `insist`."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            return False
-        if insist:
-            raise
-    return True
+    """False if another process has it; where locks do not work an error, or nothing unless we `insist`.
+
+    `is_held` has it for a moment too, so whoever wants it for himself looks again.
+    """
+    for attempt in range(TRIES if kind == fcntl.LOCK_EX else 1):
+        time.sleep(PAUSE if attempt else 0.0)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                continue
+            if insist:
+                raise
+        return True
+    return False
 
 
 def _sign(descriptor: int) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 from ludus import __version__
 from ludus.runs.scrub import scrub
 
+_STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+"""A look into the files of a submodule would run the filters of its own config."""
 _PACKAGES = ("torch", "numpy", "gymnasium", "safetensors", "envpool")
 
 
@@ -70,7 +72,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
         return None
     own = _git(folder, "config", "--show-scope", "--get-regexp", r"^filter\.")
     filtered = own is not None and any(line.startswith(("local", "worktree")) for line in own.splitlines())
-    changes = None if filtered else _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changes = None if filtered else _git(folder, *_STATUS)
     return {"commit": commit, "dirty": None if changes is None else changes != ""}
 
 

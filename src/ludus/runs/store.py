@@ -24,6 +24,8 @@ from ludus.runs.provenance import provenance
 from ludus.runs.scrub import hide
 
 ROOT = Path("runs")
+FOLDERS = ("checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug")
+"""What a run folder holds folders for."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CHECKPOINT = re.compile(r"best|last|step=\d{1,18}")
 _JSON_LIMIT = 1 << 24
@@ -108,6 +110,13 @@ class Run:
         if not (folder / "config.yaml").is_file():
             raise DataError(str(folder), "has no config.yaml", "it is not the folder of a run")
         return cls(folder, checkpoint or None)
+
+    def refuse_links(self) -> None:
+        """Before a process works on the run: a folder from somebody else must not lead its files out of it."""
+        for name in FOLDERS:
+            path = self.folder / name
+            if path.is_symlink():
+                raise ConfigError(str(path), "is a link", "put the folder itself there, or the whole run elsewhere")
 
     def set_status(self, state: str, **facts: Any) -> None:
         """Replace status.json: running, finished, stopped or failed, with counters and reason."""

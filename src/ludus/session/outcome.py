@@ -79,7 +79,11 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
 def runs_dir_option(folder: Run) -> str:
     """What a command needs to find the run, where that is not the default."""
     root = folder.folder.parent
-    return "" if root.absolute() == Path("runs").absolute() else f" --runs-dir {shlex.quote(str(root))}"
+    try:
+        default = root.absolute() == Path("runs").absolute()
+    except FileNotFoundError:  # an environment removed the working directory
+        default = False
+    return "" if default else f" --runs-dir {shlex.quote(str(root))}"
 
 
 def counters(run: Orchestrator) -> dict[str, int]:

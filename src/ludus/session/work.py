@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus.config.compose import Resolved, dump
@@ -48,6 +49,8 @@ class Session:
         self.console: Console | None = None
         self.monitor: Monitor | None = None
         self.run: Orchestrator
+        self.program, self.refusal = consent.alert_command(resolved)
+        self.began_in = Path.cwd()  # an environment may change it
         self.meta: dict[str, Any] = {}
         """What every checkpoint repeats of meta.json."""
         self._lock: RunLock
@@ -55,6 +58,7 @@ class Session:
     def locked(self, folder: Run) -> ExitStack:
         """Keeps every other process away from the run folder."""
         stack = ExitStack()
+        folder.refuse_links()
         self._lock = RunLock(folder.folder)
         self._lock.acquire()
         stack.callback(self._lock.release)
@@ -114,9 +118,8 @@ class Session:
         earlier = list(read_rows(rows)) if rows.exists() else []
         monitor.replay(earlier)
         run.callbacks.append(Idle(monitor))
-        allowed, refusal = consent.alert_command(self.resolved)
-        if allowed:
-            command = AlertCommand(allowed, folder.id)
+        if self.program:
+            command = AlertCommand(self.program, folder.id, cwd=self.began_in)
             monitor.listeners.append(command)
             ending.callback(command.close)
         clock = run.clock
@@ -139,8 +142,8 @@ class Session:
         run.recorder.sinks.append(self.console)
         for warning in [*warnings, *probe(config.environment)]:
             self.console.note(warning, "yellow")
-        if refusal:
-            self.warn(refusal)
+        if self.refusal:
+            self.warn(self.refusal)
 
     def warn(self, message: str) -> None:
         """Something a person must hear of, even if the console is silent."""

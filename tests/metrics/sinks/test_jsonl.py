@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import signal
 from pathlib import Path
@@ -77,3 +78,17 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic"):
         Jsonl(tmp_path / "metrics.jsonl")
     assert victim.read_text() == "precious"
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    """One run folder from somebody else would hold every listing for ever."""
+    from ludus.runs import history
+
+    path = tmp_path / "metrics.jsonl"
+    os.mkfifo(path)
+    for _ in range(2):
+        with pytest.raises(OSError, match="not a regular file"):
+            list(read_rows(path))
+        assert history.last_row(tmp_path) == {} and list(history.rows(tmp_path)) == []
+        path.unlink()
+        path.symlink_to("/dev/zero")

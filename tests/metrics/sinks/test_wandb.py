@@ -62,6 +62,27 @@ def test_a_key_in_netrc_counts_under_the_address_of_the_client(monkeypatch: pyte
     assert choose_mode() == "offline"
 
 
+def test_the_server_is_that_of_wandb_login_and_never_that_of_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("wandb")
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "own"))
+    monkeypatch.setattr(sink_module, "_reachable", lambda *_: True)
+    monkeypatch.chdir(tmp_path)
+    for place, host in (("own", "https://own.example.com"), ("wandb", "http://evil.example.com")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "settings").write_text(f"[default]\nbase_url = {host}\n")
+    (tmp_path / ".netrc").write_text("machine own.example.com login user password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    assert choose_mode() == "online"
+    assert sink_module._server().geturl() == "https://own.example.com"
+    (tmp_path / "own" / "settings").write_text("nonsense")
+    assert choose_mode() == "offline"
+
+
 @pytest.mark.slow
 def test_an_offline_run_holds_the_rows_and_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("wandb")

@@ -6,13 +6,16 @@ import errno
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks import Row, Sink
 
 _COUNTED = tuple(key for key in COLUMNS if key != "phase")
+_LARGEST = 2**63
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -67,18 +70,36 @@ def _strict(value: float | str) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """For reading; a FIFO or a device that somebody planted would hold us for ever."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
     """The rows of a metrics.jsonl; lines torn by a crash, and what was never a row, are skipped."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for line in file:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(row, dict) and all(isinstance(value, int | float | str) for value in row.values()):
+            if isinstance(row, dict) and all(_is_cell(value) for value in row.values()):
                 row = {key: _number(key, value) for key, value in row.items()}
-                if not any(isinstance(row.get(key), str) for key in _COUNTED):
+                if all(_is_count(row.get(key, 0)) for key in _COUNTED):
                     yield row
+
+
+def _is_cell(value: object) -> bool:
+    """JSON has whole numbers of any length; those are not ours."""
+    return isinstance(value, float | str) or (isinstance(value, int) and abs(value) < _LARGEST)
+
+
+def _is_count(value: float | str) -> bool:
+    return not isinstance(value, str) and abs(value) < _LARGEST  # nor NaN
 
 
 def _number(key: str, value: float | str) -> float | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import netrc
 import os
 import socket
@@ -49,7 +50,7 @@ class Wandb(Sink):
                 config=dict(config or {}),
                 mode=cast(Any, choose_mode()),
                 reinit="create_new",
-                settings=wandb.Settings(console="off", silent=True, **private),
+                settings=wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private),
             )
         except wandb.Error as error:  # a key the server does not take, say
             remedy = "run `wandb login`, or set WANDB_MODE=offline"
@@ -107,17 +108,31 @@ def _why_offline() -> str:
 
 
 def _server() -> SplitResult:
-    """The server the client would use: its own default moves between versions."""
+    """The user's own server, or the client's default, which moves between versions.
+
+    It is never that of `wandb/settings` in the working directory, which the client would read: the key would go there.
+    """
     import wandb
 
-    return urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url)
+    return urlsplit(_own_server() or wandb.Settings().base_url)
+
+
+def _own_server() -> str:
+    """The address in the environment, or the one that `wandb login --host` has written down."""
+    folder = Path(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
+    settings = configparser.ConfigParser(interpolation=None)
+    try:
+        settings.read(folder.expanduser() / "settings")
+    except (configparser.Error, UnicodeDecodeError, RuntimeError):  # no home
+        settings.clear()
+    return os.environ.get("WANDB_BASE_URL") or settings.get("default", "base_url", fallback="") or ""
 
 
 def _has_key() -> bool:
     """Whether the environment or the netrc file holds a key; the cloud's old address counts for its new one."""
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
-    hosts = [_server().netloc, *([] if os.environ.get("WANDB_BASE_URL") else [CLOUD])]
+    hosts = [_server().netloc, *([] if _own_server() else [CLOUD])]
     try:
         keys = netrc.netrc(os.environ.get("NETRC") or None)
     except (OSError, netrc.NetrcParseError):
