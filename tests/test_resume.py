@@ -133,7 +133,7 @@ def test_resume_falls_back_when_the_newest_checkpoint_is_corrupt(tmp_path: Path)
     (newest / "tensors.safetensors").write_bytes(data)
     process = ludus("resume", "@last", folder=broken)
     finished(process)
-    assert "skipped runs/" in (only_run(broken) / "run.log").read_text()
+    assert f"skipped {newest}/" in (only_run(broken) / "run.log").read_text()
     assert outcome(only_run(broken)) == outcome(only_run(whole))
 
 

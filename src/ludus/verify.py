@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,15 +43,18 @@ class Verdict:
         return self.difference is None and self.weights is not False
 
 
-def verify(run: Run) -> Verdict:
-    """Train again from the run's own config and compare with its metrics and its last checkpoint."""
+def verify(run: Run, announce: Callable[[str], None] = lambda _: None) -> Verdict:
+    """Train again from the run's own config and compare with its metrics and its last checkpoint.
+
+    `announce` takes what may explain a difference: an update that was compiled and cannot be here.
+    """
     expected = list(read_rows(run.folder / "metrics.jsonl"))
     if not expected:
         raise DataError(str(run.folder / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
     config = parse(files.read(run.config_path), str(run.config_path))
     trained = checkpoint.trained(checkpoint.about(run.folder))
     refuse_what_was_edited(edited_since(trained, config, run.folder), run.config_path)
-    again = build(config, savable=True)
+    again = build(config, announce=announce, savable=True)
     saved = checkpoint.checkpoints(run.folder)
     if saved:  # there are ways to run an update, and they round differently
         state = checkpoint.load(saved[list(saved)[-1]])

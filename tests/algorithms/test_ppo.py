@@ -10,7 +10,7 @@ from ludus.data.rollout import minibatches
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import MEMORY
-from support import close, config, moment
+from support import close, config, moment, run
 
 CORES = MEMORY.names()
 
@@ -318,3 +318,17 @@ def test_minibatches_have_two_steps_at_least(size: int, count: int) -> None:
     assert all(batch["advantage"].numel() >= min(2, size) for batch in found)
     together = torch.cat([batch["advantage"] for batch in found], 1).flatten().sort().values
     torch.testing.assert_close(together, columns["advantage"].flatten())
+
+
+def test_a_phase_may_switch_a_term_of_the_loss_on_and_off() -> None:
+    phases = [
+        {"name": name, "hooks": ["collect", "update_controller"], "set": changes, "duration_steps": 128}
+        for name, changes in (("off", {}), ("on", {"clip_value": 0.2}), ("off again", {}))
+    ]
+    done = run(
+        config(
+            {"name": "ppo", "rollout_steps": 16, "batch_size": 0.5, "epochs": 2},
+            training={"total_timesteps": 384, "phases": phases},
+        )
+    )
+    assert done.clock.updates == 24

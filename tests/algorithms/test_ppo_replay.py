@@ -183,3 +183,20 @@ def test_a_short_rollout_has_two_steps_per_minibatch() -> None:
         assert report.updates == updates
         assert torch.isfinite(one.algorithm.learner.theta).all()
     close(one)
+
+
+def test_a_buffer_with_too_few_beginnings_for_its_ratio_is_refused() -> None:
+    """As many old rollouts as asked for begin at steps of their own: with fewer it would never replay."""
+
+    def cfg(size: int):
+        buffers = {"replay": {"type": "uniform", "size": size}}
+        return config({"name": "ppo_replay", "rollout_steps": 16, "replay_ratio": 4}, buffers=buffers)
+
+    with pytest.raises(ConfigError, match=r"algorithm\.replay_ratio.*raise buffers\.replay\.size to 76 or more"):
+        build(cfg(75))
+    one = build(cfg(76))
+    now = moment(one.config.algorithm.config)
+    for _ in range(3):
+        one.algorithm.collect(now)
+    assert one.algorithm.columns["weight"].shape == (16, 4 + 16)
+    close(one)

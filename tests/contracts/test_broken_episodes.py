@@ -12,6 +12,7 @@ import torch
 from ludus.algorithms import Algorithm, Context
 from ludus.data.collector import Collector
 from ludus.data.streams import Streams
+from ludus.errors import EnvironmentFailed
 from ludus.orchestration.evaluator import Evaluator
 from ludus.registry import ALGORITHMS, BUFFERS
 from ludus.types import ActResult, Spaces
@@ -166,3 +167,13 @@ def test_evaluation_plays_a_lost_episode_again() -> None:
     result = evaluator.evaluate(0)
     assert sorted(result.returns) == [3, 3, 3, 10, 10, 10]
     assert sorted(result.lengths) == [2, 2, 2, 4, 4, 4]
+
+
+def test_an_evaluation_whose_episodes_are_all_lost_ends() -> None:
+    """One of two environments never comes to an end: the run says so instead of playing for ever."""
+    env = Planned([[(3, "broken")], [(2, "truncated")]])
+    plan = {"episodes": 6, "num_envs": 2, "timeout_seconds": 5}
+    cfg = config("ppo", training={"evaluation": plan}).training.evaluation
+    evaluator = Evaluator(cfg, Idle(), lambda _: env, Streams(0), rng=np.random.default_rng(0))
+    with pytest.raises(EnvironmentFailed, match="11 times in a row"):
+        evaluator.evaluate(0)

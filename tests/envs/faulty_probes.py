@@ -163,3 +163,73 @@ class Slow(Probe):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         time.sleep(0.005)
         return super().step(action)
+
+
+class Sleeper(Probe):
+    """Sleeps in its tenth reset."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = super().reset(seed=seed)
+        if self.episode == 9:
+            time.sleep(3)
+        return obs, info
+
+    def ended(self) -> bool:
+        return True
+
+
+class Changing(Probe):
+    """Keeps the promise of its space for ten steps, then returns something of another `kind`."""
+
+    def __init__(self, kind: str = "dtype", ends: bool = False, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.kind, self.ends = kind, ends
+        self.observation_space = {
+            "image": spaces.Box(0, 255, (2, 3, 4), np.uint8),
+            "choice": spaces.Discrete(3),
+        }.get(kind, spaces.Box(-1, 1, (2,), np.float32))
+
+    def observe(self) -> Any:
+        good: Any = {"image": np.zeros((2, 3, 4), np.uint8), "choice": 1}.get(self.kind, vector(0, 0))
+        bad = {
+            "shape": vector(0),
+            "dtype": np.zeros(2),
+            "list": [0.0, 0.0],
+            "image": np.zeros((2, 3, 4), np.float32),
+            "choice": 1.5,
+        }
+        return bad.get(self.kind, good) if self.t == 10 else good
+
+    def pay(self, action: Any) -> Any:
+        return {"string": "1.0", "array": np.zeros(2)}.get(self.kind, 1.0) if self.t == 9 else 1.0
+
+    def ended(self) -> bool:
+        return self.ends and self.t == 10
+
+
+class Leaves(Probe):
+    """Ends the program, or raises Ctrl-C, in its fifth step."""
+
+    def __init__(self, kind: str = "exit", render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.kind = kind
+
+    def pay(self, action: Any) -> Any:
+        if self.t == 4:
+            raise SystemExit(0) if self.kind == "exit" else KeyboardInterrupt
+        return 0.0
+
+
+class Unclosable(Probe):
+    """Raises when it is closed for the `at`-th time in this process."""
+
+    closed = 0
+
+    def __init__(self, at: int = 1, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.at = at
+
+    def close(self) -> None:
+        Unclosable.closed += 1
+        if Unclosable.closed >= self.at:
+            raise OSError("no")

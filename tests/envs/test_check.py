@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
 from envs.conftest import Make
@@ -70,3 +71,36 @@ def test_the_check_does_not_touch_the_environments_of_the_run(make: Make) -> Non
     """Some environments carry state over a reset: here, the steps of their life."""
     env = make("Probe/Faulty-v0", kwargs={"what": "none"})
     assert env.reset(range(4)).ravel().tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("backend", ["sync", "async"])
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("shape", "has shape (1,), its space (2,)"),
+        ("dtype", "has dtype float64, its space float32"),
+        ("list", "is list [0.0, 0.0], not a numpy array"),
+        ("image", "has dtype float32, its space uint8"),
+        ("choice", "is float 1.5, not in Discrete(3)"),
+    ],
+)
+def test_observations_are_of_one_kind_for_ever(make: Make, backend: str, ends: bool, kind: str, text: str) -> None:
+    env = make("Probe/Changing-v0", vectorization=backend, num_envs=2, kwargs={"kind": kind, "ends": ends})
+    env.reset([1, 2])
+    for _ in range(9):
+        env.step(np.zeros(2, int))
+    with pytest.raises(EnvironmentFailed) as caught:
+        env.step(np.zeros(2, int))
+    line = caught.value.line()
+    assert line.startswith("environment 0 (Probe/Changing-v0, seed 1): step or reset returned an obs") and text in line
+
+
+@pytest.mark.parametrize("kind", ["string", "array"])
+def test_rewards_are_numbers_for_ever(make: Make, kind: str) -> None:
+    env = make("Probe/Changing-v0", num_envs=2, kwargs={"kind": kind})
+    env.reset([1, 2])
+    for _ in range(9):
+        assert env.step(np.zeros(2, int)).reward.tolist() == [1, 1]
+    with pytest.raises(EnvironmentFailed, match=r"returned the reward .*, not a number"):
+        env.step(np.zeros(2, int))

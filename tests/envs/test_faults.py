@@ -210,3 +210,29 @@ def test_nan_passes_through_for_the_collector_to_name(make: Make, backend: str) 
                 break
         assert np.isnan(getattr(result, field)[0]).any()
         assert not result.terminated.any()
+
+
+@pytest.mark.parametrize("backend", ["sync", "async"])
+def test_an_environment_that_ends_the_program_ends_itself_only(make: Make, backend: str) -> None:
+    env = make("Probe/Leaves-v0", vectorization=backend, num_envs=2)
+    env.reset([1, 2])
+    assert "environment 0 (Probe/Leaves-v0, seed 1): step raised SystemExit: 0" in step_until_failure(env).line()
+
+
+def test_a_worker_whose_environment_raises_ctrl_c_prints_nothing(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    env = make("Probe/Leaves-v0", vectorization="async", num_envs=2, workers=2, kwargs={"kind": "interrupt"})
+    env.reset([1, 2])
+    assert "step raised KeyboardInterrupt" in step_until_failure(env).line()
+    env.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_close_that_raises_is_named_after_all_were_closed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from envs.faulty_probes import Unclosable
+
+    monkeypatch.setattr(Unclosable, "closed", 0)
+    env = make("Probe/Unclosable-v0", num_envs=3, kwargs={"at": 2})  # the first one is that of the start-up check
+    env.reset([5, 6, 7])
+    with pytest.raises(EnvironmentFailed, match=r"environment 0 \(Probe/Unclosable-v0, seed 5\): close raised OSError"):
+        env.close()
+    assert Unclosable.closed == 4

@@ -153,14 +153,14 @@ def test_06_one_flipped_bit(stopped: Path, name: str) -> None:
         data[index] ^= 1 << index % 8
 
 
-def test_06_resume_goes_on_from_the_one_before_and_says_so(ludus: Ludus, stopped: Path, tmp_path: Path) -> None:
+def test_06_resume_goes_on_from_the_one_before_and_says_so(ludus: Ludus, stopped: Path) -> None:
     *_, before, newest = checkpoint.checkpoints(stopped).values()
     data = bytearray((newest / checkpoint.TENSORS).read_bytes())
     data[len(data) // 2] ^= 1
     (newest / checkpoint.TENSORS).write_bytes(data)
     done = ludus("resume", "@last", "training.total_timesteps=1024")
     assert done.code == 0, done.err
-    assert f"skipped {newest.relative_to(tmp_path)}/{checkpoint.TENSORS}: expected sha256" in done.told
+    assert f"skipped {newest}/{checkpoint.TENSORS}: expected sha256" in done.told
     assert f"resumed at {before.name.removeprefix('step=')} steps" in done.told
 
 

@@ -117,15 +117,6 @@ def test_a_shorter_last_rollout_is_never_asked_for(monkeypatch) -> None:
     assert asked == [32], "the full minibatches of 32, not the short ones of 12"
 
 
-def test_a_phase_may_switch_a_term_of_the_loss_on_and_off() -> None:
-    phases = [
-        {"name": name, "hooks": ["collect", "update_controller"], "set": changes, "duration_steps": 128}
-        for name, changes in (("off", {}), ("on", {"clip_value": 0.2}), ("off again", {}))
-    ]
-    done = run(config(PPO, training={"total_timesteps": 384, "phases": phases}))
-    assert done.clock.updates == 24
-
-
 def test_the_compiled_flag_reaches_records_and_show(tmp_path: Path) -> None:
     from ludus.runs import record
     from synthetic import make_run

@@ -375,6 +375,37 @@ def test_a_compiler_that_fails_is_one_sentence(tmp_path: Path, monkeypatch) -> N
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import torch
+from ludus.networks import package
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    package.obtain(lambda x: (x * 2,), [torch.ones(3)], Path(sys.argv[1]), lambda _: None)
+except package.Unavailable as problem:
+    print(problem)
+"""
+
+
+@needs_compiler
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """Files may not grow, as on a full disk: torch's own writer aborts the process there."""
+    ended = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-500:]
+    assert "too large" in ended.stdout and ended.stdout.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_compiler_is_quoted_where_it_names_the_error(tmp_path: Path, monkeypatch) -> None:
+    said = "update.cpp:7:1: fatal error: No space left on device\ncompilation terminated.\n"
+    ended = subprocess.CompletedProcess([], 1, b"", said.encode())
+    monkeypatch.setattr(package, "has_compiler", lambda: True)
+    monkeypatch.setattr(package.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(package.Unavailable, match=r"^compiling failed .update.cpp:7:1: fatal error: No space left"):
+        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)
+
+
 def test_what_cannot_be_traced_is_one_sentence(tmp_path: Path) -> None:
     def strange(x: Tensor) -> tuple[Tensor]:
         raise ValueError("a plugin's own words\nand more")

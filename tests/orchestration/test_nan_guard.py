@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from ludus.errors import ConfigError
+from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.transfer import transfer
 from ludus.types import Report
 from support import build, close, config, moment
 
@@ -122,4 +124,61 @@ def test_sound_rollouts_do_not_hide_a_run_of_bad_updates() -> None:
         for _ in range(30):
             run.nan_guard.check("collect", Report(64, 0, {"roll/ep_rew/mean": 1.0}), 0)
             run.nan_guard.check("update_controller", Report(0, 1, {"loss": math.nan}), 0)
+    close(run)
+
+
+@pytest.mark.parametrize("choice", ["skip", "rollback"])
+@pytest.mark.parametrize("way", ["resume", "warm start"])
+def test_weights_that_were_loaded_come_back(choice: str, way: str) -> None:
+    """The very first update after a resume or a warm start is bad: what comes back is not the random beginning."""
+    trained = build(config(SMALL, training={"total_timesteps": 640}))
+    trained.run()
+    close(trained)
+    run = build(config(SMALL, training={"total_timesteps": 1_280, "on_nan": choice}))
+    if way == "resume":
+        run.load_state_dict(trained.state_dict())
+    else:
+        transfer(run, trained.state_dict())
+    loaded, update = run.algorithm.learner.theta.clone(), run.algorithm.update_controller
+
+    def hook(now):
+        report = update(now)
+        return Report(report.env_steps, report.updates, {**report.metrics, "loss/policy": math.nan})
+
+    run.hooks["update_controller"] = hook
+    run.callbacks.append(StopAfterOne())
+    run.run()
+    close(run)
+    assert run.nan_guard.count == 1
+    assert torch.equal(run.algorithm.learner.theta, loaded)
+
+
+class StopAfterOne(Callback):
+    def on_cycle_end(self, run) -> None:
+        run.stop("enough")
+
+
+def test_a_resumed_run_goes_on_counting() -> None:
+    """Ten in a row are ten in a row though the run was killed in between; the metric counts all of them."""
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    bad = Report(0, 1, {"loss": math.nan})
+    for _ in range(6):
+        run.nan_guard.check("update_controller", bad, 0)
+    again = build(config(SMALL, training={"on_nan": "skip"}))
+    again.load_state_dict(run.state_dict())
+    assert again.nan_guard.check("update_controller", bad, 0).metrics == {"alerts/nan": 7.0}
+    with pytest.raises(ConfigError, match="diverged"):
+        for _ in range(4):
+            again.nan_guard.check("update_controller", bad, 0)
+    close(run)
+    close(again)
+
+
+def test_a_bad_step_among_sound_ones_is_named_by_no_sound_number() -> None:
+    """Metrics are means of the sound steps; the one that ended the run was none of them."""
+    run = build(config(SMALL, training={"on_nan": "skip"}))
+    with pytest.raises(ConfigError, match="loss/policy is nan"):
+        for _ in range(11):
+            run.algorithm.learner._bad = "loss/policy"
+            run.nan_guard.check("update_controller", Report(0, 1, {"loss/policy": 0.25}), 0)
     close(run)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,3 +196,40 @@ def test_looking_changes_nothing(run: Orchestrator) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_more_environments_than_memory_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 100 * MB)
+    with pytest.raises(ResourceError, match=r"environment.num_envs: 1,000,000 environments need at least .* GB"):
+        _built(num_envs=1_000_000)
+
+
+def test_environments_to_evaluate_in_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ludus.orchestration.preflight import check_environments
+
+    monkeypatch.setattr(memory, "available", lambda: 100 * MB)
+    cfg = config({"name": "ppo"}, training={"total_timesteps": 64, "evaluation": {"num_envs": 1_000_000}})
+    with pytest.raises(ResourceError, match=r"training.evaluation.num_envs: 1,000,000 environments"):
+        check_environments(cfg)
+
+
+def test_a_network_larger_than_memory_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 1024 * MB)
+    with pytest.raises(ResourceError, match=r"the network needs at least 1\.\d GB, 1\.0 GB are free; lower the hidden"):
+        _built(network={"actor": {"hidden_dims": [200, 700_000]}})  # 560 MB of weights, and as much of gradients
+
+
+def test_the_address_space_is_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = int(memory._STATM.read_bytes().split()[0]) * memory._PAGE
+    monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (taken + 50 * MB, -1))
+    assert memory.available() <= 60 * MB
+
+
+def test_looking_at_what_a_network_takes_does_not_import_a_compiler() -> None:
+    """It takes torch a second, of every start of every command that builds a network."""
+    code = (
+        "import sys\nfrom ludus.config.compose import load\nfrom ludus.experiment import build\n"
+        "build(load('CartPole-v1:ppo').config)\nprint('torch._dynamo' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.strip() == "False", ended.stderr

@@ -21,10 +21,13 @@ from pathlib import Path
 from ludus.runs.lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
+reader, writer = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(writer, b"!")
     time.sleep(60)
     os._exit(0)
+os.read(reader, 1)  # it has begun
 print(child, flush=True)
 sys.stdin.readline()
 if sys.argv[2] == "released":

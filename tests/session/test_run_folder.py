@@ -252,7 +252,7 @@ def test_the_first_checkpoint_is_there_before_the_first_step(
 def test_a_run_whose_checkpoints_were_removed_does_not_begin_again(ludus: Ludus, trained: Path) -> None:
     shutil.rmtree(trained / "checkpoints")
     refused = ludus("resume", "@last", "training.total_timesteps=640")
-    assert refused.code == 3 and f"ludus train runs/{trained.name}/config.yaml" in refused.err
+    assert refused.code == 3 and f"ludus train {trained}/config.yaml" in refused.err
 
 
 # ---- other code ----------------------------------------------------------------------------------

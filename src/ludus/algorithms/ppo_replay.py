@@ -132,9 +132,15 @@ class PPOReplay(Algorithm):
         return {"learner": self.learner}
 
     def check(self, cfg: PPOReplayConfig, buffer: str | None) -> None:
-        if cfg.replay_ratio:
-            every = cfg.rollout_steps if self.policy.recurrent else 1
-            check_length(self.replays[buffer or "replay"], cfg.rollout_steps, every, "algorithm.rollout_steps")
+        if not cfg.replay_ratio:
+            return
+        replay, every = self.replays[buffer or "replay"], cfg.rollout_steps if self.policy.recurrent else 1
+        check_length(replay, cfg.rollout_steps, every, "algorithm.rollout_steps")
+        wanted = cfg.rollout_steps + cfg.replay_ratio - 1
+        if not replay.fits(wanted):
+            problem = f"{cfg.replay_ratio} of the {replay.rows:,} steps kept of each environment never begin a rollout"
+            remedy = f"raise buffers.{replay.name}.size to {wanted * replay.num_envs:,} or more"
+            raise ConfigError("algorithm.replay_ratio", problem, remedy)
 
     def initial_state(self, batch: int) -> Tree:
         return self.behaviour.initial_state(batch)

@@ -22,7 +22,7 @@ def verify(
     load_plugins(plugin)
     folder = Run.load(runs_dir, run)
     print(f"{folder.id}: training again and comparing", flush=True)
-    verdict = verify_run(folder)
+    verdict = verify_run(folder, announce=lambda line: print(line, flush=True))
     if not verdict.identical:
         print(f"differs: {verdict.difference or 'the final weights'}")
         return 3

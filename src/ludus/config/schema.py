@@ -102,7 +102,7 @@ class Environment(Model):
     reward_threshold: float | None = None
     """Evaluated mean return that counts as solved; the default is the environment's own."""
     step_deadline: float = Field(default=60.0, gt=0)
-    """Seconds a worker may take for one step before it counts as hung."""
+    """Seconds a worker may take for one step before it counts as hung; making and resetting have 120 s at least."""
     on_worker_death: Literal["fail", "restart"] = "fail"
     """`restart` replaces a dead or hung worker and drops its broken episode."""
 
@@ -203,7 +203,7 @@ class Stop(Model):
 
 
 class CheckpointPlan(Model):
-    """When the state of a run is saved; always at the end and on SIGTERM, SIGINT or SIGUSR1 too."""
+    """When the state of a run is saved; always at the end and when a signal stops the run too."""
 
     every_steps: int | None = Field(default=None, ge=0)
     """Save whenever this many more environment steps are done; none or 0 is off."""

@@ -67,8 +67,7 @@ def fault(space: gym.Space, value: Any) -> str | None:
             return f"is {_kind(value)}, not a tuple of {len(space)}"
         return _first_fault((f"[{i}]", part, value[i]) for i, part in enumerate(space))
     if isinstance(space, spaces.Discrete):
-        integer = isinstance(value, numbers.Integral) or (_is_number(value) and value.dtype.kind in "iu")
-        inside = integer and space.start <= value < space.start + space.n
+        inside = _is_integer(value) and space.start <= value < space.start + space.n
         return None if inside else f"is {_kind(value)}, not in {space}"
     if isinstance(space, spaces.Box):
         return _box_fault(space, value)
@@ -78,8 +77,7 @@ def fault(space: gym.Space, value: Any) -> str | None:
 def misfit(space: gym.Space, value: Any) -> str | None:
     """Why `value` is of another kind than those of `space`, which are ours; its numbers are not looked at."""
     if isinstance(space, spaces.Discrete):
-        integer = isinstance(value, numbers.Integral) or (_is_number(value) and value.dtype.kind in "iu")
-        return None if integer else f"is {_kind(value)}, not in {space}"
+        return None if _is_integer(value) else f"is {_kind(value)}, not in {space}"
     if not isinstance(value, np.ndarray | np.generic):
         return f"is {_kind(value)}, not a numpy array"
     array = np.asarray(value)
@@ -128,6 +126,12 @@ def _wrong(id: str, verb: str, problem: str) -> EnvironmentFailed:
 
 def _kind(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__} {str(value)[:40]}"
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.shape == () and value.dtype.kind in "iu"
+    return isinstance(value, numbers.Integral)
 
 
 def _is_number(value: Any) -> bool:

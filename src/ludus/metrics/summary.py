@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ludus.metrics.history import History
 from ludus.metrics.rules import Rules
 from ludus.metrics.screen import BAD, DIM, GOOD, SPARK, TITLE, WARN, Line, box
-from ludus.metrics.text import clean, duration, number, points, rate, sparkline
+from ludus.metrics.text import clean, duration, near, number, points, rate, sparkline
 
 _NEXT = (("ludus play @last", "watch it play"), ("ludus play @last --video auto", "record it"))
 
@@ -69,7 +70,7 @@ def _facts(result: Mapping[str, Any], alerts: Sequence[str], width: int) -> list
         ("stopped", str(result.get("reason") or "the budget is used up"), ""),
         ("took", f"{duration(seconds)} for {counts}, {speed} steps/s", ""),
         *(("alert", text, WARN) for text in alerts),
-        *([("folder", str(result["folder"]), "")] if result.get("folder") else []),
+        *([("folder", near(Path(str(result["folder"]))), "")] if result.get("folder") else []),
     ]
     lines: list[Line] = []
     for label, text, style in facts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -24,6 +25,14 @@ def ascii_only(text: str) -> str:
 
 Precision = int | Literal["score"]
 """Decimals; a score has one, and three below ten, where tasks are decided behind the point."""
+
+
+def near(path: Path) -> str:
+    """A path as short as it can be typed from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):  # elsewhere, or the working directory is gone
+        return str(path)
 
 
 def number(value: float, precision: Precision = 3, *, trim: bool = False) -> str:

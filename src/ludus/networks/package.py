@@ -8,6 +8,7 @@ of the file, so that a damaged package is found before its code runs.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -132,7 +133,9 @@ def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratc
     copies = tuple(x.clone() for x in example)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(graph, copies), str(scratch / "update.pt2"))
+        program = io.BytesIO()  # torch itself aborts the process where a disk is full
+        torch.export.save(torch.export.export(graph, copies), program)
+    (scratch / "update.pt2").write_bytes(program.getbuffer())
     child = Path(__file__).with_name("build_package.py")
     arguments = [sys.executable, "-P", str(child), str(scratch), str(torch.get_num_threads()), json.dumps(SETTINGS)]
     place = {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor")}
@@ -151,7 +154,8 @@ def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratc
     made = scratch / "update.so"
     if ended.returncode or not made.exists():
         said = ended.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise Unavailable(f"compiling failed ({said[-1][:200]})")
+        named = [line for line in said if "error:" in line.lower()]  # of a compiler, which ends with less
+        raise Unavailable(f"compiling failed ({(named or said)[-1].strip()[-200:]})")
     sync(made)
     return made
 

@@ -14,8 +14,11 @@ from ludus.config.schema import Evaluation
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.data.streams import Streams
 from ludus.envs.vector import VectorEnv
+from ludus.errors import EnvironmentFailed
 
 MOST_ENVS = 16
+MOST_LOST = 10
+"""Broken steps in a row (`on_worker_death: restart`) after which an environment is given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,7 @@ class Evaluator:
         obs = env.reset(seeds)
         state, first = self.algorithm.initial_state(B), np.ones(B, bool)
         total, length = np.zeros(B), np.zeros(B, np.int64)
-        returns, lengths = [], []
+        returns, lengths, lost = [], [], 0
         deadline = np.inf if timeout is None else time.monotonic() + timeout
         while share.any() and time.monotonic() < deadline:
             seen = obs if self.normalizer is None else self.normalizer.apply(obs)
@@ -139,9 +142,13 @@ class Evaluator:
             obs, first = result.obs, result.terminated | result.truncated
             total += env.raw_reward
             length += 1
+            lost += env.broken is not None and bool(env.broken[share > 0].any())
+            if lost > MOST_LOST:
+                problem = f"its workers ended {lost} times in a row before an episode was over"
+                raise EnvironmentFailed(env.id, problem, "no evaluation can end like this; look for what ends them")
             for b in np.flatnonzero(env.over(first)):
                 if share[b] and not (env.broken is not None and env.broken[b]):  # lost with its worker: played again
-                    share[b] -= 1
+                    share[b], lost = share[b] - 1, 0
                     returns.append(float(total[b]))
                     lengths.append(int(length[b]))
                 total[b], length[b] = 0.0, 0

@@ -27,7 +27,11 @@ class NanGuard:
         self.learners = [part for part in algorithm.state().values() if isinstance(part, Learner)]
         for learner in self.learners:  # many updates report no metrics of their own
             learner.watched = choice != "raise"
-        if choice != "raise":
+        self.begin()
+
+    def begin(self) -> None:
+        """A run begins or goes on: its weights are good, wherever they came from."""
+        if self.choice != "raise":
             self.remember()
 
     def remember(self) -> None:
@@ -53,13 +57,24 @@ class NanGuard:
         if self.choice == "raise" or self._in_a_row > MOST_IN_A_ROW:
             where = f"{hook} at environment step {env_steps}"
             remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
-            raise Diverged(where, f"{bad[0]} is {report.metrics.get(bad[0], math.nan)}: training has diverged", remedy)
+            value = report.metrics.get(bad[0], math.nan)
+            if math.isfinite(value):  # the mean of its sound steps: a watched learner leaves the others out
+                value = math.nan
+            raise Diverged(where, f"{bad[0]} is {value}: training has diverged", remedy)
         assert self._good is not None
         for name, part in self.algorithm.state().items():
             part.load_state_dict(copied(self._good[name]))
         self.count += 1
         sound = {name: value for name, value in report.metrics.items() if math.isfinite(value)}
         return Report(report.env_steps, report.updates, {**sound, "alerts/nan": float(self.count)})
+
+    def state_dict(self) -> dict[str, int]:
+        """How often it happened, in all and in a row; the weights to go back to are those of the checkpoint."""
+        return {"count": self.count, "in_a_row": self._in_a_row}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on counting."""
+        self.count, self._in_a_row = int(state["count"]), int(state["in_a_row"])
 
 
 def copied(state: Any) -> Any:

@@ -51,6 +51,7 @@ class Orchestrator:
             "scheduler": scheduler,
             "evaluation_due": self._evaluation_due,
             "recorder": recorder,
+            "nan_guard": self.nan_guard,
             **(stateful or {}),
         }
         self.hooks: dict[str, Hook] = {**algorithm.hooks(), "evaluate": self.evaluate}
@@ -106,6 +107,7 @@ class Orchestrator:
     def run(self) -> None:
         """All phases, or until a callback asks to stop."""
         self._started = time.monotonic()
+        self.nan_guard.begin()
         self._tell("on_start")
         while (hook := self.scheduler.next_hook()) is not None:
             self._call(hook)

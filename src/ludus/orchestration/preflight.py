@@ -66,6 +66,11 @@ class RoomForNetwork(TorchDispatchMode):
     The least a network takes is its weights and their gradients; `check` knows the rest once it is there.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: torch would import all of its compiler for that, a second of every start."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self._bytes, self._free = 0, memory.available()

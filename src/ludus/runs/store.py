@@ -71,6 +71,7 @@ class Run:
         check_name(name, "experiment.name")
         folder, last = None, root / "@last"
         try:
+            root.mkdir(parents=True, exist_ok=True)
             if last.exists() and not last.is_symlink():
                 raise ConfigError(str(last), "is no link to the newest run", "move it away, or use another --runs-dir")
             number = _next_number(root)
@@ -201,7 +202,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _new_folder(root: Path, name: str) -> Path:
-    root.mkdir(parents=True, exist_ok=True)
     while True:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = root / f"{name[:42]}_{stamp}_{secrets.token_hex(2)}"  # 64 characters at most

@@ -15,6 +15,7 @@ from ludus.envs.vector import VectorEnv
 from ludus.metrics import switches
 from ludus.metrics.monitor import Monitor
 from ludus.metrics.sinks import Sink
+from ludus.metrics.text import near
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs.store import Run
 from ludus.session.parts import collector_of, compiler_of
@@ -74,7 +75,7 @@ def open_console(
         "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
         "updates": compiler_of(run).describe(),
         "seed": str(config.experiment.seed),
-        "folder": str(folder.folder),
+        "folder": near(folder.folder),
     }
     console.replay(earlier)
     console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)

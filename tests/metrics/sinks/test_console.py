@@ -385,3 +385,22 @@ def test_a_closed_pipe_ends_the_output_not_the_run() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ})
     assert done.returncode == 7, done.stderr
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_screen_that_is_gone_costs_the_screen_only(terminal: bool) -> None:
+    """A closed terminal (EIO), a full disk (ENOSPC): rows, notes and the summary go nowhere, and nothing is raised."""
+    from rich.console import Console as RichConsole
+
+    master, slave = os.openpty()
+    kept: list[str] = []
+    with os.fdopen(slave, "w") as file:
+        rich = RichConsole(file=file, force_terminal=terminal, width=100, height=40)
+        console = Console(console=rich, copy=kept.append)
+        console.start({"run": "x"}, 1000)
+        os.close(master)
+        for epoch in range(3):
+            console.write({"epoch": epoch, "env_steps": epoch, "seconds": float(epoch), "val/roll/ep_rew/mean": 1.0})
+        console.note("hello")
+        console.summary({"reason": "the end"})
+    assert "hello" in kept

@@ -62,10 +62,11 @@ def _step(env: Any, healthy: Callable[[Array, Array], bool] | None) -> Callable[
         reward = forward * ((qpos[0] - before) / dt)
         cost = effort * np.add.reduce(np.square(action))
         if healthy is None:
-            return np.concatenate((seen, qvel)), reward - cost, False
+            return np.concatenate((seen, qvel), dtype=np.float32), reward - cost, False
         stands = healthy(qpos, qvel)
         reward = reward + stands * alive - cost
-        return np.concatenate((seen, np.clip(qvel, -FASTEST, FASTEST))), reward, falls and not stands
+        observation = np.concatenate((seen, np.clip(qvel, -FASTEST, FASTEST)), dtype=np.float32)
+        return observation, reward, falls and not stands
 
     return step
 
