@@ -83,12 +83,12 @@ def test_only_threads_that_a_command_started_are_left_behind(monkeypatch: pytest
     release = threading.Event()
     earlier = threading.Thread(target=release.wait)
     earlier.start()
-    before = process.threads()
+    before = process.waited_for()
     assert earlier in before
-    process.leave_behind(process.threads() - before, 0)
+    process.leave_behind(process.waited_for() - before, 0)
     mine = threading.Thread(target=release.wait)
     mine.start()
-    process.leave_behind(process.threads() - before, 7)
+    process.leave_behind(process.waited_for() - before, 7)
     release.set()
     for thread in (earlier, mine):
         thread.join()
