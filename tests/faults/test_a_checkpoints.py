@@ -246,7 +246,7 @@ def test_12_twenty_preemptions(start: Ludus, tmp_path: Path) -> None:
 # ---- other versions and configs ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [1]])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None, [2]])
 def test_17_another_format_version(ludus: Ludus, stopped: Path, version: object) -> None:
     for path in checkpoint.checkpoints(stopped).values():
         forge(path, lambda _, manifest: manifest.update(version=version))

@@ -163,7 +163,7 @@ def test_layout_and_links(tmp_path: Path) -> None:
     assert stat.S_IMODE(first.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in first.iterdir()} == {0o600}
     manifest = json.loads((first / "manifest.json").read_text())
-    assert (manifest["format"], manifest["version"], manifest["step"]) == ("ludus-checkpoint", 1, 100)
+    assert (manifest["format"], manifest["version"], manifest["step"]) == ("ludus-checkpoint", 2, 100)
     assert manifest["files"]["state.json"]["size"] == (first / "state.json").stat().st_size
 
 
@@ -282,8 +282,8 @@ def _forge(copy: Path, **content: Any) -> None:
 
 
 def test_another_format_version_is_refused_naming_both(copy: Path) -> None:
-    _forge(copy, version=2)
-    with pytest.raises(DataError, match="format version 2, this ludus reads 1"):
+    _forge(copy, version=1)
+    with pytest.raises(DataError, match="format version 1, this ludus reads 2"):
         checkpoint.load(copy)
 
 

@@ -94,8 +94,8 @@ def test_a_run_folder_and_its_checkpoints(tmp_path: Path) -> None:
     (change,) = plan(run.folder)
     assert (change.path, change.needed) == (run.config_path, True)
     manifest = place / checkpoint.MANIFEST
-    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
-    with pytest.raises(DataError, match="format version 7, this ludus knows 1; use the ludus that wrote it"):
+    manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 7'))
+    with pytest.raises(DataError, match="format version 7, this ludus knows 2; use the ludus that wrote it"):
         plan(run.folder)
     manifest.write_text("{")
     with pytest.raises(DataError, match="not readable"):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ludus.errors import ConfigError, DataError, ResourceError
 from ludus.runs import atomic
 
-FORMAT, VERSION = "ludus-checkpoint", 1
+FORMAT, VERSION = "ludus-checkpoint", 2
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 _STEP = re.compile(r"step=(\d{1,18})")
 _ASIDE = re.compile(r"\.old-(step=\d{1,18})-[0-9a-f]+")
@@ -132,7 +132,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DataError(str(file), f"expected format '{FORMAT}'", "it is not a checkpoint of ours")
     if manifest.get("version") != VERSION:
         problem = f"format version {str(manifest.get('version'))[:20]}, this ludus reads {VERSION}"
-        raise DataError(str(file), problem, "use the ludus that wrote it, or migrate it")
+        raise DataError(str(file), problem, "use the ludus that wrote it, or train again")
     expected, found = manifest.pop("sha256", None), _digest(_dump(manifest))
     if expected != found or _dump({**manifest, "sha256": found}) != raw:
         raise DataError(str(file), f"expected sha256 {str(expected)[:64]}, found {found}", "use another checkpoint")
