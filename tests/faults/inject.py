@@ -192,8 +192,8 @@ def interrupt_and_go_on(times: int) -> Callable[[], None]:
     return press
 
 
-def lock(folder: str, seconds: float) -> None:
-    """Take the lock of a run folder and hold it, or end like the command line does."""
+def lock(folder: str, over: str) -> None:
+    """Take the lock of a run folder and hold it until a file is there, or end like the command line does."""
     from ludus.errors import LudusError
     from ludus.runs.lock import RunLock
 
@@ -204,4 +204,4 @@ def lock(folder: str, seconds: float) -> None:
         print(f"error: {error.line()}", file=sys.stderr)
         sys.exit(error.exit_code)
     os.write(1, b"held")
-    time.sleep(seconds)
+    wait_for(over)
