@@ -27,10 +27,10 @@ import torch
 
 from ludus.config.schema import CheckpointPlan, ExperimentConfig
 from ludus.data.collector import Collector
-from ludus.data.streams import Streams
 from ludus.experiment import build
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.seeding import Streams
 from ludus.session.parts import collector_of
 
 EVERY, WRITING, REST = 10.0, 2.5, 2.5

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.networks import package
+from ludus.learning import package
 
 needs_compiler = pytest.mark.skipif(not package.has_compiler(), reason="no C++ compiler on this machine")
 PAYS = [

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ludus.bench.trial import small
+from ludus.checks.trial import small
 from ludus.cli.env_facts import shipped
 from ludus.config.compose import find_targets, load, parse
 from ludus.envs.families import OURS

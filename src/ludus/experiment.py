@@ -14,17 +14,15 @@ from ludus.data.buffers import Buffers, make_buffers
 from ludus.data.collector import Collector
 from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.data.streams import GeneratorState, Streams, TorchState
 from ludus.envs.make import cores, make_vector, number_of_envs
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
-from ludus.metrics import memory
+from ludus.learning.allocation import keep_freed_memory
+from ludus.learning.compiled import Compiler
+from ludus.learning.learner import Learner
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
-from ludus.networks.allocation import keep_freed_memory
-from ludus.networks.compiled import Compiler
 from ludus.networks.encoders import is_large
-from ludus.networks.learner import Learner
 from ludus.networks.precision import Precision
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.early_stop import EarlyStop
@@ -34,7 +32,9 @@ from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates
 from ludus.orchestration.preflight import RoomForNetwork, check_environments
 from ludus.registry import ALGORITHMS, CALLBACKS, nearest
+from ludus.seeding import GeneratorState, Streams, TorchState
 from ludus.types import Spaces
+from ludus.watch import ram
 
 
 def build(
@@ -73,7 +73,7 @@ def build(
             num_envs=env.num_envs,
             stream=streams.generator,
             steps=config.training.total_timesteps,
-            free_bytes=memory.available(),
+            free_bytes=ram.available(),
             normalizer=normalizer,
             reward_normalizer=reward_normalizer,
         )

@@ -10,17 +10,17 @@ from typing import Any
 
 from ludus.config import files
 from ludus.config.compose import parse
-from ludus.data.streams import Streams
 from ludus.errors import DataError
 from ludus.experiment import build
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.reports.differences import refuse_what_was_edited
 from ludus.runs import checkpoint, rebuild
-from ludus.runs.differences import refuse_what_was_edited
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import Run
+from ludus.seeding import Streams
 from ludus.session import begin_from, edited_since
 from ludus.session.parts import close
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ludus.config.compose import load
-from ludus.data.batches import draw
+from ludus.data.buffers.batches import draw
 from ludus.errors import ConfigError
 from ludus.math.values import chosen
 from support import build, close, config, moment, run

@@ -17,9 +17,9 @@ from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tas
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.runs.compare import Scores
-from ludus.runs.differences import differences
-from ludus.runs.export import render
+from ludus.reports.compare import Scores
+from ludus.reports.differences import differences
+from ludus.reports.export import render
 
 CARTPOLE = TASKS["CartPole-v1-masked"]
 

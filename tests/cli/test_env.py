@@ -197,7 +197,7 @@ def test_check(capsys: pytest.CaptureFixture[str]) -> None:
 def test_check_fails_with_the_code_of_environments(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ludus.bench import contract
+    from ludus.checks import contract
 
     def broken(_: Any) -> None:
         raise contract.Broken("it is wrong")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ludus import cli
-from ludus.math.statistics import mean_ci
+from ludus.reports.statistics import mean_ci
 from ludus.runs.index import Index
 from synthetic import make_run
 

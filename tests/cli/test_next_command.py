@@ -12,7 +12,7 @@ from ludus import cli
 from ludus.config.compose import load
 from ludus.experiment import build
 from ludus.runs.store import Run
-from ludus.session.outcome import summary
+from ludus.session.finish import summary
 from support import close
 
 

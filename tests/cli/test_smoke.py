@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ludus.bench import smoke
-from ludus.bench.smoke import Result
+from ludus.checks import smoke
+from ludus.checks.smoke import Result
 from ludus.cli import bench
 from ludus.cli import smoke as cli
 from ludus.errors import ConfigError

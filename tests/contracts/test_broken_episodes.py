@@ -11,10 +11,10 @@ import torch
 
 from ludus.algorithms import Algorithm, Context
 from ludus.data.collector import Collector
-from ludus.data.streams import Streams
 from ludus.errors import EnvironmentFailed
 from ludus.orchestration.evaluator import Evaluator
 from ludus.registry import ALGORITHMS, BUFFERS
+from ludus.seeding import Streams
 from ludus.types import ActResult, Spaces
 from support import config, moment
 from vector_script import BOX, Planned

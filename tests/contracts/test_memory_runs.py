@@ -9,11 +9,11 @@ import torch
 
 from ludus.config.schema import Network
 from ludus.experiment import build
-from ludus.metrics import memory as process
 from ludus.networks.policy import Policy
 from ludus.registry import MEMORY
 from ludus.runs import checkpoint
 from ludus.types import Spaces, Tree, tree_map
+from ludus.watch import ram as process
 from support import close, config, moment
 
 CORES = [name for name in MEMORY.names() if MEMORY[name].recurrent]

@@ -1,4 +1,4 @@
-"""The vector contract over every suite and every backend it supports; the checks are `ludus.bench.contract`'s."""
+"""The vector contract over every suite and every backend it supports; the checks are `ludus.checks.contract`'s."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envs.conftest import children
-from ludus.bench import contract
+from ludus.checks import contract
 from ludus.config.schema import Environment
 from ludus.envs import catalog
 from ludus.envs.families import OURS, family

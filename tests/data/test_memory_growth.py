@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.metrics import memory
 from ludus.orchestration.callbacks import Callback
+from ludus.watch import ram
 from support import config, run
 
 
@@ -17,7 +17,7 @@ class Watch(Callback):
 
     def on_cycle_end(self, run: object) -> None:
         """Remember."""
-        self.seen.append((run.clock.env_steps, memory.used()))  # type: ignore[attr-defined]
+        self.seen.append((run.clock.env_steps, ram.used()))  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

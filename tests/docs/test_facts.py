@@ -15,10 +15,10 @@ from ludus import errors
 from ludus.cli import COMMANDS
 from ludus.config.variants import environment_files
 from ludus.envs.families import family, spelled
-from ludus.metrics.rules import Rule
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.signals import EARLY
 from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS, Registry
+from ludus.watch.rules import Rule
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ludus.metrics.rules import Rules
 from ludus.registry import MEMORY
+from ludus.watch.rules import Rules
 
 GUIDES = Path(__file__).parents[2] / "docs" / "extending"
 

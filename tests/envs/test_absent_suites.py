@@ -49,7 +49,7 @@ def test_a_backend_that_is_not_installed() -> None:
 def test_the_smoke_table_says_missing_and_goes_on() -> None:
     code = BLOCK.format(
         modules=["ale_py"], words=["smoke", "env", "ALE-Pong-v5", "CartPole-v1", "--jobs", "1"]
-    ).replace("main([", "import ludus.bench.smoke as s, json; s._finish = fake; main([")
+    ).replace("main([", "import ludus.checks.smoke as s, json; s._finish = fake; main([")
     fake = (
         "def fake(command, folder, timeout):\n"
         "    import json\n"

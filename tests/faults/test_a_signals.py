@@ -26,7 +26,7 @@ RUN = [
 PHASES = {
     "collect": "'ludus.data.collector:Collector._put', {}, at=70",
     "backward": "'torch:Tensor.backward', {}, at=5, after=True",
-    "optimizer": "'ludus.networks.optimizer:Optimizer.step', {}, at=5",
+    "optimizer": "'ludus.learning.optimizer:Optimizer.step', {}, at=5",
     "log": "'ludus.metrics.recorder:Recorder.flush', {}, at=5",
     "save": "'ludus.runs.checkpoint:_install', {}, at=5",
     "prune": "'ludus.orchestration.callbacks.checkpoints:Checkpoints._prune', {}, at=5",

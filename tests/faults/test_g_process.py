@@ -88,7 +88,7 @@ def test_workers_ignore_whatever_stops_their_parent() -> None:
 
 
 def test_a_signal_while_the_last_report_is_written_changes_nothing(ludus: Ludus, tmp_path: Path) -> None:
-    prelude = "inject.signal_on_call('ludus.session.outcome:write_report', signal.SIGTERM)"
+    prelude = "inject.signal_on_call('ludus.session.finish:write_report', signal.SIGTERM)"
     done = ludus("train", *SMALL, SHORT, prelude=prelude)
     run = only_run(tmp_path)
     assert (done.code, status(run)["state"]) == (0, "finished"), done.err
@@ -96,7 +96,7 @@ def test_a_signal_while_the_last_report_is_written_changes_nothing(ludus: Ludus,
 
 
 def test_a_signal_while_a_report_is_written_stops_the_seeds_to_come(ludus: Ludus, tmp_path: Path) -> None:
-    prelude = "inject.signal_on_call('ludus.session.outcome:write_report', signal.SIGTERM)"
+    prelude = "inject.signal_on_call('ludus.session.finish:write_report', signal.SIGTERM)"
     done = ludus("train", *SMALL, SHORT, "--seed", "1,2", prelude=prelude)
     assert (done.code, status(only_run(tmp_path))["state"]) == (75, "finished"), done.err
 

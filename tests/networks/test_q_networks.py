@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.acting.actors import NumpyActor, TorchActor, make_actor
 from ludus.config.schema import Head, Network
-from ludus.networks.actors import NumpyActor, TorchActor, make_actor
 from ludus.networks.q_networks import ActingPolicy, ActorHead, Critics, EnsembleLinear, Trunk, features_of
 
 BOX = gym.spaces.Box(-1, 1, (5,), np.float32)

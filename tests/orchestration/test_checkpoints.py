@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ludus.config.schema import CheckpointPlan
-from ludus.data.streams import Streams
 from ludus.errors import ConfigError, DataError
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import atomic, checkpoint
+from ludus.seeding import Streams
 from support import build, close
 from support import config as small_config
 

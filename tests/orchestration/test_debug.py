@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 
 from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
-from ludus.metrics.finite import bad_part
-from ludus.metrics.layers import weight_statistics
-from ludus.networks.learner import Learner
+from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.registry import ALGORITHMS
 from ludus.types import Report
+from ludus.watch.finite import bad_part
+from ludus.watch.tensors import weight_statistics
 from support import build, close, config
 
 NAN = float("nan")

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from ludus.data.normalizer import ObservationNormalizer
-from ludus.data.streams import Streams
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.experiment import build, build_player
 from ludus.orchestration.callbacks.videos import episode_frames
 from ludus.orchestration.evaluator import Evaluator
+from ludus.seeding import Streams
 from ludus.types import ActResult, Spaces
 from support import close, config, moment, run
 from vector_script import BOX, Planned

@@ -16,12 +16,12 @@ import pytest
 from ludus.config.model import Choice
 from ludus.data.buffers import Buffers, make_buffers
 from ludus.errors import ResourceError
-from ludus.metrics import memory
-from ludus.metrics.memory import MB
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.preflight import check, memory_parts, size
 from ludus.registry import BUFFERS
 from ludus.types import Spaces
+from ludus.watch import ram
+from ludus.watch.ram import MB
 from support import build, close, config
 
 Usage = namedtuple("Usage", "total used free")
@@ -100,7 +100,7 @@ def test_too_large_a_rollout_is_refused_with_number_and_knob(
 ) -> None:
     steps = 10_000_000
     run.phase_configs[0] = run.phase_configs[0].model_copy(update={"rollout_steps": steps})
-    monkeypatch.setattr(memory, "available", lambda: 1024 * MB)
+    monkeypatch.setattr(ram, "available", lambda: 1024 * MB)
     with pytest.raises(ResourceError) as caught:
         check(run.config, run)
     line = caught.value.line()
@@ -114,7 +114,7 @@ def test_too_large_a_rollout_is_refused_with_number_and_knob(
 
 def test_a_replay_larger_than_memory_is_refused_by_name(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every observation is stored once, with an action, a reward and 9 bytes of our own."""
-    monkeypatch.setattr(memory, "available", lambda: 200 * MB)
+    monkeypatch.setattr(ram, "available", lambda: 200 * MB)
     collector: Any = run.stateful["collector"]
     spaces = Spaces(collector.env.observation_space, collector.env.action_space)
     for steps, fits in ((8_000_000, False), (4_000_000, True)):
@@ -137,7 +137,7 @@ def test_an_update_is_estimated_from_its_layers(run: Orchestrator) -> None:
 
 def test_tight_memory_is_a_warning(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
     total = sum(_parts(run).values())
-    monkeypatch.setattr(memory, "available", lambda: int(1.1 * total))
+    monkeypatch.setattr(ram, "available", lambda: int(1.1 * total))
     assert "memory is tight" in check(run.config, run)[1]
 
 
@@ -199,7 +199,7 @@ def test_sizes(count: int, text: str) -> None:
 
 
 def test_more_environments_than_memory_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 100 * MB)
+    monkeypatch.setattr(ram, "available", lambda: 100 * MB)
     with pytest.raises(ResourceError, match=r"environment.num_envs: 1,000,000 environments need at least .* GB"):
         _built(num_envs=1_000_000)
 
@@ -207,22 +207,22 @@ def test_more_environments_than_memory_are_refused_before_they_are_made(monkeypa
 def test_environments_to_evaluate_in_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     from ludus.orchestration.preflight import check_environments
 
-    monkeypatch.setattr(memory, "available", lambda: 100 * MB)
+    monkeypatch.setattr(ram, "available", lambda: 100 * MB)
     cfg = config({"name": "ppo"}, training={"total_timesteps": 64, "evaluation": {"num_envs": 1_000_000}})
     with pytest.raises(ResourceError, match=r"training.evaluation.num_envs: 1,000,000 environments"):
         check_environments(cfg)
 
 
 def test_a_network_larger_than_memory_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 1024 * MB)
+    monkeypatch.setattr(ram, "available", lambda: 1024 * MB)
     with pytest.raises(ResourceError, match=r"the network needs at least 1\.\d GB, 1\.0 GB are free; lower the hidden"):
         _built(network={"actor": {"hidden_dims": [200, 700_000]}})  # 560 MB of weights, and as much of gradients
 
 
 def test_the_address_space_is_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = int(memory._STATM.read_bytes().split()[0]) * memory._PAGE
-    monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (taken + 50 * MB, -1))
-    assert memory.available() <= 60 * MB
+    taken = int(ram._STATM.read_bytes().split()[0]) * ram._PAGE
+    monkeypatch.setattr(ram.resource, "getrlimit", lambda _: (taken + 50 * MB, -1))
+    assert ram.available() <= 60 * MB
 
 
 def test_looking_at_what_a_network_takes_does_not_import_a_compiler() -> None:

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from ludus.config.schema import ExperimentConfig, Video
-from ludus.data.streams import Streams
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, MissingExtra
-from ludus.metrics import memory
 from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.videos import Videos, episode_frames
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs.video import write_video
+from ludus.seeding import Streams
+from ludus.watch import ram
 from support import build, close
 from support import config as small_config
 
@@ -187,9 +187,9 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
             yield picture.copy()
 
     write_video(tmp_path / "a.mp4", frames(100), 30)  # the encoder has its buffers now
-    before = memory.used()
+    before = ram.used()
     assert write_video(tmp_path / "b.mp4", frames(600), 30) == 600  # 138 MB of pictures
-    assert memory.used() - before < 48 * memory.MB  # the heap may grow by what other tests left in pieces
+    assert ram.used() - before < 48 * ram.MB  # the heap may grow by what other tests left in pieces
 
 
 def test_every_checkpoint_gets_its_video_even_if_it_is_written_late(

@@ -277,8 +277,8 @@ def test_a_folder_of_somebody_else_leads_nothing_out_of_it(tmp_path: Path, name:
 @pytest.mark.parametrize("file", ["status.json", "meta.json", "metrics.json"])
 def test_numbers_and_texts_that_are_none_hide_no_runs(tmp_path: Path, file: str) -> None:
     """One folder from somebody else must not make every listing fail."""
+    from ludus.reports.report import write_report
     from ludus.runs import record
-    from ludus.runs.report import write_report
 
     run = Run.create(tmp_path, "x", config_yaml="{}")
     huge = dict.fromkeys(("pid", "env_steps", "seconds", "updates", "best", "number"), 10**400)

@@ -195,7 +195,7 @@ def test_nobody_agrees_to_what_is_not_shown(
 
 def test_the_program_runs_where_the_command_was_given(tmp_path: Path) -> None:
     """An environment may change the directory, and `./alert.sh` with it."""
-    from ludus.metrics.alert_command import AlertCommand
+    from ludus.watch.alert_command import AlertCommand
 
     command = AlertCommand([sys.executable, "-c", "open('here', 'w')"], "x", cwd=tmp_path)
     command._run("an alert")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.networks import package
+from ludus.learning import package
 from session.conftest import SMALL, Ludus
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ludus.config.schema import Network
     from ludus.data.collector import Collector
-    from ludus.networks.compiled import Compiler
+    from ludus.learning.compiled import Compiler
     from ludus.networks.precision import Precision
 
 

@@ -18,15 +18,15 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
+from ludus.acting.exploration import EpsilonGreedy, Level
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
-from ludus.data.batches import check_size, draw, priorities
+from ludus.data.buffers.batches import check_size, draw, priorities
 from ludus.errors import ConfigError
+from ludus.learning.learner import Batch, Learner
+from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.values import at_rows, chosen, project, q_target
 from ludus.networks.action_values import ActionValues
-from ludus.networks.exploration import EpsilonGreedy, Level
-from ludus.networks.learner import Batch, Learner
-from ludus.networks.optimizer import OptimizerConfig
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
 

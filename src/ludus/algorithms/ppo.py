@@ -11,15 +11,15 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from ludus.acting.behaviour import PolicyBehaviour
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
+from ludus.learning.learner import Batch, Learner
+from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.losses import clipped_surrogate, clipped_value_loss, normalized, weighted_mean
 from ludus.math.returns import gae
-from ludus.networks.behaviour import PolicyBehaviour
-from ludus.networks.learner import Batch, Learner
-from ludus.networks.optimizer import OptimizerConfig
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree

@@ -16,17 +16,17 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from ludus.acting.behaviour import PolicyBehaviour
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.batches import check_length
-from ludus.data.buffer import tensors
+from ludus.data.buffers.batches import check_length
+from ludus.data.buffers.sampling import tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
+from ludus.learning.learner import Batch, Learner
+from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.losses import clipped_surrogate, normalized
 from ludus.math.returns import gae, vtrace
-from ludus.networks.behaviour import PolicyBehaviour
-from ludus.networks.learner import Batch, Learner
-from ludus.networks.optimizer import OptimizerConfig
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree, tree_map

@@ -11,11 +11,11 @@ import gymnasium as gym
 import numpy as np
 from pydantic import PositiveInt
 
+from ludus.acting.exploration import Level
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError
-from ludus.networks.exploration import Level
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
 

@@ -14,13 +14,13 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from ludus.acting.exploration import ExploringBehaviour, Level, check_bounded
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.batches import check_size, draw, priorities
-from ludus.networks.exploration import ExploringBehaviour, Level, check_bounded
-from ludus.networks.joint_learner import JointLearner
-from ludus.networks.learner import Batch
-from ludus.networks.optimizer import OptimizerConfig
+from ludus.data.buffers.batches import check_size, draw, priorities
+from ludus.learning.joint_learner import JointLearner
+from ludus.learning.learner import Batch
+from ludus.learning.optimizer import OptimizerConfig
 from ludus.networks.q_networks import ActingPolicy, ActorHead, Critics, Trunk, features_of
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree

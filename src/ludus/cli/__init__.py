@@ -13,7 +13,7 @@ import typer
 from ludus import __version__
 from ludus.cli import process
 from ludus.errors import ConfigError, LudusError, ResourceError, of_system
-from ludus.metrics.streams import mute
+from ludus.terminal import mute
 
 if TYPE_CHECKING:
     from collections.abc import Callable

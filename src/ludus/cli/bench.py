@@ -34,7 +34,7 @@ def env(
 ) -> None:
     """Random-action steps per second by backend and number of environments, bare and as stored rollouts."""
     from ludus.bench.fps import measure
-    from ludus.bench.trial import environment
+    from ludus.checks.trial import environment
     from ludus.cli.table import Column, print_table
 
     names, counts = _names(backends), _counts(num_envs)

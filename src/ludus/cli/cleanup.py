@@ -26,11 +26,11 @@ def cleanup(
     Configs, metrics, logs and reports always stay. Running runs and those tagged `keep` are never touched.
     """
     from ludus.cli.table import say
-    from ludus.metrics.text import clean
+    from ludus.reports.columns import size
     from ludus.runs import query
     from ludus.runs.cleanup import apply, plan
-    from ludus.runs.columns import size
     from ludus.runs.index import Index
+    from ludus.text import clean
 
     records = Index(runs_dir).records()
     among = query.select(records, [query.parse(text) for text in filter or []])
@@ -51,7 +51,7 @@ def cleanup(
 
 def _print(items: list[Item], verb: str) -> None:
     from ludus.cli.table import Column, print_table
-    from ludus.runs.columns import cell, size
+    from ludus.reports.columns import cell, size
 
     going = [item for item in items if item.folders]
     rows = []

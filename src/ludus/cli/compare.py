@@ -10,7 +10,7 @@ import typer
 from ludus.cli.listing import Filter, Json, RunsDir
 
 if TYPE_CHECKING:
-    from ludus.runs.compare import Comparison
+    from ludus.reports.compare import Comparison
 
 _WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to threshold": 1}
 Runs = Annotated[
@@ -39,16 +39,17 @@ def compare(
     from ludus.cli.table import say
     from ludus.errors import ConfigError
     from ludus.registry import nearest
-    from ludus.runs.export import export_comparison
+    from ludus.reports.compare import compare as compare_runs
+    from ludus.reports.export import export_comparison
     from ludus.runs.index import Index
 
     if statistic not in ("iqm", "mean"):
         raise ConfigError(f"--statistic {statistic}", "is not known", nearest(statistic, ["iqm", "mean"]))
     names = [name.strip() for name in metrics.split(",") if name.strip()] or ["reward"]
-    found = Index(runs_dir).compare(*(runs or []), *(filter or []), metrics=names, group_by=group_by)
+    found = compare_runs(Index(runs_dir).pick([*(runs or []), *(filter or [])]), metrics=names, group_by=group_by)
     drawn = None
     if plot is not None:
-        from ludus.runs.plots import plot as draw
+        from ludus.reports.plots import plot as draw
 
         drawn = draw(found, plot, statistic=statistic)
     if json:
@@ -61,8 +62,8 @@ def compare(
 
 def _print(found: Comparison) -> None:
     from ludus.cli.table import Column, painted, print_table, say
-    from ludus.metrics.text import clean
-    from ludus.runs.export import comparison_table
+    from ludus.reports.export import comparison_table
+    from ludus.text import clean
 
     table = comparison_table(found)
     letters = [_letter(i) for i in range(len(found.groups))]

@@ -107,8 +107,8 @@ def check(
     as_json: Json = False,
 ) -> int:
     """Gymnasium's own checks, then the vector contract on every backend the environment runs on."""
-    from ludus.bench.check import check as check_environment
-    from ludus.bench.check import passed
+    from ludus.checks.check import check as check_environment
+    from ludus.checks.check import passed
     from ludus.cli.env_facts import environment_of
     from ludus.cli.table import Column, print_table
 

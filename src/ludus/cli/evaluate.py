@@ -37,7 +37,7 @@ def evaluate(
     result, seed = play(found, step, episodes, deterministic, seed)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
-        from ludus.runs.columns import dump
+        from ludus.reports.columns import dump
 
         print(dump(facts), end="")
         return
@@ -57,10 +57,10 @@ def play(run: Run, step: str, episodes: int, greedy: bool | None, seed: int | No
     import time
 
     from ludus.cli.play import run_config
-    from ludus.data.streams import Streams
     from ludus.envs.make import make_vector
     from ludus.orchestration.evaluator import MOST_ENVS, EvalResult, Evaluator
     from ludus.runs import checkpoint
+    from ludus.seeding import Streams
     from ludus.session.loading import player_of
     from ludus.types import Spaces
 
@@ -90,7 +90,7 @@ def statistics(result: EvalResult) -> dict[str, Any]:
     """Everything about the episodes, by name."""
     import numpy as np
 
-    from ludus.math.statistics import iqm, mean_ci
+    from ludus.reports.statistics import iqm, mean_ci
 
     return {
         "episodes": result.episodes,

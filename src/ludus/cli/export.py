@@ -36,10 +36,10 @@ def export(
 ) -> None:
     """Export runs (default: all) for spreadsheets, scripts and papers; json is everything known about them."""
     from ludus.errors import of_system
+    from ludus.reports.compare import compare
+    from ludus.reports.export import check_format, export_comparison
+    from ludus.reports.export import export as render
     from ludus.runs import atomic, query
-    from ludus.runs.compare import compare
-    from ludus.runs.export import check_format, export_comparison
-    from ludus.runs.export import export as render
     from ludus.runs.index import Index
 
     check_format(format)

@@ -32,7 +32,7 @@ def list_runs(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """List runs, newest first; filter and sort by any field (reward, state, tags, ...) or config path."""
-    from ludus.runs import columns as show
+    from ludus.reports import columns as show
     from ludus.runs import query
     from ludus.runs.index import Index
 
@@ -64,7 +64,7 @@ def split_columns(text: str | None) -> list[str]:
 
 def _print(records: list[Record], keys: list[str], *, chosen: bool) -> None:
     from ludus.cli.table import Column, print_table, state_style
-    from ludus.runs import columns as show
+    from ludus.reports import columns as show
 
     styles = {
         "state": state_style,

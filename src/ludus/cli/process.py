@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from ludus.errors import ConfigError, LudusError
-from ludus.metrics.streams import mute, warn
+from ludus.terminal import mute, warn
 
 PATIENCE = 3.0
 """Seconds that threads of an environment may take to end after everything else has."""

@@ -17,8 +17,8 @@ def report(
 ) -> None:
     """Write the report of a run anew and print where it is."""
     from ludus.errors import ResourceError
+    from ludus.reports.report import write_report
     from ludus.runs.index import Index
-    from ludus.runs.report import write_report
 
     folder = Index(runs_dir).get(run).folder
     try:

@@ -25,8 +25,8 @@ def show(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Everything about one run: status, config, last metrics, evaluations, checkpoints, alerts."""
-    from ludus.runs.columns import dump
-    from ludus.runs.export import complete
+    from ludus.reports.columns import dump
+    from ludus.reports.export import complete
     from ludus.runs.index import Index
 
     record = Index(runs_dir).get(run)
@@ -43,8 +43,8 @@ def show(
 def _more(record: Record, config: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from ludus.reports.report import checkpoints_of, watch
     from ludus.runs import history
-    from ludus.runs.report import checkpoints_of, watch
 
     alerts, _ = watch(record)
     found: dict[str, Any] = {
@@ -53,7 +53,7 @@ def _more(record: Record, config: bool) -> dict[str, Any]:
         "alerts": [asdict(alert) for alert in alerts],
     }
     if config:
-        from ludus.runs.defaults import changes
+        from ludus.reports.defaults import changes
 
         found["differences"] = {change.path: [change.before, change.after] for change in changes(record.config)}
     return found
@@ -61,10 +61,10 @@ def _more(record: Record, config: bool) -> dict[str, Any]:
 
 def _print_facts(record: Record) -> None:
     from ludus.cli.table import painted, say, state_style
-    from ludus.metrics.text import clean
-    from ludus.runs.columns import cell
-    from ludus.runs.differences import edits
-    from ludus.runs.export import run_file
+    from ludus.reports.columns import cell
+    from ludus.reports.differences import edits
+    from ludus.reports.export import run_file
+    from ludus.text import clean
 
     say(painted(record.id, "bold"))
     overrides = (run_file(record, "meta.json") or {}).get("overrides")
@@ -80,9 +80,9 @@ def _print_facts(record: Record) -> None:
 
 def _print_metrics(record: Record) -> None:
     from ludus.cli.table import Column, painted, print_table, say
-    from ludus.metrics.text import clean, number, sparkline
+    from ludus.reports.report import watch
     from ludus.runs import history
-    from ludus.runs.report import watch
+    from ludus.text import clean, number, sparkline
 
     alerts, rows = watch(record)
     names = history.metric_names(rows)
@@ -100,10 +100,10 @@ def _print_metrics(record: Record) -> None:
 
 def _print_checkpoints(record: Record) -> None:
     from ludus.cli.table import Column, print_table
-    from ludus.metrics.text import points
+    from ludus.reports.columns import size
+    from ludus.reports.report import checkpoints_of
     from ludus.runs import history
-    from ludus.runs.columns import size
-    from ludus.runs.report import checkpoints_of
+    from ludus.text import points
 
     rows = [
         [saved.name, "-" if saved.mean is None else points(saved.mean), size(saved.size), ", ".join(saved.marks)]
@@ -118,9 +118,9 @@ def _print_checkpoints(record: Record) -> None:
 
 def _print_config(record: Record) -> None:
     from ludus.cli.table import Column, print_table
-    from ludus.runs.columns import config_text
-    from ludus.runs.compare import value_at
-    from ludus.runs.defaults import changes
+    from ludus.reports.columns import config_text
+    from ludus.reports.compare import value_at
+    from ludus.reports.defaults import changes
     from ludus.runs.record import paths
 
     changed = {change.path: config_text(change.before) for change in changes(record.config)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ludus.bench.smoke import Kind, Result
+    from ludus.checks.smoke import Kind, Result
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -60,7 +60,7 @@ def env(
 
 
 def _chosen(specs: list[str] | None, filter: str | None, skip: list[str] | None, limit: int | None) -> list[str]:
-    from ludus.bench.smoke import targets
+    from ludus.checks.smoke import targets
     from ludus.errors import ConfigError
 
     if specs and filter:
@@ -74,7 +74,7 @@ def _chosen(specs: list[str] | None, filter: str | None, skip: list[str] | None,
 def _run(
     kind: Kind, specs: list[str], timesteps: int, jobs: int | None, timeout: float, strict: bool, as_json: bool
 ) -> int:
-    from ludus.bench import smoke
+    from ludus.checks import smoke
     from ludus.cli.table import painted, say
 
     width, results = max(map(len, specs)), []

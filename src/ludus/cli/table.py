@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ludus.metrics.text import ascii_only, clean
+from ludus.text import ascii_only, clean
 
 _CODES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "": ""}
 _GAP = 2

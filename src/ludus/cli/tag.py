@@ -17,9 +17,9 @@ def tag(
 ) -> None:
     """Add and remove labels: ludus tag @last +paper -draft. A run tagged `keep` survives every cleanup."""
     from ludus.cli.table import say
-    from ludus.metrics.text import clean
     from ludus.runs.index import Index
     from ludus.runs.tags import retag
+    from ludus.text import clean
 
     for record in Index(runs_dir).pick([run]):
         say(f"{record.id}: {clean(', '.join(retag(record, changes)) or 'no tags')}")

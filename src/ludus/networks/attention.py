@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ludus.math.normalization import standardized_numpy
+from ludus.kernels.normalization import standardized_numpy
 from ludus.networks.memory import Take
 from ludus.types import Array
 

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.math.normalization import rms_norm_numpy
+from ludus.kernels.normalization import rms_norm_numpy
 from ludus.networks.layers import RMSNorm, linear
 from ludus.networks.memory import MemoryCore, Step, Take
 from ludus.types import Array, Tree

@@ -15,7 +15,7 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.math.normalization import standardized_numpy
+from ludus.kernels.normalization import standardized_numpy
 from ludus.networks.attention import Attention, Window, sinusoids
 from ludus.networks.layers import linear
 from ludus.networks.memory import MemoryCore, Step, Take

@@ -12,9 +12,9 @@ import numpy as np
 from ludus.algorithms import Algorithm
 from ludus.config.schema import Evaluation
 from ludus.data.normalizer import ObservationNormalizer
-from ludus.data.streams import Streams
 from ludus.envs.vector import VectorEnv
 from ludus.errors import EnvironmentFailed
+from ludus.seeding import Streams
 
 MOST_ENVS = 16
 MOST_LOST = 10

@@ -10,7 +10,7 @@ import numpy as np
 
 from ludus.algorithms import Algorithm
 from ludus.errors import Diverged
-from ludus.networks.learner import Learner
+from ludus.learning.learner import Learner
 from ludus.types import Report
 
 MOST_IN_A_ROW = 10

@@ -13,7 +13,6 @@ from ludus.algorithms import Algorithm, Hook, PhaseContext
 from ludus.config.schedule import Schedule
 from ludus.config.schema import ExperimentConfig, Phase
 from ludus.metrics.recorder import Recorder
-from ludus.metrics.vitals import Vitals
 from ludus.orchestration.cadence import EvaluationDue
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import EvalResult, Evaluator
@@ -21,6 +20,7 @@ from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import changed_settings
 from ludus.types import Report, Stateful
+from ludus.watch.vitals import Vitals
 
 
 class Orchestrator:

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.collector import Collector
-from ludus.data.streams import Streams
 from ludus.envs.make import describe, make_vector
 from ludus.errors import ConfigError
 from ludus.registry import nearest
+from ludus.seeding import Streams
 
 
 def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:

@@ -17,9 +17,9 @@ from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import describe, number_of_envs, resolve
 from ludus.envs.vector.block import Block
 from ludus.errors import ResourceError
-from ludus.metrics import memory
-from ludus.metrics.memory import MB
-from ludus.networks.learner import Learner
+from ludus.learning.learner import Learner
+from ludus.watch import ram
+from ludus.watch.ram import MB
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -54,7 +54,7 @@ def check_environments(config: ExperimentConfig) -> None:
         if count <= FEW or cfg.vectorization == "envpool":
             continue
         native = cfg.vectorization in ("auto", "native") and resolve(cfg).spec.vector_entry_point is not None
-        needed, free = Block.size(describe(cfg), count) + count * (ROW if native else OBJECT), memory.available()
+        needed, free = Block.size(describe(cfg), count) + count * (ROW if native else OBJECT), ram.available()
         if needed > free:
             problem = f"{count:,} environments need at least {size(needed)}, {size(free)} are free"
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
@@ -73,7 +73,7 @@ class RoomForNetwork(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bytes, self._free = 0, memory.available()
+        self._bytes, self._free = 0, ram.available()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -92,7 +92,7 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
 
         wandb.check()
     parts = list(memory_parts(run))
-    total, free = sum(part.bytes for part in parts), memory.available()
+    total, free = sum(part.bytes for part in parts), ram.available()
     biggest = max(parts, key=lambda part: part.bytes)
     if total > free:
         problem = f"the run needs about {size(total)}, {size(free)} are free; {biggest.name} {size(biggest.bytes)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ludus.errors import ConfigError
-from ludus.networks.learner import Learner
+from ludus.learning.learner import Learner
 
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator

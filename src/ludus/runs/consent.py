@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from ludus.config import files
 from ludus.config.guard import masked
 from ludus.errors import ConfigError, DataError
-from ludus.metrics.text import clean
 from ludus.runs import atomic
 from ludus.runs.store import read_json
+from ludus.text import clean
 
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved

@@ -14,15 +14,12 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ludus.errors import ConfigError, DataError
 from ludus.runs import query
 from ludus.runs.record import FIELDS, Record, present, read, signature
 from ludus.runs.store import ROOT, Run, runs_in
-
-if TYPE_CHECKING:
-    from ludus.runs.compare import Comparison
 
 NAME = "index.sqlite"
 VERSION = 2
@@ -79,12 +76,6 @@ class Index:
     def get(self, reference: str) -> Record:
         """The one run of a reference."""
         return self._named(reference, self.records())[0]
-
-    def compare(self, *words: str, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
-        """Statistics over the seeds of each group of the picked runs."""
-        from ludus.runs.compare import compare
-
-        return compare(self.pick(words), metrics=metrics, group_by=group_by)
 
     def register(self, folder: Path) -> None:
         """Take in one run now; listing does it by itself."""

@@ -16,12 +16,12 @@ from ludus.orchestration import preflight
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.rewind import rewind_metrics
 from ludus.orchestration.transfer import Transfer, transfer
+from ludus.reports.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.runs import checkpoint, history, provenance, rebuild
-from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.runs.lock import RunLock
 from ludus.runs.store import Run, safe_name
+from ludus.session.finish import counters
 from ludus.session.loading import load_state, restore, without_buffers
-from ludus.session.outcome import counters
 from ludus.session.parts import buffers_of
 from ludus.session.work import Session
 

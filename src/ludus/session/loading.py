@@ -9,12 +9,12 @@ from typing import Any
 from ludus.config import files
 from ludus.config.compose import parse
 from ludus.config.schema import ExperimentConfig
-from ludus.data.streams import Streams
 from ludus.errors import DataError
 from ludus.experiment import Player, build_player
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
 from ludus.runs.store import Run
+from ludus.seeding import Streams
 from ludus.session.parts import buffers_of, collector_of
 from ludus.types import Spaces
 

@@ -7,7 +7,7 @@ from typing import Any
 from ludus.data.buffers import Buffers
 from ludus.data.collector import Collector
 from ludus.errors import EnvironmentFailed
-from ludus.networks.compiled import Compiler
+from ludus.learning.compiled import Compiler
 from ludus.orchestration.orchestrator import Orchestrator
 
 

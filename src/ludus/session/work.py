@@ -8,18 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ludus import switches
 from ludus.config.compose import Resolved, dump
-from ludus.data.streams import Streams
 from ludus.envs.make import probe
 from ludus.errors import DataError
-from ludus.metrics import switches
-from ludus.metrics.alert_command import AlertCommand
-from ludus.metrics.monitor import Monitor
-from ludus.metrics.rules import Rules
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.metrics.stalled import Stalled
-from ludus.metrics.streams import warn
-from ludus.metrics.vitals import Vitals, one_decision
 from ludus.orchestration import preflight
 from ludus.orchestration.callbacks.bounds import Bounds
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
@@ -33,12 +26,19 @@ from ludus.orchestration.signals import stopping
 from ludus.runs import consent
 from ludus.runs.lock import RunLock
 from ludus.runs.store import Run
-from ludus.session.face import make_sinks, open_console, render_env
-from ludus.session.outcome import counters, finish, record_failure
+from ludus.seeding import Streams
+from ludus.session.display import make_sinks, open_console, render_env
+from ludus.session.finish import counters, finish, record_failure
 from ludus.session.parts import buffers_of, close, collector_of, compiler_of
+from ludus.terminal import warn
+from ludus.watch.alert_command import AlertCommand
+from ludus.watch.monitor import Monitor
+from ludus.watch.rules import Rules
+from ludus.watch.stalled import Stalled
+from ludus.watch.vitals import Vitals, one_decision
 
 if TYPE_CHECKING:
-    from ludus.metrics.sinks.console import Console
+    from ludus.console.live import Console
 
 
 class Session:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from rich.console import Console as RichConsole
 
-from ludus.metrics.monitor import Monitor
-from ludus.metrics.rules import Rules
-from ludus.metrics.sinks.console import Console
+from ludus.console.live import Console
+from ludus.watch.monitor import Monitor
+from ludus.watch.rules import Rules
 
 _HEADER = {
     "run": "CartPole-v1-ppo_20261115-213400_a1b2",
@@ -373,7 +373,7 @@ def test_a_slow_redraw_makes_the_next_one_wait(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_closed_pipe_ends_the_output_not_the_run() -> None:
     code = """if True:
-        from ludus.metrics.sinks.console import Console
+        from ludus.console.live import Console
         console = Console()
         console.start({"run": "x"}, 1000)
         for i in range(2000):

@@ -10,8 +10,8 @@ from ludus.bench.memory import jobs, matching, pictures, results
 from ludus.bench.memory.jobs import Job
 from ludus.bench.memory.tasks import Core, Size, Task
 from ludus.errors import ConfigError
+from ludus.reports.export import render
 from ludus.runs import atomic
-from ludus.runs.export import render
 from ludus.runs.record import Record
 
 EVALUATIONS = 20

@@ -9,9 +9,9 @@ from typing import Any
 
 from ludus.bench.memory.results import Row
 from ludus.bench.memory.tasks import CORES
+from ludus.reports.compare import metric_key
+from ludus.reports.plots import PALETTE, STYLE, Band, band, pyplot, save, steps_text
 from ludus.runs import history
-from ludus.runs.compare import metric_key
-from ludus.runs.plots import PALETTE, STYLE, Band, band, pyplot, save, steps_text
 from ludus.runs.record import Record
 
 COLUMNS = 3

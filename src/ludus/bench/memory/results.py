@@ -13,11 +13,11 @@ from ludus.bench.memory.jobs import Job
 from ludus.bench.memory.latency import decision_ms
 from ludus.bench.memory.tasks import CORES
 from ludus.metrics.names import EVAL_RETURN
-from ludus.metrics.text import number
+from ludus.reports.compare import Scores, compare
+from ludus.reports.export import Table
 from ludus.runs import history
-from ludus.runs.compare import Scores, compare
-from ludus.runs.export import Table
 from ludus.runs.record import Record
+from ludus.text import number
 
 CPU = "train/time/cpu_seconds"
 HEAD = (

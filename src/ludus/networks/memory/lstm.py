@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from ludus.config.model import Model
-from ludus.math.segments import Segments
+from ludus.kernels.segments import Segments
 from ludus.networks.memory import MemoryCore, Step, Take
 from ludus.registry import MEMORY
 from ludus.types import Array, Tree

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear as affine
 from torch.nn.functional import softplus
 
-from ludus.math.convolution import silu_convolution
-from ludus.math.normalization import gated, silu_numpy
-from ludus.math.scan import selective_scan
+from ludus.kernels.convolution import silu_convolution
+from ludus.kernels.normalization import gated, silu_numpy
+from ludus.kernels.selective_scan import selective_scan
 from ludus.networks.memory import Step, Take
 from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
 from ludus.registry import MEMORY

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear as affine
 from torch.nn.functional import softplus
 
-from ludus.math.convolution import silu_convolution
-from ludus.math.dual import dual_scan
-from ludus.math.normalization import gated, inverse_rms, rms_norm_numpy, silu_numpy
+from ludus.kernels.convolution import silu_convolution
+from ludus.kernels.normalization import gated, inverse_rms, rms_norm_numpy, silu_numpy
+from ludus.kernels.ssd import dual_scan
 from ludus.networks.memory import Step, Take
 from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
 from ludus.registry import MEMORY

@@ -15,8 +15,8 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.math.normalization import rms_norm_numpy
-from ludus.math.scan import linear_scan
+from ludus.kernels.normalization import rms_norm_numpy
+from ludus.kernels.selective_scan import linear_scan
 from ludus.networks.layers import RMSNorm, linear
 from ludus.networks.memory import MemoryCore, Step, Take
 from ludus.registry import MEMORY

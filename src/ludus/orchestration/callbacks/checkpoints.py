@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus.config.schema import CheckpointPlan
-from ludus.data.streams import Streams
 from ludus.errors import DataError, ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
 from ludus.runs import atomic, checkpoint
+from ludus.seeding import Streams
 
 if TYPE_CHECKING:
     from ludus.data.collector import Collector

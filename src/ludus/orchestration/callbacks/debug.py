@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ludus.errors import Diverged
-from ludus.metrics import finite
-from ludus.metrics.layers import Activations, weight_statistics
-from ludus.networks.learner import Learner
+from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks import Callback
 from ludus.runs import atomic
+from ludus.watch import finite
+from ludus.watch.tensors import Activations, weight_statistics
 
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ludus.metrics import idle
-from ludus.metrics.monitor import Monitor
 from ludus.orchestration.callbacks import Callback
+from ludus.watch import idle
+from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.config.schema import Video
-from ludus.data.streams import Streams
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
 from ludus.runs import atomic
 from ludus.runs.video import write_video
+from ludus.seeding import Streams
 from ludus.types import Array
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Acting: a policy at work, in numpy or in torch."""

@@ -1,0 +1,1 @@
+"""Checks of environments and configs: `ludus env check`, `ludus smoke`."""

@@ -1,0 +1,80 @@
+"""Everything that can be checked about one environment: Gymnasium's checks and ours."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ludus.bench.fps import BACKENDS, backends
+from ludus.checks import contract
+from ludus.checks.contract import Finding, Status
+from ludus.envs.make import describe, make_env, probe
+from ludus.errors import ConfigError
+from ludus.registry import nearest
+
+if TYPE_CHECKING:
+    from ludus.config.schema import Environment
+
+
+class Row(NamedTuple):
+    """One check on one backend; none: the single environment."""
+
+    backend: str
+    check: str
+    status: Status
+    detail: str
+
+
+def check(cfg: Environment, only: Sequence[str] | None = None) -> list[Row]:
+    """Every check; an environment that cannot even be made raises."""
+    for name in only or ():
+        if name not in BACKENDS:
+            raise ConfigError(f"--backend {name}", "is no backend", nearest(name, BACKENDS))
+    describe(cfg)
+    rows = [Row("", *gymnasium_check(cfg)), Row("", "start-up check", "PASS", ""), Row("", *_seeding(cfg))]
+    for backend, problem in backends(cfg).items():
+        if only and backend not in only:
+            continue
+        if problem and only:
+            raise ConfigError(f"--backend {backend}", problem)
+        found: Iterable[Finding] = [Finding("runs", "NOTE", problem)] if problem else contract.findings(cfg, backend)
+        rows += [Row(backend, *finding) for finding in found]
+    return rows
+
+
+def passed(rows: Iterable[Row]) -> bool:
+    """Whether nothing failed; notes are no failures."""
+    return all(row.status != "FAIL" for row in rows)
+
+
+def gymnasium_check(cfg: Environment) -> Finding:
+    """`gymnasium.utils.env_checker.check_env` on the environment below our wrappers."""
+    from gymnasium.utils.env_checker import check_env
+
+    name = "Gymnasium's checks"
+    env = make_env(cfg)
+    try:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            check_env(env.unwrapped, skip_render_check=True, skip_close_check=True)
+    except Exception as error:  # noqa: BLE001 - whatever the checks or the environment raise is the finding
+        return Finding(name, "FAIL", _line(error))
+    finally:
+        env.close()
+    told = [_line(warning.message) for warning in heard if issubclass(warning.category, UserWarning)]
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return Finding(name, "NOTE", told[0] + more) if told else Finding(name, "PASS")
+
+
+def _seeding(cfg: Environment) -> Finding:
+    told = probe(cfg)
+    return Finding("seeding", "NOTE", told[0]) if told else Finding("seeding", "PASS")
+
+
+def _line(error: object) -> str:
+    """The first line, without Gymnasium's colours."""
+    import re
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,227 @@
+"""The vector contract as checks that run on any environment and backend; `ludus env check` and the tests use them.
+
+Each check compares what a vector environment says with what a single environment, or the same vector under a longer
+time limit, says for the same seeds and actions. Shapes: T steps of B environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.bench.fps import Presampled
+from ludus.checks.subject import Broken, Record, Subject, play
+from ludus.data.collector import Collector
+from ludus.envs.check import fault, probe
+from ludus.envs.make import make_env
+from ludus.errors import LudusError
+
+if TYPE_CHECKING:
+    from ludus.config.schema import Environment
+
+SAME_BITS = ("sync", "async")
+"""Backends that step the single environment itself."""
+Status = Literal["PASS", "FAIL", "NOTE"]
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    check: str
+    status: Status
+    detail: str = ""
+
+
+def findings(cfg: Environment, backend: str, **size: int) -> Iterator[Finding]:
+    """Every check of one backend, as it is done; `size` is Subject's `num_envs`, `steps` and `limit`."""
+    try:
+        subject = Subject(cfg, backend, **size)
+    except (Broken, LudusError) as error:
+        yield Finding("starts", "FAIL", str(error))
+        return
+    try:
+        for name, check in CHECKS.items():
+            try:
+                note = check(subject)
+            except (Broken, LudusError) as error:
+                yield Finding(name, "FAIL", str(error))
+            else:
+                yield Finding(name, "NOTE" if note else "PASS", note or "")
+    finally:
+        subject.env.close()
+
+
+def spaces_and_dtypes(subject: Subject) -> None:
+    """Everything has the shape and the dtype that was promised, and every observation is inside its space."""
+    record, space, batch = subject.record, subject.info.observation_space, (subject.num_envs,)
+    for name in ("obs", "final_obs"):
+        values = getattr(record, name)
+        if values.dtype != space.dtype or values.shape[1:] != batch + (space.shape or ()):
+            raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, its space {space}")
+    for name, dtype in (
+        ("reward", "float32"),
+        ("raw_reward", "float32"),
+        ("terminated", "bool"),
+        ("truncated", "bool"),
+    ):
+        values = getattr(record, name)
+        if values.dtype != dtype or values.shape[1:] != batch:
+            raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, not {dtype} {batch}")
+    if not np.isfinite(record.reward).all():
+        raise Broken("a reward is not finite")
+    for row in [*record.obs.reshape(-1, *(space.shape or ())), *record.final_obs[record.done]]:
+        if problem := fault(space, row):
+            raise Broken(f"an observation {problem}")
+
+
+def true_episodes(subject: Subject) -> str | None:
+    """No transition crosses an episode and the final observation is the true one: a single environment agrees."""
+    if subject.backend not in SAME_BITS:
+        return _true_final_observation(subject)
+    for b in range(subject.num_envs):
+        single = make_env(subject.cfg.model_copy(update={"max_episode_steps": subject.info.max_episode_steps}))
+        try:
+            _compare(subject, b, single)
+        finally:
+            single.close()
+    return None
+
+
+def _compare(subject: Subject, b: int, single: gym.Env) -> None:
+    record, space = subject.record, single.action_space
+    obs, _ = single.reset(seed=subject.seeds[b])
+    _agree(record.obs[0, b], obs, "the first observation", b, 0)
+    for t, action in enumerate(subject.actions[:, b]):
+        if isinstance(space, gym.spaces.Box):
+            action = np.clip(action, space.low, space.high)
+        obs, reward, terminated, truncated, _ = single.step(action)
+        _agree(record.reward[t, b], np.float32(reward), "the reward", b, t)
+        _agree(record.terminated[t, b], bool(terminated), "terminated", b, t)
+        _agree(record.truncated[t, b], bool(truncated), "truncated", b, t)
+        if terminated or truncated:
+            _agree(record.final_obs[t, b], obs, "the final observation", b, t)
+            obs, _ = single.reset()
+        _agree(record.obs[t + 1, b], obs, "the observation", b, t)
+
+
+def _agree(got: Any, wanted: Any, what: str, b: int, t: int) -> None:
+    wanted = np.asarray(wanted).astype(np.asarray(got).dtype)
+    if not np.array_equal(got, wanted):
+        raise Broken(f"{what} of environment {b} at step {t} is not the single environment's")
+
+
+def _true_final_observation(subject: Subject) -> str | None:
+    """Backends with random streams of their own: the end of a cut episode is where an uncut one goes on."""
+    if not subject.limited:
+        return _starts_differ_from_ends(subject)
+    longer, cut = subject.play(2 * subject.limit), subject.record
+    compared, stale = 0, False
+    for b, column in enumerate(cut.done.T):
+        t = int(np.flatnonzero(column)[0]) if column.any() else subject.steps
+        if not np.array_equal(cut.obs[: t + 1, b], longer.obs[: t + 1, b]):
+            return "its episodes do not follow from seeds and actions, so that their ends cannot be compared"
+        if t < subject.steps:
+            compared += not longer.done[t, b]
+            stale |= _compare_ends(cut, longer, t, b)
+    if stale:
+        return "the newest frame of a final observation is older than the last one"
+    return None if compared else "every episode ended by itself before the time limit"
+
+
+def _compare_ends(cut: Record, longer: Record, t: int, b: int) -> bool:
+    """Broken unless the end of `cut` is where `longer` goes on; True if only the newest of stacked frames differs."""
+    if not longer.done[t, b] and (cut.terminated[t, b] or not cut.truncated[t, b]):
+        raise Broken(f"the time limit of environment {b} at step {t} is not told as truncation")
+    end, wanted = cut.final_obs[t, b], longer.final_obs[t, b] if longer.done[t, b] else longer.obs[t + 1, b]
+    if np.array_equal(end, wanted):
+        return False
+    if end.ndim == 3 and len(end) > 1 and np.array_equal(end[:-1], wanted[:-1]):
+        return True
+    raise Broken(f"the final observation of environment {b} at step {t} is not the episode's last")
+
+
+def _starts_differ_from_ends(subject: Subject) -> str | None:
+    record = subject.record
+    if not record.done.any():
+        return f"no episode ended within {subject.steps} steps, and the backend takes no time limit"
+    t, b = (int(i) for i in np.argwhere(record.done)[0])
+    if np.array_equal(record.final_obs[t, b], record.obs[t + 1, b]):
+        raise Broken("the final observation is the first of the next episode")
+    return None
+
+
+def time_limit(subject: Subject) -> str | None:
+    """No episode lasts longer than the limit, and some reach it (less than it where a wrapper skips frames)."""
+    record, limit = subject.record, subject.info.max_episode_steps
+    if limit is None or limit > subject.steps:
+        return "no episode reached a time limit"
+    if subject.limited and limit > subject.limit:
+        raise Broken(f"a time limit of {subject.limit} became {limit}")
+    reached = 0
+    for b in range(subject.num_envs):
+        ends = np.flatnonzero(record.done[:, b])
+        lengths = np.diff(ends, prepend=-1)
+        if (lengths > limit).any() or subject.steps - (ends[-1] + 1 if len(ends) else 0) > limit:
+            raise Broken(f"an episode of environment {b} lasts longer than {limit} steps")
+        reached += int(record.truncated[ends, b].sum())
+    return None if reached else "every episode ended by itself before the time limit"
+
+
+def seeds_are_honoured(subject: Subject) -> str | None:
+    """The same seeds give the same rollout, in the middle of episodes and in new environments; others do not."""
+    again, anew = play(subject.env, subject.seeds, subject.actions), subject.play(subject.limit)
+    if not anew.same(subject.record):
+        return _offender(subject)
+    if not again.same(subject.record):
+        return f"{subject.cfg.id}: something outlives a reset; the same seeds give the same rollout in new ones only"
+    other = play(subject.env, [seed + 1_000 for seed in subject.seeds], subject.actions)
+    return "other seeds change nothing: it is deterministic" if other.same(subject.record) else None
+
+
+def _offender(subject: Subject) -> str:
+    single = make_env(subject.cfg)
+    try:
+        named = probe(single, subject.cfg.id)
+    finally:
+        single.close()
+    return named[0] if named else f"{subject.cfg.id}: rollouts with the same seeds and actions differ"
+
+
+def nothing_aliases(subject: Subject) -> None:
+    """Environments share no memory, and what a collector stored stays as it was."""
+    env, record = subject.env, subject.record
+    collector = Collector(env, subject.seeds)
+    rollout = collector.collect(Presampled(subject.actions), subject.steps)
+    stored = {name: getattr(rollout, name).copy() for name in ("obs", "reward", "terminated", "truncated")}
+    finals = None if rollout.finals is None else rollout.finals.obs.copy()
+    for action in subject.actions[:3]:
+        env.step(action)
+    if any(not np.array_equal(getattr(rollout, name), values) for name, values in stored.items()):
+        raise Broken("stepping on changed a stored rollout")
+    if finals is not None and rollout.finals is not None:
+        if not np.array_equal(rollout.finals.obs, finals):
+            raise Broken("stepping on changed a stored final observation")
+        if record.same(play(env, subject.seeds, subject.actions)):
+            t, b = rollout.finals.t, rollout.finals.b
+            if not np.array_equal(finals, record.final_obs[t, b]) or not np.array_equal(stored["obs"], record.obs):
+                raise Broken("the collector stored something else than the environments returned")
+
+
+def closes(subject: Subject) -> None:
+    """Closing twice is fine."""
+    subject.env.close()
+    subject.env.close()
+
+
+CHECKS: dict[str, Callable[[Subject], str | None]] = {
+    "spaces and dtypes": spaces_and_dtypes,
+    "true episodes": true_episodes,
+    "time limit": time_limit,
+    "seeds": seeds_are_honoured,
+    "no aliasing": nothing_aliases,
+    "closes": closes,
+}
+"""In this order; closing comes last."""

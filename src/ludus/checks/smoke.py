@@ -1,0 +1,120 @@
+"""Smoke tests of everything that is shipped, each in a process of its own so that one crash does not end the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+Kind = Literal["train", "env", "video"]
+QUIET = {"OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled", "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
+
+
+class Result(NamedTuple):
+    """How one of them went."""
+
+    spec: str
+    status: Literal["PASS", "FAIL", "MISSING"]
+    seconds: float
+    detail: str = ""
+    """What failed, or how to install what is missing."""
+
+
+def targets(filter: str | None = None, limit: int | None = None, skip: Sequence[str] = ()) -> list[str]:
+    """Every `Env:variant` whose name holds `filter` and nothing of `skip`."""
+    from ludus.config.compose import find_targets
+
+    wanted, unwanted = _name(filter or ""), [_name(text) for text in skip]
+    names = [(target.spec, target.spec.lower()) for target in find_targets()]
+    return [spec for spec, name in names if wanted in name and not any(text in name for text in unwanted)][:limit]
+
+
+def _name(text: str) -> str:
+    return text.lower().replace("/", "-")
+
+
+def run(
+    kind: Kind, specs: Sequence[str], *, timesteps: int, timeout: float, jobs: int = 1, python: str = sys.executable
+) -> Iterator[Result]:
+    """Results as they come, `jobs` at a time."""
+    with ThreadPoolExecutor(jobs) as pool:
+        pending = [pool.submit(one, kind, spec, timesteps, timeout, python) for spec in specs]
+        try:
+            for future in as_completed(pending):
+                yield future.result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def one(kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys.executable) -> Result:
+    """One smoke test, from its process to its result."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        overlay = Path.cwd() / "configs"
+        if overlay.is_dir():
+            (Path(folder) / "configs").symlink_to(overlay)
+        command = [python, "-m", "ludus.checks.trial", kind, spec, str(timesteps)]
+        code, out, err = _finish(command, folder, timeout)
+    seconds = time.monotonic() - began
+    if code is None:
+        return Result(spec, "FAIL", seconds, f"took longer than {timeout:g} s")
+    status, detail = _verdict(out) if code == 0 else ("FAIL", _last_words(code, err))
+    return Result(spec, status, seconds, detail)
+
+
+def _finish(command: list[str], folder: str, timeout: float) -> tuple[int | None, str, str]:
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **QUIET},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its workers, too
+        process.communicate()
+        return None, "", ""
+    return process.returncode, out, err
+
+
+def _verdict(out: str) -> tuple[Literal["PASS", "FAIL", "MISSING"], str]:
+    told = json.loads(out.splitlines()[-1])
+    return told["status"], told["detail"]
+
+
+def _last_words(code: int, err: str) -> str:
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    if code < 0:
+        return f"died of {signal.Signals(-code).name}"
+    return lines[-1] if lines else f"exit code {code}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """`12 passed, 1 failed, 2 missing`"""
+    counted = {word: sum(result.status == status for result in results) for status, word in _WORDS.items()}
+    return ", ".join(f"{count} {word}" for word, count in counted.items() if count) or "nothing to do"
+
+
+def exit_code(results: Sequence[Result], *, strict: bool = False) -> int:
+    """1 when one failed; `strict`: or is missing."""
+    return int(any(result.status == "FAIL" or (strict and result.status == "MISSING") for result in results))
+
+
+_WORDS = {"PASS": "passed", "FAIL": "failed", "MISSING": "missing"}

@@ -1,0 +1,257 @@
+"""The console: a live table with sparklines on a terminal, plain lines everywhere else, and a plain copy for run.log.
+
+`write` only keeps the row unless a redraw is due, and redraws come no faster than their own cost allows, so the display
+takes less than one per cent of the run however many epochs a second there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ludus.console import screen
+from ludus.console.history import History
+from ludus.console.summary import summary
+from ludus.metrics.names import EVAL_RETURN, RETURN
+from ludus.metrics.sinks import Row, Sink
+from ludus.terminal import mute
+from ludus.text import ascii_only, clean, duration, points, rate
+from ludus.watch.monitor import Event, Monitor
+from ludus.watch.rules import Rules
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+    from rich.console import ConsoleOptions, RenderResult
+    from rich.live import Live
+
+log = logging.getLogger(__name__)
+_FASTEST = 1 / 8
+_SHARE = 0.008
+_SPEED_WINDOW = 10.0
+
+
+class Console(Sink):
+    """Header, live table and progress bar, summary; `copy` gets every line as plain text, even when `quiet`."""
+
+    def __init__(
+        self,
+        rules: Rules | None = None,
+        monitor: Monitor | None = None,
+        *,
+        console: RichConsole | None = None,
+        copy: Callable[[str], None] | None = None,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console or _terminal()
+        self._plain = quiet or not self._console.is_terminal or self._console.is_dumb_terminal
+        self._ascii = self._console.options.ascii_only
+        self._copy, self._silent = copy, quiet
+        self._rules = rules or Rules.load()
+        self._monitor = monitor
+        self._clock = clock
+        self._history = History()
+        self._rows: list[Row] = []
+        self._speed: deque[tuple[float, float]] = deque()
+        self._live: Live | None = None
+        self._due, self._line_due, self._cost = float("inf"), float("inf"), 0.0
+        self._total = 0
+        self._threshold: float | None = None
+        if monitor is not None:
+            monitor.listeners.append(self._alert)
+
+    def start(
+        self, header: Mapping[str, str], total_steps: int, *, env_steps: int = 0, threshold: float | None = None
+    ) -> None:
+        """Show who runs what and begin; `env_steps` is where a resumed run goes on."""
+        self._total, self._threshold = total_steps, threshold
+        self._speed.append((float(self._history.position.get("seconds", 0.0)), env_steps))
+        plain: list[screen.Line] = [[(clean(key).ljust(13), ""), (clean(value), "")] for key, value in header.items()]
+        facts = dict(header)
+        title = "ludus · " + clean(facts.pop("run", "training"))
+        self._print(plain if self._plain else screen.header(title, facts, min(self._console.width, 120)), plain)
+        if not self._plain:
+            self._open()
+        self._line_due = self._clock() + 1.0
+        self._due = self._line_due if self._plain else self._clock()
+
+    def replay(self, rows: Iterable[Row]) -> None:
+        """Take in the rows of a run that goes on, before `start`."""
+        self._history.extend(rows)
+
+    def write(self, row: Row) -> None:
+        """Keep the row; draw when it is time."""
+        self._rows.append(row)
+        if self._clock() >= self._due or len(self._rows) >= 4096:
+            self._draw()
+        elif EVAL_RETURN in row and (self._plain or self._copy is not None):
+            self._drain()
+            self._plain_line(row)
+
+    def note(self, text: str, style: str = "") -> None:
+        """One line above the table."""
+        width = 10_000 if self._plain else self._console.width
+        text = clean(text, 2000)
+        self._print([[(part, style)] for part in textwrap.wrap(text, width)], [[(text, "")]])
+
+    def summary(self, result: Mapping[str, Any]) -> None:
+        """The end: `result` may hold mean and std (of the deciding evaluation), threshold, reason, seconds, env_steps,
+        epochs, updates, folder, and next: pairs of a command and what it does."""
+        self.close()
+        alerts = self._monitor.recap() if self._monitor else []
+        width = min(self._console.width, 120)
+        self._print([[], *summary(result, self._history, self._rules, alerts, width)])
+
+    def close(self) -> None:
+        """Draw the last state, leave it on the screen and give the cursor back."""
+        self._drain()
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.update(_Screen(self._frame(), self._ascii))
+            self._out(live.stop)
+        self._due = self._line_due = float("inf")
+
+    def _alert(self, event: Event) -> None:
+        self.note(f"{'⚠' if event.begins else '✓'} {event.text}", screen.WARN if event.begins else screen.GOOD)
+
+    def _open(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._out(self._live.start)
+        for _ in range(2):  # the first drawing warms caches; the second tells what one costs
+            begin = time.perf_counter()
+            self._redraw()
+            self._cost = time.perf_counter() - begin
+
+    def _draw(self) -> None:
+        begin = time.perf_counter()
+        last = self._rows[-1]
+        self._drain()
+        self._plain_line(last)
+        if self._plain:
+            return
+        self._redraw()
+        cost = time.perf_counter() - begin
+        self._cost = min(cost, 2 * self._cost)  # one hiccup of the machine must not freeze the screen
+        self._due = self._clock() + max(_FASTEST, self._cost / _SHARE)
+
+    def _redraw(self) -> None:
+        if self._live is not None:
+            self._out(self._live.update, _Screen(self._frame(), self._ascii), refresh=True)
+
+    def _plain_line(self, last: Row) -> None:
+        """Where it stands, for whoever does not see the table: at every evaluation, and less often as time goes by."""
+        evaluated = EVAL_RETURN in last
+        if not evaluated and self._clock() < self._line_due:
+            return
+        line: screen.Line = [(self._evaluation(last) if evaluated else self._line(), "")]
+        self._print([line] if self._plain else [], [line])
+        seconds = float(self._history.position.get("seconds", 0.0))
+        self._line_due = self._clock() + min(max(2.0, seconds / 50), 60.0)
+        if self._plain:
+            self._due = self._line_due
+
+    def _drain(self) -> None:
+        self._history.extend(self._rows)
+        self._rows.clear()
+        if self._history.position:
+            seconds, steps = (float(self._history.position.get(key, 0.0)) for key in ("seconds", "env_steps"))
+            self._speed.append((seconds, steps))
+            while len(self._speed) > 2 and self._speed[1][0] <= seconds - _SPEED_WINDOW:
+                self._speed.popleft()
+
+    def _progress(self) -> screen.Progress:
+        at = self._history.position
+        (begin, before), (end, after) = self._speed[0], self._speed[-1]
+        fps = (after - before) / (end - begin) if end > begin else 0.0
+        steps = int(at.get("env_steps", before))
+        return screen.Progress(
+            steps, self._total, fps, float(at.get("seconds", 0.0)), int(at.get("epoch", 0)), str(at.get("phase", ""))
+        )
+
+    def _frame(self) -> list[screen.Line]:
+        width, height = min(self._console.width, 120), self._console.height
+        rows = screen.items(self._history, self._rules)
+        lines = screen.table(rows, self._rules, width, max(height - 4, 3)) if rows else []
+        return [*lines, [], screen.progress(self._progress(), width)]
+
+    def _line(self) -> str:
+        p = self._progress()
+        share = p.env_steps / p.total if p.total else 1.0
+        reward = self._history.series.get(RETURN)
+        score = f"  return {points(reward.last)}" if reward else ""
+        counts = f"{share:4.0%}  {p.env_steps:,} / {p.total:,} steps  epoch {p.epoch:,}"
+        return f"[{duration(p.seconds):>7}] {counts}  {rate(p.fps)} steps/s  ETA {duration(p.eta)}{score}"
+
+    def _evaluation(self, row: Row) -> str:
+        p = self._progress()
+        mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")
+        spread = f" ± {points(float(std))}" if std is not None else ""
+        goal = f"  threshold {points(self._threshold)}" if self._threshold is not None else ""
+        return f"[{duration(p.seconds):>7}] evaluation at {p.env_steps:,} steps: return {points(mean)}{spread}{goal}"
+
+    def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
+        """`lines` on the screen, `plain` (or the same without colours) into the copy."""
+        lines = list(lines)
+        if self._copy is not None:
+            self._keep(_texts(lines if plain is None else plain))
+        if not self._plain:
+            if lines:
+                self._out(self._console.print, _Screen(lines, self._ascii), end="")
+            return
+        for text in _texts(lines):
+            self._say(ascii_only(text) if self._ascii else text)
+
+    def _keep(self, texts: Iterable[str]) -> None:
+        """A full disk costs the copy, not the run."""
+        assert self._copy is not None
+        try:
+            for text in texts:
+                if text:
+                    self._copy(text)
+        except OSError as error:
+            self._copy = None
+            log.warning("run.log cannot be written: %s; training goes on without it", error)
+
+    def _say(self, text: str) -> None:
+        if not self._silent:
+            self._out(print, text, file=self._console.file, flush=True)
+
+    def _out(self, write: Callable[..., object], *args: object, **options: object) -> None:
+        """A full disk, a closed terminal, a reader that had enough: training goes on without the screen."""
+        try:
+            write(*args, **options)
+        except OSError:
+            self._silent = True
+            mute(self._console.file)
+
+
+def _texts(lines: Iterable[screen.Line]) -> list[str]:
+    return ["".join(part for part, _ in line).rstrip() for line in lines]
+
+
+class _Screen:
+    """Ready-made lines as segments: no measuring, wrapping or markup, so nothing in a text can act as one."""
+
+    def __init__(self, lines: list[screen.Line], plain_ascii: bool) -> None:
+        self.lines, self.plain_ascii = lines, plain_ascii
+
+    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+        from rich.style import Style
+
+        for line in self.lines:
+            for text, style in line:
+                yield Segment(ascii_only(text) if self.plain_ascii else text, Style.parse(style) if style else None)
+            yield Segment.line()
+
+
+def _terminal() -> RichConsole:
+    from rich.console import Console as RichConsole
+
+    return RichConsole(highlight=False, soft_wrap=True)

@@ -1,0 +1,175 @@
+"""Lines of the console, as plain data: a line is a list of (text, style). Drawing them is the console sink's job.
+
+Widths are counted here instead of by rich's tables because a redraw has to cost about a millisecond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from ludus.console.history import History, Series
+from ludus.text import clean, duration, number, rate, sparkline
+from ludus.watch.rules import Rules
+
+Line = list[tuple[str, str]]
+TITLE, DIM, SPARK = "bold cyan", "bright_black", "cyan"
+GOOD, BAD, WARN = "green", "red", "yellow"
+_TWO_COLUMNS = 76
+
+
+class Item(NamedTuple):
+    """One row of the table."""
+
+    key: str
+    group: str
+    name: str
+    value: str
+    value_style: str
+    arrow: str
+    arrow_style: str
+    curve: Sequence[float]
+    spark_style: str
+
+
+class Progress(NamedTuple):
+    """How far the run is."""
+
+    env_steps: int
+    total: int
+    fps: float
+    seconds: float
+    epoch: int
+    phase: str
+
+    @property
+    def eta(self) -> float:
+        """Remaining steps over the present speed."""
+        return max(self.total - self.env_steps, 0) / self.fps if self.fps > 0 else math.inf
+
+
+def items(history: History, rules: Rules) -> list[Item]:
+    """The metrics worth showing, most important first."""
+    keys = [key for key in history.series if rules[key].show_in_table]
+    return [_item(key, history.series[key], rules) for key in sorted(keys, key=rules.rank)]
+
+
+def _item(key: str, series: Series, rules: Rules) -> Item:
+    rule, group = rules[key], rules.group(key)
+    outside = not math.isfinite(series.last) or rule.outside(series.last)
+    style = "bold " * rule.bold + (WARN if outside else "")
+    rose, fell = series.last > series.previous, series.last < series.previous
+    arrow = "▲" if rose else "▼" if fell else " "
+    arrow_style = DIM if rule.better is None else GOOD if rose == (rule.better == "up") else BAD
+    name = key.removeprefix(group).removeprefix("/") if key.startswith(f"{group}/") else key.partition("/")[2]
+    value = ("!" if outside else "") + number(series.last, rule.precision, trim=rule.trim)
+    curve = series.curve() if rule.sparkline and series.min < series.max else ()
+    spark_style = f"bold {GOOD}" if rule.highlight else SPARK
+    name = clean(name.removeprefix("roll/").removeprefix("time/"), 40)
+    return Item(key, group, name, value, style.strip(), arrow, arrow_style, curve, spark_style)
+
+
+def table(rows: Sequence[Item], rules: Rules, width: int, height: int) -> list[Line]:
+    """The metrics by group in one or two columns; the least important ones go when there is no room."""
+    shown = list(rows)
+    columns = _columns(shown, rules, width)
+    while len(shown) > 1 and max(map(len, columns)) > height:
+        shown.pop()
+        columns = _columns(shown, rules, width)
+    gap = 3 if width >= 96 else 1
+    each = (width - gap * (len(columns) - 1)) // len(columns)
+    drawn = [_column(column, each) for column in columns]
+    lines: list[Line] = []
+    for i in range(max(map(len, drawn), default=0)):
+        line: Line = []
+        for j, column in enumerate(drawn):
+            part = column[i] if i < len(column) else [(" " * each, "")]
+            line += ([(" " * gap, "")] if j else []) + part
+        lines.append(line)
+    return lines
+
+
+def _columns(rows: Sequence[Item], rules: Rules, width: int) -> list[list[str | Item]]:
+    """Group titles and rows in reading order, split where both columns are about as long."""
+    groups: dict[str, list[Item]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    names = sorted(groups, key=rules.group_rank)
+    blocks: list[list[str | Item]] = [[name, *groups[name]] for name in names]
+    if width < _TWO_COLUMNS or len(blocks) < 2:
+        return [[cell for block in blocks for cell in block]]
+    sizes = [len(block) for block in blocks]
+    split = min(range(1, len(blocks)), key=lambda i: max(sum(sizes[:i]), sum(sizes[i:])))
+    return [[c for b in blocks[:split] for c in b], [c for b in blocks[split:] for c in b]]
+
+
+def _column(cells: Sequence[str | Item], width: int) -> list[Line]:
+    rows = [cell for cell in cells if isinstance(cell, Item)]
+    names = min(max((cell_len(row.name) for row in rows), default=0), 22)
+    values = max(8, max((len(row.value) for row in rows), default=0))
+    spark = max(min(width - names - values - 6, 32), 0)
+    lines: list[Line] = []
+    for cell in cells:
+        if isinstance(cell, str):
+            title = clean(cell, width - 4)
+            lines.append([(title, TITLE), (" " + "─" * (width - cell_len(title) - 1), DIM)])
+            continue
+        drawn = sparkline(cell.curve, spark)
+        used = 2 + names + 1 + values + 3
+        lines.append(
+            [
+                ("  " + set_cell_size(cell.name, names) + " ", ""),
+                (cell.value.rjust(values), cell.value_style),
+                (f" {cell.arrow} ", cell.arrow_style),
+                (drawn.ljust(width - used), cell.spark_style),
+            ]
+        )
+    return lines
+
+
+def progress(p: Progress, width: int) -> Line:
+    """`main · epoch 24 ━━━━╸──── 62 %  62,464 / 100,000 steps  14.2k steps/s  0:04  ETA 0:03`."""
+    share = min(max(p.env_steps / p.total, 0.0), 1.0) if p.total else 1.0
+    head = f"{clean(p.phase, 24)} · epoch {p.epoch:,} " if p.phase else f"epoch {p.epoch:,} "
+    speed, left = f"{rate(p.fps)} steps/s", f"ETA {duration(p.eta)}"
+    tail = f" {share:4.0%}  {p.env_steps:,} / {p.total:,}  {speed}  {duration(p.seconds)}  {left}"
+    if width - len(head) - len(tail) < 10:
+        tail = f" {share:4.0%}  {p.env_steps:,}  {speed}  {left}"
+    room = max(width - cell_len(head) - len(tail), 5)
+    full = int(share * room * 2)
+    done = "━" * (full // 2) + "╸" * (full % 2)
+    return [(head, "bold"), (done, GOOD), ("─" * (room - len(done)), DIM), (tail, "")]
+
+
+def box(title: str, body: Sequence[Line], width: int, style: str) -> list[Line]:
+    """A frame with the title in its upper edge."""
+    inner = width - 4
+    title = set_cell_size(title, min(cell_len(title), inner - 2))
+    lines: list[Line] = [
+        [("╭─ ", style), (title, f"bold {style}"), (f" {'─' * (inner - cell_len(title) - 1)}╮", style)]
+    ]
+    for line in body:
+        used = sum(cell_len(text) for text, _ in line)
+        lines.append([("│ ", style), *line, (" " * (inner - used), ""), (" │", style)])
+    lines.append([("╰" + "─" * (width - 2) + "╯", style)])
+    return lines
+
+
+def header(title: str, facts: Mapping[str, str], width: int) -> list[Line]:
+    """Who runs what, where: short facts two to a line, long ones below."""
+    labels = max((cell_len(clean(key, 20)) for key in facts), default=0) + 2
+    inner = width - 4
+    half = inner // 2
+    short: list[Line] = []
+    long: list[Line] = []
+    for key, value in facts.items():
+        text = clean(value)
+        fits = cell_len(text) <= half - labels - 2
+        size = (half if fits else inner) - labels
+        cell: Line = [(set_cell_size(clean(key, 20), labels), DIM), (set_cell_size(text, size), "")]
+        (short if fits else long).append(cell)
+    body = [[part for cell in short[i : i + 2] for part in cell] for i in range(0, len(short), 2)]
+    return box(title, body + long, width, "cyan")

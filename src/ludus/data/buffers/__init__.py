@@ -1,0 +1,79 @@
+"""The buffers of a run by name: made from the config, saved together, each in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.config.model import Choice
+from ludus.data.buffers.sampling import Buffer
+from ludus.errors import ConfigError
+from ludus.registry import BUFFERS
+
+
+class Buffers(Mapping[str, Buffer]):
+    """Buffers by name; what a checkpoint holds of them is small, their steps lie in files beside it."""
+
+    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
+        self._buffers = dict(buffers)
+        self.folder: Path | None = None
+        self.source: Path | None = None
+        """Where the next state to load has its files."""
+        self._tag, self._keep = "", ()  # type: tuple[str, tuple[str, ...]]
+
+    def __getitem__(self, name: str) -> Buffer:
+        return self._buffers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._buffers)
+
+    def __len__(self) -> int:
+        return len(self._buffers)
+
+    def attach(self, folder: Path) -> None:
+        """Where the files go; before the first step, and before a state is loaded."""
+        self.folder = self.source = folder
+        for name, buffer in self.items():
+            buffer.attach(folder / name)
+
+    def at_checkpoint(self, tag: str, keep: tuple[str, ...]) -> None:
+        """The state that is asked for next belongs to checkpoint `tag`; those in `keep` must stay readable."""
+        self._tag, self._keep = tag, keep
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that was not saved yet goes to the files; the state refers to them."""
+        return {name: buffer.save(self._tag, self._keep) for name, buffer in self.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the state was taken."""
+        for name, buffer in self.items():
+            if name in state:
+                buffer.load(state[name], self.source / name if self.source else None)
+
+    def clear(self) -> None:
+        """Forget every step."""
+        for buffer in self.values():
+            buffer.start_over()
+
+
+def make_buffers(
+    wanted: Mapping[str, Choice], defaults: Mapping[str, Mapping[str, Any]], **details: Any
+) -> dict[str, Buffer]:
+    """Those of the config, and the algorithm's own where the config says nothing; `rngs` has a stream for each."""
+    chosen = dict(wanted)
+    for name, settings in defaults.items():
+        if name not in chosen:
+            kind = str(settings.get("type", "uniform"))
+            fields = {key: value for key, value in settings.items() if key != "type"}
+            chosen[name] = Choice(kind, BUFFERS[kind].Config.model_validate(fields))
+    stream = details.pop("stream")
+    buffers = {
+        name: BUFFERS[choice.name](choice.config, name=name, rng=stream(f"buffer {name}"), **details)
+        for name, choice in chosen.items()
+    }
+    for buffer in buffers.values():
+        if buffer.cfg.size != "auto" and buffer.size > buffer.cfg.size:
+            problem = f"{buffer.cfg.size:,} steps are too few for {buffer.num_envs:,} environments"
+            raise ConfigError(f"buffers.{buffer.name}.size", problem, f"use at least {buffer.size:,}")
+    return buffers

@@ -1,0 +1,103 @@
+"""Samples of a buffer in the one form off-policy algorithms take: [T, B], single transitions or sequences."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from ludus.data.buffers.sampling import Buffer, Sample, tensors
+from ludus.errors import ConfigError
+from ludus.math.values import n_step_rows
+from ludus.types import Array, Tree
+
+
+class Moment(Protocol):
+    """What drawing has to know of the moment: settings such as `batch_size`, and where schedules stand."""
+
+    @property
+    def cfg(self) -> Any:
+        """batch_size, learning_starts, n_step, gamma, sequence_length and burn_in."""
+
+    @property
+    def type(self) -> str:
+        """An `offline` phase does not wait for `learning_starts`."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps so far."""
+
+    @property
+    def total_steps(self) -> int:
+        """All environment steps there will be."""
+
+    def at(self, schedule: Any) -> float:
+        """The value of a schedule now."""
+
+
+def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True) -> None:
+    """Refuse a buffer that can never hold what an update draws, or what the first one waits for."""
+    remedy = f"raise buffers.{buffer.name}.size"
+    for name in ("learning_starts", "batch_size"):
+        if buffer.own and getattr(cfg, name) > buffer.size:
+            problem = f"{getattr(cfg, name):,} steps never fit into a buffer of {buffer.size:,}"
+            raise ConfigError(f"algorithm.{name}", problem, remedy)
+    if recurrent:
+        every = cfg.train_freq if stored else 1
+        check_length(buffer, cfg.burn_in + cfg.sequence_length, every, "algorithm.sequence_length")
+
+
+def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
+    """Refuse sequences that can never be drawn: those that begin where memory is stored, at one step of `every`."""
+    if not buffer.fits(length + every - 1):
+        problem = f"sequences of {length:,} steps"
+        problem += f", one of which begins every {every:,} steps," if every > 1 else ""
+        problem += f" never fit into the {buffer.rows:,} steps that buffer '{buffer.name}' keeps of each environment"
+        remedy = f"raise buffers.{buffer.name}.size to {(length + every - 1) * buffer.num_envs:,} or more"
+        raise ConfigError(where, problem, remedy)
+
+
+def draw(
+    buffer: Buffer, now: Moment, *, recurrent: bool, device: torch.device, blank: Tree = None
+) -> tuple[dict[str, Any], Array] | None:
+    """A batch to learn from now and what to tell the buffer its priorities by; none while too little is stored.
+
+    Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
+    `error` has room for how wrong each step was: the update fills it.
+    """
+    cfg, gamma = now.cfg, now.at(now.cfg.gamma)
+    if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
+        return None  # counted are the steps ever added: shorter episodes leave fewer of them in the buffer, later on
+    buffer.at(now.env_steps, now.total_steps)
+    if recurrent:
+        length, stored = cfg.burn_in + cfg.sequence_length, blank is None
+        if not buffer.can_sample_sequences(1, length, state=stored):
+            return None
+        sample = buffer.sample_sequences(cfg.batch_size, length, state=stored)
+        state = sample["state"] if stored else blank
+        batch = {**sequences(sample, cfg.burn_in, n_step=cfg.n_step, gamma=gamma), "state": state}
+    else:
+        sample = buffer.sample(cfg.batch_size, n_step=cfg.n_step, gamma=gamma)
+        names = ("obs", "action", "reward", "discount", "next_obs", "weight", "first")
+        batch = {name: sample[name] for name in names}
+    batch = tensors(batch, device)
+    return {**batch, "error": torch.zeros_like(batch["reward"])}, sample["index"]
+
+
+def sequences(sample: Sample, burn_in: int, *, n_step: int, gamma: float) -> Sample:
+    """Observations and `first` keep `burn_in` rows before and one row after the T steps that count.
+
+    `row` is the row after the burn-in that a step bootstraps from. Slots without a step weigh nothing.
+    """
+    action, reward, terminated, mask = (sample[name][burn_in:] for name in ("action", "reward", "terminated", "mask"))
+    reward, discount, row = n_step_rows(reward, terminated, mask, n_step, gamma)
+    weight = mask * sample["weight"] * np.float32(mask.size / max(mask.sum(), 1))
+    kept = {"obs": sample["obs"], "first": sample["first"], "action": action}
+    return {**kept, "reward": reward, "discount": discount, "row": row, "weight": weight.astype(np.float32)}
+
+
+def priorities(batch: dict[str, Any]) -> Array:
+    """How wrong each sample was; of a sequence, mostly its worst step (R2D2, Kapturowski et al. 2019)."""
+    error = batch["error"].cpu().numpy()
+    return error[0] if len(error) == 1 else 0.9 * error.max(0) + 0.1 * error.mean(0)

@@ -1,0 +1,150 @@
+"""Prioritized experience replay (Schaul et al. 2016, arXiv:1511.05952), the proportional variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from ludus.config.schedule import UnitSchedule, constant
+from ludus.data.buffers._sum_tree import SumTree
+from ludus.data.buffers.sampling import ROUNDS, Buffer
+from ludus.data.buffers.store import REAL, STATE, BufferConfig
+from ludus.data.rollout import Rollout
+from ludus.registry import BUFFERS
+from ludus.types import Array
+
+
+class PrioritizedConfig(BufferConfig):
+    """Steps drawn in proportion to how much there was to learn from them."""
+
+    alpha: float = Field(default=0.6, ge=0, le=1)
+    """How much priorities matter; 0 is uniform."""
+    beta: UnitSchedule = constant(0.4)
+    """How much of the bias the importance weights correct; usually a schedule that ends at 1."""
+    eps: float = Field(default=1e-6, gt=0)
+    """Added to every error, so that no step is lost for ever."""
+
+
+@BUFFERS.register("prioritized")
+class Prioritized(Buffer):
+    """Draws a step with probability p^alpha / sum p^alpha, p being its newest error; new steps have the largest p.
+
+    A buffer that keeps memory draws only steps whose memory is stored.
+    """
+
+    Config = PrioritizedConfig
+    cfg: PrioritizedConfig
+
+    def __init__(self, *arguments: Any, **details: Any) -> None:
+        super().__init__(*arguments, **details)
+        self.beta = self.cfg.beta.start
+        self.largest = 1.0
+        self._tree: SumTree | None = None
+        self._shown = np.zeros(self.num_envs, np.int64)  # slots before it are in the tree or never will be
+        self._given_up = np.zeros(self.num_envs, np.int64)
+
+    @property
+    def tree(self) -> SumTree:
+        """Weights p^alpha of all slots; 0 where there is no step to draw."""
+        if self._tree is None:
+            self._tree = SumTree(self.num_envs * self.arena.ring)
+        return self._tree
+
+    def at(self, env_steps: int, total_steps: int) -> None:
+        """Read the schedule of beta."""
+        self.beta = self.cfg.beta.at(env_steps, total_steps)
+
+    def add(self, rollout: Rollout, **columns: Array) -> None:
+        super().add(rollout, **columns)
+        oldest, end = self._oldest, self.arena.end
+        for offset in range(int((oldest - self._given_up).max(initial=0))):
+            b = np.flatnonzero(self._given_up + offset < oldest)
+            self.tree.set(self.arena.numbers(b, self._given_up[b] + offset), np.zeros(len(b)))
+        begin = np.maximum(self._shown, oldest)
+        wanted = REAL if self._state_tree is None else REAL | STATE  # sequences begin where memory is stored
+        for offset in range(int((end - begin).max(initial=0))):
+            b = np.flatnonzero(begin + offset < end)
+            a = begin[b] + offset
+            fits = (self._take("flags", b, a) & wanted) == wanted
+            self.tree.set(self.arena.numbers(b, a), np.where(fits, self.largest**self.cfg.alpha, 0.0))
+        self._given_up, self._shown = oldest, end.copy()
+
+    def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
+        tree = self.tree
+        if not tree.total:
+            raise self._too_early(length)
+        index = tree.draw(count, self.rng)
+        b = index // self.arena.ring
+        a = index - b * self.arena.ring  # any number with this remainder finds the slot's contents
+        if length > 1 or wanted != REAL:
+            index, b, a = self._redraw(index, length, wanted)
+        drawn = tree.leaves.take(index, mode="clip")
+        # (N P)^-beta, divided by the largest
+        return b, a, (drawn.min() / drawn).astype(np.float32) ** np.float32(self.beta)
+
+    def _redraw(self, index: Array, length: int, wanted: int) -> tuple[Array, Array, Array]:
+        """Others for what does not fit."""
+        tree = self.tree
+        for _ in range(ROUNDS):
+            b, a = self._slot(index)
+            bad = np.flatnonzero(~self._fits(b, a, length, wanted))
+            if not len(bad):
+                return index, b, a
+            index[bad] = tree.find(self.rng.random(len(bad)) * tree.total)
+        return self._choose_by_priority(len(index), length, wanted)
+
+    def _choose_by_priority(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Array]:
+        """So few fit that they are counted; drawn in the same proportions as ever."""
+        oldest = self._oldest
+        b, a = self._candidates(oldest, np.maximum(self.arena.end - oldest - length + 1, 0), wanted)
+        index = self.arena.numbers(b, a)
+        sums = self.tree.leaves[index].cumsum()
+        if not len(sums) or not sums[-1]:
+            raise self._too_early(length)
+        chosen = np.minimum(sums.searchsorted(self.rng.random(count) * sums[-1], "right"), len(sums) - 1)
+        return index[chosen], b[chosen], a[chosen]
+
+    def _slot(self, index: Array) -> tuple[Array, Array]:
+        """The living slot behind an index."""
+        b, position = np.divmod(index, self.arena.ring)
+        newest = self.arena.end[b] - 1
+        return b, newest - (newest - position) % self.arena.ring
+
+    def _fits(self, b: Array, a: Array, length: int, wanted: int) -> Array:
+        return (a + length <= self.arena.end[b]) & ((self._take("flags", b, a) & wanted) == wanted)
+
+    def update_priorities(self, index: Array, priority: Array) -> None:
+        """New errors [N] of the steps that were drawn; what has left the buffer, or is not finite, is passed over."""
+        priority = np.abs(np.asarray(priority, np.float64)) + self.cfg.eps
+        finite = np.isfinite(priority)  # an update that is undone (`on_nan`) has told nothing of its steps
+        self.largest = max(self.largest, float(priority.max(where=finite, initial=0.0)))
+        alive = (self.tree.leaves[index] > 0) & finite
+        self.tree.set(np.asarray(index)[alive], priority[alive] ** self.cfg.alpha)
+
+    def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
+        """The steps, and all priorities: they change all the time, so they are part of the state itself."""
+        priorities = {
+            "weights": self.tree.leaves.astype(np.float64),
+            "largest": self.largest,
+            "beta": self.beta,
+            "shown": self._shown,
+            "given_up": self._given_up,
+        }
+        return {**super().save(tag, keep), "priorities": priorities}
+
+    def load(self, state: Mapping[str, Any], source: Path | None) -> None:
+        super().load(state, source)
+        saved = state["priorities"]
+        self._tree = None
+        self.tree.rebuild(np.asarray(saved["weights"]))
+        self.largest, self.beta = float(saved["largest"]), float(saved["beta"])
+        self._shown, self._given_up = np.array(saved["shown"]), np.array(saved["given_up"])
+
+    def start_over(self) -> None:
+        super().start_over()
+        self._tree, self.largest = None, 1.0
+        self._shown, self._given_up = np.zeros((2, self.num_envs), np.int64)

@@ -1,0 +1,117 @@
+"""Steps that another run has saved: to learn from offline, never added to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from ludus.config.model import Model
+from ludus.data.buffers.sampling import Buffer
+from ludus.data.buffers.segments import Arena, columns_of
+from ludus.data.buffers.store import INDEX, BufferConfig
+from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError, DataError
+from ludus.registry import BUFFERS
+from ludus.types import Array, Spaces
+
+
+class StoredConfig(Model):
+    """The saved buffer of another run."""
+
+    path: str = Field(min_length=1)
+    """Folder of the run (`runs/<id>`), or of the buffer itself."""
+    buffer: str = "replay"
+    """Name of the buffer in that run."""
+
+
+@BUFFERS.register("stored")
+class Stored(Buffer):
+    """Reads everything once, checks it against its sums, and draws uniformly."""
+
+    Config = StoredConfig  # type: ignore[assignment]
+    own = False
+
+    def __init__(self, cfg: StoredConfig, spaces: Spaces, num_envs: int, *, name: str, **details: Any) -> None:
+        self.where, self.folder = f"buffers.{name}.path", _folder(cfg, f"buffers.{name}.path")
+        index = _read_index(self.folder / INDEX)
+        contents = index["contents"]
+        rows = int(contents["rows"]) - int(index["frames"]) + 1
+        plain = BufferConfig(size=max(1, rows * index["num_envs"]), frames=index["frames"])
+        super().__init__(plain, spaces, int(index["num_envs"]), name=name, **details)
+        saved = columns_of(contents)
+        for column, wanted in self.columns.items():
+            if saved.get(column) != wanted:
+                problem = f"{column} there is {saved.get(column)}, this run has {wanted}"
+                raise ConfigError(self.where, problem, "use steps of an environment with the same spaces")
+        self._saved, self._contents, self._index_data = saved, contents, index
+
+    @property
+    def arena(self) -> Arena:
+        """The steps, read when they are first needed."""
+        if self._arena is None:
+            missing = [name for name in self.columns if name not in self._saved]
+            if missing:
+                raise ConfigError(self.where, f"{missing[0]} was not stored there", "use steps of the same algorithm")
+            self.columns = self._saved
+            self._arena = Arena(self.columns, self.num_envs, int(self._contents["rows"]))
+            self._arena.allocate()
+            self._arena.load(self._contents, self.folder)
+            after = self._index_data["next"]
+            self._next_obs = np.frombuffer(bytes.fromhex(after["obs"]), self._next_obs.dtype).reshape(
+                self._next_obs.shape
+            )
+            self._next_age, self._steps = np.array(after["age"]), np.array(after["steps"])
+            self.frames.padding = self._index_data["padding"]
+            self._show_next()
+        return self._arena
+
+    def __len__(self) -> int:
+        assert self.arena
+        return super().__len__()
+
+    @property
+    def added(self) -> int:
+        """All of them."""
+        return len(self)
+
+    def add(self, rollout: Rollout, **columns: Array) -> None:
+        raise ConfigError(f"buffers.{self.name}", "holds the steps of another run and takes no others",
+                          "collect into another buffer: training.phases[].buffer")  # fmt: skip
+
+    def attach(self, folder: Path) -> None:
+        """Its files are where they are."""
+
+    def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
+        """Which steps they are; they stay where they are."""
+        return {"segments": self._contents["segments"], "rng": dict(self.rng.bit_generator.state)}
+
+    def load(self, state: Mapping[str, Any], source: Path | None) -> None:
+        if state["segments"] != self._contents["segments"]:
+            raise DataError(str(self.folder), "holds other steps than when this run was saved", "restore them")
+        self.rng.bit_generator.state = state["rng"]
+
+
+def _folder(cfg: StoredConfig, where: str) -> Path:
+    path = Path(cfg.path)
+    places = [path, path / "buffers" / cfg.buffer]
+    found = next((place for place in places if (place / INDEX).is_file()), None)
+    if found is None:
+        raise ConfigError(
+            where, f"no buffer '{cfg.buffer}' is saved in {path}", "name a run of an off-policy algorithm"
+        )
+    return found
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    try:
+        index = json.loads(path.read_text())
+        if index["format"] != "ludus-buffer" or index["version"] != 1:
+            raise ValueError(f"version {index['version']} of {index['format']}")
+        return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None

@@ -1,0 +1,1 @@
+"""Autograd kernels of memory cores."""

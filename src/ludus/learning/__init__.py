@@ -1,0 +1,1 @@
+"""Learning: gradients, optimizers, target copies, and compiled updates."""

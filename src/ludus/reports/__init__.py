@@ -1,0 +1,1 @@
+"""Pages, tables and plots made from run folders."""

@@ -1,0 +1,300 @@
+"""Runs side by side: those that differ only in their seed are one group, with statistics over its seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ludus.errors import ConfigError
+from ludus.metrics.names import EVAL_RETURN, RETURN
+from ludus.registry import nearest
+from ludus.reports.columns import NUMBERS, config_text
+from ludus.reports.statistics import iqm, stratified_bootstrap
+from ludus.runs import history, query
+from ludus.runs.record import ALIASES, MISSING, Record, paths
+
+IGNORED = (
+    "experiment.seed",
+    "experiment.name",
+    "experiment.description",
+    "experiment.tags",
+    "logging.*",
+    "training.checkpoints.*",
+    "training.evaluation.video.*",
+)
+"""Config values that do not make another group: they change no learning curve."""
+SHORT = {
+    "loss": "train/loss/total",
+    "train_reward": RETURN,
+    "entropy": "train/policy/entropy",
+    "kl": "train/policy/kl",
+    "fps": "train/time/fps_total",
+}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One number per run of a group, and what they say together."""
+
+    values: tuple[float, ...]
+    mean: float
+    median: float
+    iqm: float
+    low: float
+    """Lower end of the 95 % interval of the IQM."""
+    high: float
+    best: float
+    worst: float
+
+    @classmethod
+    def of(cls, strata: Sequence[Sequence[float]]) -> Scores:
+        """Of values by stratum."""
+        values = [value for stratum in strata for value in stratum]
+        low, high = stratified_bootstrap(strata) if len(values) > 1 else (math.nan, math.nan)
+        return cls(
+            values=tuple(values),
+            mean=statistics.fmean(values),
+            median=statistics.median(values),
+            iqm=float(iqm(values)),
+            low=low,
+            high=high,
+            best=max(values),
+            worst=min(values),
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are repetitions of each other."""
+
+    label: str
+    runs: tuple[Record, ...]
+    scores: dict[str, Scores]
+    """By metric; a metric that no run of the group has is missing."""
+    steps_to_threshold: float | None
+    """Median over the runs that got there."""
+    reached: int
+    """Runs that got there."""
+    seconds: float | None
+    """Mean wall time."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups, best first, and what is different between them."""
+
+    common: str
+    """The spec all groups share."""
+    metrics: tuple[str, ...]
+    groups: tuple[Group, ...]
+    differences: dict[str, tuple[str, ...]]
+    """Config path -> its value in each group."""
+    notes: tuple[str, ...]
+
+    def data(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        groups = [
+            {
+                "label": group.label,
+                "n": len(group.runs),
+                "runs": [record.id for record in group.runs],
+                "seeds": [record.seed for record in group.runs],
+                "metrics": {name: _score_data(scores) for name, scores in group.scores.items()},
+                "steps_to_threshold": group.steps_to_threshold,
+                "reached_threshold": group.reached,
+                "seconds": group.seconds,
+            }
+            for group in self.groups
+        ]
+        differences = {path: list(values) for path, values in self.differences.items()}
+        return {"common": self.common, "groups": groups, "differences": differences, "notes": list(self.notes)}
+
+
+def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
+    """Group runs by `config` (all but the seed), `spec`, or any field or config path."""
+    if not records:
+        raise ConfigError("compare", "there is no run to compare", "ludus list shows what there is")
+    if group_by not in ("config", "spec"):
+        query.check_key(group_by, records, f"--group-by {group_by}")
+    keys = {metric: metric_key(metric, records) for metric in metrics}
+    members: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: (record.seed is None, record.seed, record.started or "")):
+        members.setdefault(_group_key(record, group_by), []).append(record)
+    grouped = list(members.values())
+    common, labels = _labels(grouped) if group_by == "config" else ("", list(members))
+    groups = [_group(label, runs, keys) for label, runs in zip(labels, grouped, strict=True)]
+    first = metrics[0]
+    groups.sort(key=lambda group: -group.scores[first].iqm if first in group.scores else math.inf)
+    return Comparison(
+        common=common,
+        metrics=tuple(metrics),
+        groups=tuple(groups),
+        differences=_differences([group.runs for group in groups]),
+        notes=tuple(_notes(groups, keys)),
+    )
+
+
+def metric_key(metric: str, records: Sequence[Record]) -> str:
+    """The column of metrics.jsonl behind a name people use: `reward`, `loss`, `policy/kl` or the whole of it."""
+    if metric in ("reward", "best"):
+        evaluated = any(record.reward is not None for record in records)
+        return EVAL_RETURN if evaluated else RETURN
+    if ALIASES.get(metric, metric) in NUMBERS:
+        return ALIASES.get(metric, metric)
+    known = dict.fromkeys(
+        name for record in records for name in history.metric_names(history.sampled(record.folder, 8))
+    )
+    wanted = SHORT.get(metric, metric)
+    if wanted in known:
+        return wanted
+    ends = [name for name in known if name.endswith(f"/{wanted}")]
+    if len(ends) == 1:
+        return ends[0]
+    remedy = f"one of {', '.join(ends)}" if ends else nearest(metric, ["reward", *SHORT, *known])
+    raise ConfigError(f"--metrics {metric}", "no run has it" if not ends else "fits several metrics", remedy)
+
+
+def score(record: Record, metric: str, key: str) -> float | None:
+    """The number of one run: its best evaluation for `reward`, a field, or the last value of a metric."""
+    if metric in ("reward", "best") and key == EVAL_RETURN:
+        return record.reward
+    if key in NUMBERS:
+        value = record.get(key)
+        return None if value is None else float(value)
+    _, values = history.curve(record.folder, key)
+    if not values:
+        return None
+    return max(values) if metric in ("reward", "best") else values[-1]
+
+
+def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> Group:
+    scores = {}
+    for metric, key in keys.items():
+        strata: dict[str | None, list[float]] = {}
+        for record in runs:
+            value = score(record, metric, key)
+            if value is not None:
+                strata.setdefault(record.environment, []).append(value)
+        if strata:
+            scores[metric] = Scores.of(list(strata.values()))
+    reached = [steps for record in runs if (steps := _steps_to_threshold(record)) is not None]
+    times = [record.seconds for record in runs if record.seconds is not None]
+    return Group(
+        label=label,
+        runs=tuple(runs),
+        scores=scores,
+        steps_to_threshold=statistics.median(reached) if reached else None,
+        reached=len(reached),
+        seconds=statistics.fmean(times) if times else None,
+    )
+
+
+def _steps_to_threshold(record: Record) -> float | None:
+    if record.threshold is None:
+        return None
+    points = zip(*history.curve(record.folder, EVAL_RETURN), strict=True)
+    return next((step for step, value in points if value >= record.threshold), None)
+
+
+def _group_key(record: Record, group_by: str) -> str:
+    if group_by != "config":
+        return query.shown(record.get(group_by)) or "(none)"
+    return json.dumps(_essence(record), sort_keys=True)
+
+
+def _essence(record: Record) -> dict[str, Any]:
+    """What makes a run what it is, by path; a value an older ludus did not know counts as null."""
+    values = {path: value_at(record, path) for path in paths(record.config) if not _ignored(path)}
+    return {path: value for path, value in values.items() if value is not None}
+
+
+def _ignored(path: str) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in IGNORED)
+
+
+def value_at(record: Record, path: str) -> Any:
+    """The whole value at a path, where `Record.get` takes a schedule for its start."""
+    value: Any = record.config
+    for key in path.split("."):
+        value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+    return value
+
+
+def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...]]:
+    known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
+    found = {}
+    for path in known:
+        values = tuple(_joined(value_at(record, path) for record in runs) for runs in groups)
+        if not _ignored(path) and len({"null" if value == "-" else value for value in values}) > 1:
+            found[path] = values
+    return found
+
+
+def _joined(values: Iterable[Any]) -> str:
+    texts = ("-" if value is MISSING else config_text(value) for value in values)
+    return " | ".join(dict.fromkeys(texts))
+
+
+def _labels(groups: Sequence[Sequence[Record]]) -> tuple[str, list[str]]:
+    """What all groups have in common, and for each what tells it apart: its spec, or values others do not have."""
+    bases = [_base(runs[0]) for runs in groups]
+    common = bases[0] if len(set(bases)) == 1 else ""
+    labels = []
+    for base, runs in zip(bases, groups, strict=True):
+        rivals = [other for other_base, other in zip(bases, groups, strict=True) if other_base == base]
+        parts = _distinctions(runs, rivals)
+        labels.append(", ".join(parts if common and parts else [base, *parts]))
+    double = Counter(labels)
+    return common, [f"{label} #{i + 1}" if double[label] > 1 else label for i, label in enumerate(labels)]
+
+
+def _distinctions(runs: Sequence[Record], rivals: Sequence[Sequence[Record]]) -> list[str]:
+    """`lr=0.001` and so on; values that some group lacks altogether (an older ludus) only if there is nothing else."""
+    different = _differences(rivals)
+    whole = {path: values for path, values in different.items() if "-" not in values} or different
+    leaves = Counter(path.rpartition(".")[2] for path in whole)
+    names = {path: leaf if leaves[leaf := path.rpartition(".")[2]] == 1 else path for path in whole}
+    own = [f"{names[path]}={values[rivals.index(runs)]}" for path, values in whole.items()]
+    return [*own[:4], *(["..."] if len(own) > 4 else [])]
+
+
+def _base(record: Record) -> str:
+    return record.spec or f"{record.algorithm} on {record.environment}"
+
+
+def _notes(groups: Sequence[Group], keys: dict[str, str]) -> list[str]:
+    notes = []
+    if keys.get("reward") == RETURN:
+        notes.append("no run was evaluated: reward is the best training return")
+    for group in groups:
+        notes += [
+            f"{group.label}: {len(group.runs) - counted} of {len(group.runs)} runs have no {metric}"
+            for metric in keys
+            if (counted := len(group.scores[metric].values) if metric in group.scores else 0) < len(group.runs)
+        ]
+        if len({record.environment for record in group.runs}) > 1:
+            notes.append(f"{group.label}: returns of different environments are pooled; compare them one by one")
+        if len({record.compiled for record in group.runs} - {None}) > 1:
+            notes.append(f"{group.label}: some runs were compiled, others eager: they differ from the last bits on")
+        if any(record.state != "finished" for record in group.runs):
+            notes.append(f"{group.label}: not every run is finished")
+    return notes
+
+
+def _score_data(scores: Scores) -> dict[str, Any]:
+    interval = None if math.isnan(scores.low) else [scores.low, scores.high]
+    return {
+        "mean": scores.mean,
+        "median": scores.median,
+        "iqm": scores.iqm,
+        "iqm_ci95": interval,
+        "min": scores.worst,
+        "max": scores.best,
+        "values": list(scores.values),
+    }

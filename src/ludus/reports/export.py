@@ -1,0 +1,238 @@
+"""Tables of runs for other programs and for papers: csv, json, markdown and LaTeX, each escaped for its reader."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.errors import ConfigError, LudusError
+from ludus.registry import nearest
+from ludus.reports import columns
+from ludus.reports.columns import dump
+from ludus.reports.compare import Comparison, Scores
+from ludus.runs import history, query
+from ludus.runs.record import FIELDS, Record, paths
+from ludus.runs.store import read_json
+from ludus.text import clean, number
+
+FORMATS = ("csv", "json", "markdown", "latex")
+PAPER = ("spec", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved")
+"""Columns of markdown and LaTeX unless others are asked for."""
+_FORMULA = ("=", "+", "-", "@")
+_LONGEST = 10_000
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
+    "-": "-{}", "[": "{[}", "]": "{]}", "*": "{*}", "±": r"$\pm$", "…": r"\dots{}", "→": r"$\to$",
+}  # fmt: skip
+_DOCUMENT = r"""\documentclass{{article}}
+\usepackage[margin=2cm,landscape]{{geometry}}
+\usepackage{{textcomp}}
+\usepackage{{booktabs}}
+\begin{{document}}
+\noindent
+{table}
+\end{{document}}
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in columns; numbers are set flush right."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[bool]
+    bold: frozenset[tuple[int, int]] = frozenset()
+    """Cells (row, column) to stand out."""
+
+
+def export(records: Sequence[Record], kind: str, keys: Sequence[str] | None = None, *, fragment: bool = False) -> str:
+    """The runs as `csv`, `json` (everything known about them), `markdown` or `latex`."""
+    check_format(kind)
+    for key in keys or ():
+        query.check_key(key, records, f"--columns {key}")
+    if kind == "json":
+        chosen = [{key: record.get(key) for key in keys} if keys else complete(record) for record in records]
+        return dump(chosen)
+    if kind == "csv":
+        return to_csv(records, keys or _every_column(records))
+    return render(_runs_table(records, keys or PAPER), kind, fragment=fragment)
+
+
+def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = False) -> str:
+    """The groups of a comparison, one row each."""
+    check_format(kind)
+    if kind == "json":
+        return dump(comparison.data())
+    return render(comparison_table(comparison), kind, fragment=fragment)
+
+
+def check_format(kind: str) -> None:
+    """Refuse what we cannot write."""
+    if kind not in FORMATS:
+        raise ConfigError(f"--format {kind}", "is not known", nearest(kind, FORMATS))
+
+
+def render(table: Table, kind: str, *, fragment: bool = False) -> str:
+    """A table as CSV, markdown, or as LaTeX: a document that compiles, or only the tabular of a paper."""
+    if kind == "csv":
+        return _csv([table.head, *table.rows])
+    if kind == "markdown":
+        return to_markdown(table)
+    tabular = to_latex(table)
+    return tabular if fragment else _DOCUMENT.format(table=tabular.rstrip())
+
+
+def complete(record: Record) -> dict[str, Any]:
+    """A run in full: fields, config, meta, status, summary and evaluations."""
+    files = {name: run_file(record, f"{name}.json") for name in ("meta", "status", "metrics")}
+    evaluations = [
+        {key: value for key, value in row.items() if key == "env_steps" or key.startswith("val/")}
+        for row in history.evaluations(record.folder)
+    ]
+    return {
+        **record.facts(),
+        "folder": str(record.folder),
+        "config": record.config,
+        **files,
+        "evaluations": evaluations,
+    }
+
+
+def to_csv(records: Sequence[Record], keys: Sequence[str]) -> str:
+    """Raw values for programs; nothing a spreadsheet would run as a formula."""
+    return _csv([keys, *([_csv_cell(record.get(key)) for key in keys] for record in records)])
+
+
+def to_markdown(table: Table) -> str:
+    """A table as GitHub shows it."""
+    rule = ["---:" if right else "---" for right in table.right]
+    body = [
+        [f"**{markdown_text(cell)}**" if (i, j) in table.bold else markdown_text(cell) for j, cell in enumerate(row)]
+        for i, row in enumerate(table.rows)
+    ]
+    lines = [[markdown_text(name) for name in table.head], rule, *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs tabular."""
+    body = [
+        " & ".join(
+            rf"\textbf{{{latex_text(cell)}}}" if (i, j) in table.bold else latex_text(cell)
+            for j, cell in enumerate(row)
+        )
+        for i, row in enumerate(table.rows)
+    ]
+    head = " & ".join(latex_text(name) for name in table.head)
+    shape = "".join("r" if right else "l" for right in table.right)
+    lines = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", rf"{head} \\", r"\midrule", *(rf"{row} \\" for row in body)]
+    return "\n".join(["% needs \\usepackage{booktabs,textcomp}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def latex_text(text: str) -> str:
+    """Text that LaTeX prints as it is; letters the standard fonts lack lose their accents or become `?`."""
+    return "".join(_LATEX.get(char) or _ascii(char) for char in text)
+
+
+def markdown_text(text: str) -> str:
+    """Text without a meaning for markdown or HTML."""
+    escaped = re.sub(r"[\\`*\[\]<|~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
+    return " ".join(escaped.split()) or " "
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """One row per metric and group: n, mean, median, IQM with interval, range, and how fast the threshold came."""
+    several = len(comparison.metrics) > 1
+    head = [comparison.common or "group", "n", "mean", "median", "IQM", "95 % interval", "min", "max"]
+    head += ["steps to threshold", "reached", "time"]
+    rows: list[list[str]] = []
+    bold = set()
+    for metric in comparison.metrics:
+        for i, group in enumerate(comparison.groups):
+            if i == 0 and len(comparison.groups) > 1 and metric == comparison.metrics[0]:
+                bold.add((len(rows), 4 + several))
+            steps = "-" if group.steps_to_threshold is None else f"{group.steps_to_threshold:,.0f}"
+            speed = [steps, f"{group.reached}/{len(group.runs)}", columns.text("seconds", group.seconds)]
+            row = [group.label, str(len(group.runs)), *_score_cells(group.scores.get(metric)), *speed]
+            rows.append([metric, *row] if several else row)
+    names = ["metric"] if several else []
+    right = [*[False] * (1 + several), *[True] * (len(head) - 1)]
+    return Table([*names, *head], rows, right, frozenset(bold))
+
+
+def _score_cells(scores: Scores | None) -> list[str]:
+    if scores is None:
+        return ["-"] * 6
+    precision = 1 if max(abs(scores.best), abs(scores.worst)) >= 10 else 4
+    mean, median, iqm, low, high, worst, best = (
+        number(value, precision)
+        for value in (scores.mean, scores.median, scores.iqm, scores.low, scores.high, scores.worst, scores.best)
+    )
+    return [mean, median, iqm, "-" if low == "nan" else f"{low} to {high}", worst, best]
+
+
+def _runs_table(records: Sequence[Record], keys: Sequence[str]) -> Table:
+    rows = [[columns.cell(record, key) for key in keys] for record in records]
+    right = [any(columns.is_number(key, record.get(key)) for record in records) for key in keys]
+    best = max((record.reward for record in records if record.reward is not None), default=None)
+    same = len({record.environment for record in records}) == 1 and len(records) > 1
+    bold = {
+        (i, j)
+        for i, record in enumerate(records)
+        for j, key in enumerate(keys)
+        if same and key == "reward" and record.reward == best is not None
+    }
+    return Table(list(keys), rows, right, frozenset(bold))
+
+
+def _every_column(records: Sequence[Record]) -> list[str]:
+    known = dict.fromkeys(path for record in records for path in paths(record.config))
+    return [*FIELDS, *known]
+
+
+def _csv(lines: Sequence[Sequence[str]]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([[_no_formula(cell) for cell in line] for line in lines])
+    return buffer.getvalue()
+
+
+def _csv_cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return query.shown(value) if not isinstance(value, float) else repr(value)
+
+
+def _no_formula(cell: str) -> str:
+    """Text is quoted where a spreadsheet would run it; numbers, also negative ones, stay numbers."""
+    flat = cell if cell.isprintable() else clean(cell, _LONGEST)
+    try:
+        float(flat)
+    except ValueError:
+        return "'" + flat if flat.lstrip().startswith(_FORMULA) else flat
+    return flat
+
+
+def _ascii(char: str) -> str:
+    if char.isspace():
+        return " "
+    if char.isascii():
+        return char if char.isprintable() else "?"
+    plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
+    return "".join(_LATEX.get(part, part) for part in plain) or "?"
+
+
+def run_file(record: Record, name: str) -> Any:
+    """A JSON file of a run folder, or nothing."""
+    try:
+        return read_json(record.folder / name)
+    except LudusError:
+        return None

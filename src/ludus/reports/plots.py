@@ -1,0 +1,199 @@
+"""Learning curves of groups of runs over environment steps, as a picture good enough to print."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ludus.errors import ConfigError, MissingExtra
+from ludus.reports.columns import NUMBERS
+from ludus.reports.compare import Comparison, Group, metric_key
+from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
+from ludus.runs import atomic, history
+from ludus.text import clean
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
+"""Okabe and Ito 2008, without the yellow that white swallows: told apart by colour-blind readers too."""
+STATISTICS = {"iqm": iqm, "mean": mean}
+_GRID = 200
+_RESAMPLES = 500
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": "#333333",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "text.color": "#333333",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ludus",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 200,
+    "text.parse_math": False,
+}
+
+
+class Band(NamedTuple):
+    """A group's curve: the statistic, its 95 % interval, and from where on fewer runs go on."""
+
+    steps: Array
+    middle: Array
+    low: Array
+    high: Array
+    until: float
+    """End of the shortest run; later on its last value is held."""
+    curves: Sequence[tuple[Sequence[float], Sequence[float]]]
+
+
+def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: str = "iqm") -> Band:
+    """Runs on a common grid, from where all of them have begun to the end of the longest."""
+    start, end = max(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves)
+    steps_G = np.linspace(min(start, end), end, _GRID)
+    values_NG = np.stack([on_grid(steps, values, steps_G) for steps, values in curves])
+    function = STATISTICS[statistic]
+    middle_G = function(values_NG, axis=0)
+    low_G, high_G = bootstrap_band([values_NG], function, _RESAMPLES) if len(curves) > 1 else (middle_G, middle_G)
+    return Band(steps_G, middle_G, low_G, high_G, min(steps[-1] for steps, _ in curves), curves)
+
+
+def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
+    """Draw every metric of a comparison, one panel each, into a .png, .svg or .pdf."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ConfigError(f"--plot {path}", "is no kind of picture we draw", "end it in .png, .svg or .pdf")
+    records = [record for group in comparison.groups for record in group.runs]
+    keys = {metric: metric_key(metric, records) for metric in comparison.metrics}
+    drawn = [(metric, key) for metric, key in keys.items() if key not in NUMBERS]
+    if not drawn:
+        raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, len(drawn), figsize=(6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4),
+                                    squeeze=False, layout="constrained")  # fmt: skip
+        for axis, (metric, key) in zip(axes[0], drawn, strict=True):
+            _draw(axis, comparison, metric, key, statistic)
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
+        _legend(figure, axes[0])
+        save(figure, path)
+        plt.close(figure)
+    return path
+
+
+def pyplot() -> Any:
+    """Matplotlib without a window, or the extra that brings it."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra("--plot", "report") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Whole or not at all, and without dates: the same runs give the same file."""
+    kind = path.suffix[1:].lower()
+    dateless: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata=dateless)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_bytes(path, buffer.getvalue())
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    found: dict[str, Any] = {}
+    for axis in axes:
+        found.update({label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)})
+    longest = max(map(len, found), default=0)
+    columns = max(1, min(len(found), int(figure.get_figwidth() * 11 / (longest + 6))))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False,
+                  handlelength=1.5, columnspacing=1.8)  # fmt: skip
+
+
+def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: str) -> None:
+    bands = []
+    for i, group in enumerate(comparison.groups):
+        curves = [curve for record in group.runs if (curve := history.curve(record.folder, key))[0]]
+        if curves:
+            bands.append(band(curves, statistic))
+            _draw_group(axis, bands[-1], i, f"{clean(group.label, 70)} (n={len(curves)})")
+    _threshold(axis, comparison.groups, metric)
+    axis.set_xlabel("environment steps")
+    axis.xaxis.set_major_formatter(steps_text)
+    axis.margins(x=0.03)
+    axis.set_xlim(left=0)
+    many = any(len(drawn.curves) > 1 for drawn in bands)
+    kind = "IQM" if statistic == "iqm" else "mean"
+    below = [
+        clean(comparison.common, 60),
+        f"{kind} over seeds with 95 % bootstrap interval" if many else "",
+        "dashed: some runs have ended" if any(drawn.until < drawn.steps[-1] for drawn in bands) else "",
+    ]
+    said = ", ".join(text for text in below if text)
+    axis.set_title(_title(metric, key), pad=20 if said else 8)
+    axis.text(0, 1.025, said, transform=axis.transAxes, ha="left", va="bottom", fontsize=8, color="#777777")
+
+
+def _draw_group(axis: Axes, drawn: Band, index: int, label: str) -> None:
+    colour, style = PALETTE[index % len(PALETTE)], "-" if index < len(PALETTE) else "-."
+    whole = drawn.steps <= drawn.until
+    rest = drawn.steps >= drawn.steps[whole][-1] if whole.any() else ~whole
+    for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
+        axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.28, zorder=2)
+    axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.16, linewidth=0, zorder=1)
+    axis.plot(drawn.steps[whole], drawn.middle[whole], style, color=colour, linewidth=2, label=label, zorder=3)
+    axis.plot(drawn.steps[rest], drawn.middle[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
+    axis.plot(drawn.steps[-1:], drawn.middle[-1:], color=colour, marker="o", markersize=5, zorder=4)
+
+
+def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
+    known = {record.threshold for group in groups for record in group.runs}
+    if metric not in ("reward", "best", "last", "train_reward") or len(known) != 1 or None in known:
+        return
+    value = float(next(iter(known)) or 0)
+    axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    axis.annotate(
+        f"solved\nat {value:g}",
+        (1, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color="#444444",
+    )
+
+
+def _title(metric: str, key: str) -> str:
+    if metric in ("reward", "best"):
+        return "evaluated return" if key.startswith("val/") else "training return"
+    return clean(key, 60)
+
+
+def steps_text(value: float, _: Any) -> str:
+    """A number of steps on an axis."""
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"

@@ -1,0 +1,91 @@
+"""How a run ended: into its folder and onto the screen."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ludus.errors import Diverged, LudusError
+from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
+from ludus.orchestration.callbacks.idle import made_no_update
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.reports.report import write_report
+from ludus.runs.store import Run
+from ludus.session.parts import collector_of, compiler_of
+from ludus.watch.monitor import Monitor
+
+if TYPE_CHECKING:
+    from ludus.console.live import Console
+
+
+def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Monitor | None) -> None:
+    """Final numbers into the folder and onto the screen."""
+    result = summary(run, folder)
+    alerts = monitor.recap() if monitor is not None else []
+    state = "stopped" if run.stopped_early else "finished"
+    told = {key: value for key, value in result.items() if key != "next"}
+    folder.write_summary({**told, "state": state, "alerts": alerts})
+    folder.set_status(state, reason=run.stop_reason, **counters(run))
+    folder.log(f"{state}: {run.stop_reason}")
+    try:
+        write_report(folder.folder)
+    except OSError as error:  # a full disk must not turn a finished run into a failed one
+        run.say(f"report.html could not be written: {error}")
+    if console is not None:
+        console.summary(result)
+
+
+def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) -> None:
+    """Why it ended, into status.json and run.log; with the traceback of a worker if there is one."""
+    if error is None:
+        return
+    stopped = isinstance(error, KeyboardInterrupt)
+    reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
+    with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
+        folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
+        folder.log(reason)
+        for line in (getattr(error, "detail", None) or "").splitlines():
+            folder.log(line)
+        if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
+            dump_divergence(folder.folder, run, error.line())
+
+
+def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
+    """How it went: the last evaluation decides."""
+    last = run.last
+    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
+    if run.stopped_early:
+        following = [(f"ludus resume {folder.id}", "go on where it stopped")]
+    return {
+        **({"mean": last.mean, "std": last.std, "episodes": last.episodes} if last else {}),
+        **({"best": run.best.mean, "best_step": run.best.env_steps} if run.best else {}),
+        "threshold": run.threshold,
+        "solved": bool(last and run.threshold is not None and last.mean >= run.threshold),
+        "reason": run.stop_reason,
+        "idle": run.interrupted is None and made_no_update(run),
+        "seconds": run.seconds,
+        "compiled": bool(compiler_of(run).sizes),
+        "updates_run": compiler_of(run).describe(),
+        "precision": run.stateful["precision"].state_dict()["name"],
+        "resume": collector_of(run).env.rung,
+        **counters(run),
+        "folder": str(folder.folder),
+        "next": [(command + runs_dir_option(folder), why) for command, why in following],
+    }
+
+
+def runs_dir_option(folder: Run) -> str:
+    """What a command needs to find the run, where that is not the default."""
+    root = folder.folder.parent
+    try:
+        default = root.absolute() == Path("runs").absolute()
+    except FileNotFoundError:  # an environment removed the working directory
+        default = False
+    return "" if default else f" --runs-dir {shlex.quote(str(root))}"
+
+
+def counters(run: Orchestrator) -> dict[str, int]:
+    """The counters, by their own names."""
+    return {"env_steps": run.clock.env_steps, "updates": run.clock.updates, "epochs": run.clock.epochs}

@@ -1,0 +1,1 @@
+"""Watching a run: alerts, vital signs, tensors that are not finite."""

@@ -1,0 +1,249 @@
+"""Watches the rows for numbers that mean trouble, and says what to do about each.
+
+An alert begins when a check fails for `patience` rows in a row and is over when it holds for as many. Beginnings and
+ends go to the listeners (the console, the alert command); an alert that comes back too often is only counted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
+from ludus.metrics.sinks import Row, Sink
+from ludus.text import clean, number
+from ludus.watch.first_policy import TIP as UNIFORM_TIP
+from ludus.watch.first_policy import far_from_uniform
+from ludus.watch.rules import Kind, Rule, Rules
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+SHOWN = 3
+"""Beginnings of one alert that are told; later ones are counted."""
+NOISES = 6.0
+"""A fall counts from so many times the usual change from row to row."""
+_NAN_TIP = "lower the learning rate, clip gradients, look for extreme observations or rewards; --debug names the tensor"
+_UNSEEN = object()
+
+
+@dataclass
+class Alert:
+    """One kind of trouble with one metric."""
+
+    key: str
+    problem: str
+    tip: str
+    env_steps: int
+    """When it first began."""
+    value: float
+    """What it was when it last began."""
+    rows: int = 0
+    """Rows it held in."""
+    times: int = 0
+    """How often it began."""
+    active: bool = False
+
+    def line(self) -> str:
+        """For the console, when it begins."""
+        head = f"{clean(self.key)} = {number(self.value)}: {self.problem}"
+        return f"{head}; {self.tip}" if self.tip else head
+
+
+class Event(NamedTuple):
+    """An alert begins or is over."""
+
+    alert: Alert
+    begins: bool
+    text: str
+
+
+Listener = Callable[[Event], None]
+
+
+@dataclass
+class _Watch:
+    alert: Alert
+    bad: int = 0
+    good: int = 0
+
+
+class Monitor(Sink):
+    """`alerts` holds every kind of trouble there was, in the order they first began."""
+
+    def __init__(self, rules: Rules, *, threshold: float | None = None, action_space: gym.Space | None = None) -> None:
+        self.alerts: list[Alert] = []
+        self.listeners: list[Listener] = []
+        self.threshold, self.action_space = threshold, action_space
+        self.rows = 0
+        self._rules = rules
+        self._rule_of: dict[str, Rule | None] = {}
+        self._tracks: dict[str, _Track] = {}
+        self._watches: dict[tuple[str, str], _Watch] = {}
+        self._lock = threading.Lock()  # the watch over stalled runs is a thread
+
+    def write(self, row: Row) -> None:
+        """Check every metric of a row."""
+        self.rows += 1
+        for key, value in row.items():
+            rule = self._rule_of.get(key, _UNSEEN)
+            if rule is _UNSEEN:
+                rule = self._meet(row, key, value)
+            if isinstance(value, str):
+                continue
+            if not math.isfinite(value):
+                self.bad(key, "nan", "not a finite number", _NAN_TIP, value=value, env_steps=_at(row))
+                continue
+            if (key, "nan") in self._watches:
+                self.good(key, "nan")
+            if isinstance(rule, Rule):
+                self._check(row, key, value, rule)
+
+    def replay(self, rows: Iterable[Row]) -> None:
+        """Take in the rows of a run that goes on: everything is counted, nobody is told."""
+        told, self.listeners = self.listeners, []
+        for row in rows:
+            self.write(row)
+        self.listeners = told
+
+    def recap(self) -> list[str]:
+        """Every alert with how often it held, most frequent first."""
+        ordered = sorted(self.alerts, key=lambda alert: -alert.rows)
+        return [
+            f"{clean(a.key)}: {a.problem} {_often(a, self.rows)}" + (f"; {a.tip}" if a.tip else "") for a in ordered
+        ]
+
+    def bad(
+        self,
+        key: str,
+        kind: str,
+        problem: str,
+        tip: str,
+        *,
+        value: float,
+        env_steps: int,
+        patience: int = 1,
+        rows: int = 1,
+    ) -> None:
+        """A check failed once more, for a row or for several."""
+        with self._lock:
+            watch = self._watches.get((key, kind))
+            if watch is None:
+                watch = self._watches[key, kind] = _Watch(Alert(key, problem, tip, env_steps, value))
+            alert = watch.alert
+            watch.bad, watch.good = watch.bad + 1, 0
+            alert.rows += rows
+            if alert.active or watch.bad < patience:
+                return
+            alert.active, alert.problem, alert.value = True, problem, value  # as the recap shows them: the newest
+            alert.times += 1
+            if alert.times == 1:
+                alert.env_steps = env_steps
+                self.alerts.append(alert)
+        self._tell(alert, True, alert.line())
+
+    def good(self, key: str, kind: str, patience: int = 1) -> None:
+        """A check held once more."""
+        with self._lock:
+            watch = self._watches.get((key, kind))
+            if watch is None:
+                return
+            alert = watch.alert
+            watch.bad, watch.good = 0, watch.good + 1
+            if not alert.active or watch.good < patience:
+                return
+            alert.active = False
+        self._tell(alert, False, f"{clean(alert.key)}: over: {alert.problem}")
+
+    def _tell(self, alert: Alert, begins: bool, text: str) -> None:
+        if alert.times > SHOWN:
+            return
+        if begins and alert.times == SHOWN:
+            text += " (once more; from now on it is only counted)"
+        for listener in self.listeners:
+            listener(Event(alert, begins, text))
+
+    def _meet(self, row: Row, key: str, value: float | str) -> Rule | None:
+        """First sight of a metric: keep its rule if there is something to check."""
+        rule = self._rules[key]
+        known = key in COLUMNS or isinstance(value, str) or not rule.checked
+        self._rule_of[key] = None if known else rule
+        if key.endswith("/entropy") and isinstance(value, float) and float(row.get("epoch", 0)) <= 1:
+            problem = far_from_uniform(self.action_space, value)
+            if problem:
+                self.bad(key, "first", problem, UNIFORM_TIP, value=value, env_steps=_at(row))
+                self._watches[key, "first"].alert.active = False  # a fact about the start, over at once
+        return self._rule_of[key]
+
+    def _check(self, row: Row, key: str, value: float, rule: Rule) -> None:
+        track = self._tracks.get(key)
+        if track is None:
+            track = self._tracks[key] = _Track(value, rule.better == "down")
+        solved = self.threshold is not None and key in (RETURN, EVAL_RETURN) and value >= self.threshold
+        for kind, problem in _checks(rule, value, track, solved):
+            patience = rule.rows(kind)
+            if problem is None:
+                self.good(key, kind, patience)
+            else:
+                self.bad(key, kind, problem, rule.advice(kind), value=value, env_steps=_at(row), patience=patience)
+        track.add(value)
+
+
+class _Track:
+    """What has to be remembered of a checked metric."""
+
+    __slots__ = ("best", "best_row", "down", "first", "last", "noise", "row", "top")
+
+    def __init__(self, value: float, down: bool) -> None:
+        self.first = self.last = self.best = self.top = value
+        self.down, self.noise = down, 0.0
+        self.row, self.best_row = 0, 1
+
+    def add(self, value: float) -> None:
+        """Take in one more value."""
+        self.row += 1
+        if self.is_best(value):
+            self.best, self.best_row = value, self.row
+        self.top = max(self.top, value)
+        if self.row > 1:
+            self.noise += max(0.1, 1 / (self.row - 1)) * (abs(value - self.last) - self.noise)
+        self.last = value
+
+    def is_best(self, value: float) -> bool:
+        """Better than everything before."""
+        return value < self.best if self.down else value > self.best
+
+
+def _checks(rule: Rule, value: float, track: _Track, solved: bool) -> Iterator[tuple[Kind, str | None]]:
+    """Every check a rule makes, and what is wrong if it fails."""
+    if rule.min is not None:
+        yield "min", f"below {rule.min:g}" if value < rule.min else None
+    if rule.max is not None:
+        yield "max", f"above {rule.max:g}" if value > rule.max else None
+    if rule.delta == "non_decreasing":
+        yield "delta", "fell, which it never should" if value < track.last else None
+    if rule.delta == "non_increasing":
+        yield "delta", "rose, which it never should" if value > track.last else None
+    if rule.collapse is not None and track.top > 0:
+        low = value < rule.collapse * track.top
+        yield "collapse", f"under {rule.collapse:.0%} of its highest value" if low else None
+    if rule.stall is not None:
+        since = track.row + 1 - track.best_row
+        long = since >= max(rule.stall, (track.row + 1) // 3) and not track.is_best(value) and not solved
+        yield "stall", f"no new best in {since:,} rows" if long else None
+    if rule.fall is not None:
+        lost, gained = abs(track.best - value), abs(track.best - track.first)
+        deep = not track.is_best(value) and gained > 0 and lost > max(rule.fall * gained, NOISES * track.noise)
+        yield "fall", f"lost over {min(rule.fall, 1):.0%} of what it had gained" if deep and not solved else None
+
+
+def _often(alert: Alert, rows: int) -> str:
+    again = f", {alert.times} times" if alert.times > 1 else ""
+    return f"in {alert.rows:,} of {rows:,} rows{again}" if alert.rows <= rows else f"{alert.times} times"
+
+
+def _at(row: Row) -> int:
+    return int(row.get("env_steps", 0))

@@ -1,0 +1,47 @@
+"""Notices a run that no longer moves: a hung environment writes no rows, so that a thread has to look."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ludus.metrics.sinks import Row, Sink
+from ludus.watch.monitor import Monitor
+
+KEY = "env_steps"
+TIP = "an environment may hang, or an epoch is very long: environment.step_deadline, algorithm.rollout_steps"
+
+
+class Stalled(Sink):
+    """Raises an alert when no row with new steps or updates has come for `seconds`, and ends it with the next one."""
+
+    def __init__(self, monitor: Monitor, seconds: float) -> None:
+        self.monitor, self.seconds = monitor, seconds
+        self._position: tuple[float | str, ...] = (0, 0)
+        self._beat = time.monotonic()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="stalled", daemon=True)
+        self._thread.start()
+
+    def write(self, row: Row) -> None:
+        """A sign of life, if anything moved."""
+        position = (row.get("env_steps", 0), row.get("updates", 0))
+        if position != self._position:
+            self._position, self._beat = position, time.monotonic()
+            self.monitor.good(KEY, "stalled")
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._closing.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        pause = min(self.seconds / 4, 10.0)
+        told = 0.0
+        while not self._closing.wait(pause):
+            beat = self._beat
+            if time.monotonic() - beat >= self.seconds and beat != told:
+                told = beat
+                steps = float(self._position[0])
+                problem = f"no progress for {self.seconds:g} s"
+                self.monitor.bad(KEY, "stalled", problem, TIP, value=steps, env_steps=int(steps))

@@ -1,0 +1,77 @@
+"""Numbers about every layer of a model: weights, gradients, activations. For --debug; costs nothing unless used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.watch.finite import tensors_of
+
+BINS = 16
+SAME = 1e-6
+"""A unit whose output moves less than this over a whole batch is dead."""
+
+
+@torch.no_grad()
+def weight_statistics(model: nn.Module) -> dict[str, dict[str, Any]]:
+    """Moments and a histogram of every parameter, and the size of its newest gradient."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        values = parameter.detach().float().flatten()
+        low, high = float(values.min()), float(values.max())
+        entry: dict[str, Any] = {
+            **_moments(values),
+            "min": low,
+            "max": high,
+            "norm": float(values.norm()),
+            "histogram": torch.histc(values.cpu(), BINS, low, high).int().tolist() if low < high else [],
+        }
+        if parameter.grad is not None:
+            grad = parameter.grad.detach().float()
+            entry |= {"grad_norm": float(grad.norm()), "grad_max": float(grad.abs().max())}
+        found[name] = entry
+    return found
+
+
+class Activations:
+    """Remembers the newest output of every layer and hands each to `look` as it comes."""
+
+    def __init__(self, model: nn.Module, look: Callable[[str, nn.Module, Tensor], None]) -> None:
+        self._outputs: dict[str, Tensor] = {}
+        self._look = look
+        leaves = [(name, module) for name, module in model.named_modules() if name and not any(module.children())]
+        self._hooks = [module.register_forward_hook(self._hook(name)) for name, module in leaves]
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Mean, deviation and share of dead units of the newest outputs."""
+        return {name: _activation(output) for name, output in self._outputs.items()}
+
+    def remove(self) -> None:
+        """Leave the model as it was."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _hook(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, _: Any, output: Any) -> None:
+            for _, tensor in tensors_of(output):
+                self._look(name, module, tensor)
+                if tensor.is_floating_point():
+                    self._outputs[name] = tensor.detach()
+                return
+
+        return hook
+
+
+@torch.no_grad()
+def _activation(output: Tensor) -> dict[str, float]:
+    units = output.float().reshape(-1, output.shape[-1]) if output.ndim else output.reshape(1, 1)
+    moved = units.amax(0) - units.amin(0)
+    dead = float((moved < SAME).float().mean()) if len(units) > 1 else 0.0
+    return {**_moments(output.float().flatten()), "dead_pct": 100 * dead}
+
+
+def _moments(values: Tensor) -> dict[str, float]:
+    return {"mean": float(values.mean()), "std": float(values.std(correction=0))}

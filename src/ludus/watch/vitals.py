@@ -1,0 +1,148 @@
+"""Speed, time left and memory of a run, once per row and for microseconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ludus.watch import ram
+from ludus.watch.ram import MB
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+WINDOW = 10.0
+"""Seconds the present speed is taken over."""
+MEMORY_EVERY, GROWTH_EVERY, LATENCY_EVERY = 0.25, 5.0, 30.0
+"""Seconds between two looks."""
+SAMPLES = 32
+"""Readings of the growth of memory that are kept, spread over the whole run."""
+SETTLED = 24
+"""Readings before growth says anything."""
+NOISE = 4 * MB
+"""Growth that means nothing."""
+
+
+class Vitals:
+    """`measure` gives the metrics of a row; `act` is one decision of the policy, timed now and then.
+
+    `epoch`, `env_steps` and `seconds` are where the run stands when this begins.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        *,
+        epoch: int = 0,
+        env_steps: int = 0,
+        seconds: float = 0.0,
+        act: Callable[[], object] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.total_steps, self._act, self._clock = total_steps, act, clock
+        self._start = (seconds, env_steps)
+        self._window = deque([self._start])
+        self._last = (seconds, epoch)
+        self._processor = time.process_time()
+        self._memory = _Memory(total_steps)
+        self._latency_due = 0.0
+
+    def measure(self, *, epoch: int, env_steps: int, seconds: float) -> dict[str, float]:
+        """Names are those of the `train` stage; `seconds` and `env_steps` only ever grow."""
+        self._window.append((seconds, env_steps))
+        while len(self._window) > 2 and self._window[1][0] <= seconds - WINDOW:
+            self._window.popleft()
+        fps = _rate(self._window[0], self._window[-1])
+        before, last_epoch = self._last
+        self._last = (seconds, epoch)
+        processor, self._processor = self._processor, time.process_time()
+        found = {
+            "time/fps": fps,
+            "time/fps_total": _rate(self._start, (seconds, env_steps)),
+            "time/epoch_seconds": (seconds - before) / max(epoch - last_epoch, 1),
+            "time/cpu_seconds": self._processor - processor,
+            **self._memory.measure(env_steps, seconds),
+        }
+        if fps > 0:
+            found["time/eta_seconds"] = max(self.total_steps - env_steps, 0) / fps
+        if self._act is not None and seconds >= self._latency_due:
+            self._latency_due = seconds + LATENCY_EVERY
+            found["time/act_ms"] = 1e3 * self._latency(self._act)
+        return found
+
+    def _latency(self, act: Callable[[], object]) -> float:
+        """Median of three: the first may still copy weights."""
+        times = []
+        for _ in range(3):
+            begin = self._clock()
+            act()
+            times.append(self._clock() - begin)
+        return sorted(times)[1]
+
+
+class _Memory:
+    """Memory now, at most, and where its growth leads by the end of the run."""
+
+    def __init__(self, total_steps: int) -> None:
+        self.total_steps, self.total = total_steps, ram.total()
+        self._due = self._growth_due = 0.0
+        self._pause = GROWTH_EVERY
+        self._samples: list[tuple[int, float]] = []
+
+    def measure(self, env_steps: int, seconds: float) -> dict[str, float]:
+        if seconds < self._due:
+            return {}
+        self._due = seconds + MEMORY_EVERY
+        used = ram.used()
+        if seconds >= self._growth_due:
+            self._remember(env_steps, used, seconds)
+        return {
+            "system/rss_mb": used / MB,
+            "system/peak_rss_mb": max(ram.peak(), used) / MB,
+            "system/memory_share": used / self.total,
+            **self._ahead(env_steps, used),
+            **_gpu(),
+        }
+
+    def _remember(self, env_steps: int, used: float, seconds: float) -> None:
+        self._samples.append((env_steps, used))
+        if len(self._samples) == 2 * SAMPLES:  # every second one goes and the pauses get longer
+            self._samples = self._samples[1::2]
+            self._pause *= 2
+        self._growth_due = seconds + self._pause
+
+    def _ahead(self, env_steps: int, used: float) -> dict[str, float]:
+        """Share of the memory at the end if it goes on growing as in the newer half of the run."""
+        (begin, before), (end, after) = (self._samples[i] for i in (len(self._samples) // 2, -1))
+        if len(self._samples) < SETTLED or end <= begin:
+            return {}
+        growth = after - before
+        slope = growth / (end - begin) if growth > NOISE else 0.0
+        return {"system/memory_ahead": (used + slope * max(self.total_steps - env_steps, 0)) / self.total}
+
+
+def _rate(begin: tuple[float, int], end: tuple[float, int]) -> float:
+    return (end[1] - begin[1]) / (end[0] - begin[0]) if end[0] > begin[0] else 0.0
+
+
+def _gpu() -> dict[str, float]:
+    """Only where torch is in use and sees an accelerator."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    return {
+        "system/gpu_mb": torch.cuda.memory_allocated() / MB,
+        "system/peak_gpu_mb": torch.cuda.max_memory_allocated() / MB,
+    }
+
+
+def one_decision(algorithm: Any, space: gym.Space) -> Callable[[], object]:
+    """One greedy action for one environment, whose time is worth knowing; changes nothing in the algorithm."""
+    obs = np.zeros((1, *(space.shape or ())), space.dtype)
+    state, first = algorithm.initial_state(1), np.ones(1, bool)
+    return lambda: algorithm.act(obs, state, first, deterministic=True)

@@ -1,0 +1,110 @@
+"""Known answers, brute force and coverage of the statistics that compare runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ludus.reports.statistics import bootstrap_band, iqm, mean, mean_ci, on_grid, stratified_bootstrap, student_quantile
+
+values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
+
+
+def trimmed(numbers: list[float]) -> float:
+    """What is left after taking away one lowest and one highest value for every four there are."""
+    left = sorted(numbers)
+    for _ in range(len(numbers) // 4):
+        left.remove(min(left))
+        left.remove(max(left))
+    return sum(left) / len(left)
+
+
+@given(values)
+def test_iqm_equals_brute_force(numbers: list[float]) -> None:
+    assert iqm(numbers) == pytest.approx(trimmed(numbers), rel=1e-9, abs=1e-6)
+
+
+def test_iqm_ignores_outliers_which_the_mean_does_not() -> None:
+    numbers = [1.0, 2, 3, 4, 5, 6, 7, 1e9]
+    assert iqm(numbers) == 4.5
+    assert mean(numbers) > 1e8
+
+
+def test_iqm_along_an_axis_equals_each_row_alone() -> None:
+    table = np.random.default_rng(0).normal(size=(7, 9))
+    np.testing.assert_allclose(iqm(table, axis=0), [trimmed(list(column)) for column in table.T])
+    np.testing.assert_allclose(iqm(table, axis=1), [trimmed(list(row)) for row in table])
+
+
+def test_nothing_has_no_mean() -> None:
+    for function in (iqm, mean_ci, lambda none: stratified_bootstrap([none])):
+        with pytest.raises(ValueError, match="at least one value"):
+            function([])
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"),
+    [(1, 12.7062047), (2, 4.30265273), (3, 3.18244631), (4, 2.77644511), (9, 2.26215716), (30, 2.04227246),
+     (99, 1.98421695), (499, 1.96472939), (500, 1.96471984), (5000, 1.96043864)],
+)  # fmt: skip
+def test_student_quantiles_of_the_printed_tables(freedom: int, expected: float) -> None:
+    assert student_quantile(0.975, freedom) == pytest.approx(expected, abs=2e-5)
+
+
+def test_mean_ci_known_answer() -> None:
+    low, high = mean_ci([1.0, 2.0, 3.0, 4.0, 5.0])
+    half = 2.77644511 * math.sqrt(2.5) / math.sqrt(5)
+    assert (low, high) == pytest.approx((3 - half, 3 + half))
+    assert mean_ci([7.0]) == (-math.inf, math.inf)
+
+
+def test_mean_ci_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(3)
+    inside = [low < 0 < high for low, high in (mean_ci(rng.normal(size=4)) for _ in range(2000))]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)
+
+
+def test_bootstrap_of_the_mean_is_near_the_normal_interval() -> None:
+    numbers = np.random.default_rng(1).normal(size=400)
+    low, high = stratified_bootstrap([numbers], mean)
+    half = 1.96 * numbers.std() / 20
+    assert (low, high) == pytest.approx((numbers.mean() - half, numbers.mean() + half), abs=0.01)
+
+
+def test_bootstrap_is_seeded() -> None:
+    numbers = [1.0, 5.0, 2.0, 9.0, 3.0]
+    assert stratified_bootstrap([numbers], seed=4) == stratified_bootstrap([numbers], seed=4)
+    assert stratified_bootstrap([numbers], seed=4, n=50) != stratified_bootstrap([numbers], seed=5, n=50)
+
+
+def test_strata_are_resampled_by_themselves() -> None:
+    """Two constant tasks have nothing to vary; mixed in one stratum their shares would."""
+    assert stratified_bootstrap([[0.0] * 5, [10.0] * 5], mean) == (5.0, 5.0)
+    low, high = stratified_bootstrap([[0.0] * 5 + [10.0] * 5], mean)
+    assert low < 5 < high
+
+
+def test_one_run_has_no_spread() -> None:
+    assert stratified_bootstrap([[3.0]]) == (3.0, 3.0)
+
+
+def test_the_band_of_curves_equals_the_interval_at_each_point() -> None:
+    curves = np.random.default_rng(2).normal(size=(6, 3))
+    low, high = bootstrap_band([curves], n=300, seed=9)
+    single = [stratified_bootstrap([curves[:, i]], n=300, seed=9) for i in range(3)]
+    np.testing.assert_allclose(np.stack([low, high], 1), single)
+
+
+def test_on_grid_is_straight_between_points_empty_before_and_held_after() -> None:
+    grid = np.array([0.0, 10, 15, 20, 30])
+    np.testing.assert_allclose(on_grid([10, 20], [1.0, 2.0], grid), [np.nan, 1, 1.5, 2, 2])
+
+
+def test_on_grid_takes_the_last_of_one_position_and_leaves_out_what_is_no_number() -> None:
+    grid = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(on_grid([1, 1, 2, 3], [5.0, 6.0, np.nan, 8.0], grid), [6, 7, 8])
+    assert np.isnan(on_grid([1.0], [np.inf], grid)).all()
