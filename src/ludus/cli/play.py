@@ -189,10 +189,10 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
 
 def render_mode(render: str | None, video: str | None, user: bool = False) -> str | None:
     """What the environment has to be made with."""
-    from ludus.registry import nearest
+    from ludus.text import did_you_mean
 
     if render not in (None, "human", "none"):
-        raise ConfigError("--render", f"'{render}' is unknown", nearest(render, ["human", "none"]))
+        raise ConfigError("--render", f"'{render}' is unknown", did_you_mean(render, ["human", "none"]))
     display = not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if user:
         if video is not None or render is not None:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.registry import nearest
 from ludus.runs import atomic
 from ludus.runs.provenance import provenance
 from ludus.runs.scrub import hide
+from ludus.text import did_you_mean
 
 ROOT = Path("runs")
 FOLDERS = ("checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug")
@@ -256,7 +256,9 @@ def _find(root: Path, name: str, reference: str) -> str:
     if found:
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise ConfigError(reference, f"{len(found)} runs begin like that", f"one of {', '.join(found[:5])}{more}")
-    raise ConfigError(reference, f"there is no such run in {root}/", nearest(name, known) if known else _newest(root))
+    raise ConfigError(
+        reference, f"there is no such run in {root}/", did_you_mean(name, known) if known else _newest(root)
+    )
 
 
 def _inside(folder: Path, root: Path) -> bool:
