@@ -56,7 +56,7 @@ class TestMuJoCo:
         pytest.importorskip("mujoco")
 
     def test_ids_of_former_versions_lead_to_the_current_one(self, capfd: Any, monkeypatch: Any) -> None:
-        monkeypatch.setattr(catalog, "_told", set())
+        monkeypatch.setattr(catalog, "_announced", set())
         for _ in range(2):
             assert resolve(Environment(id="Hopper-v4")).id == "Hopper-v5"
         assert capfd.readouterr().err.count("'Hopper-v4' is 'Hopper-v5' here") == 1
@@ -205,7 +205,7 @@ class TestMiniGrid:
 class TestControlSuite:
     @pytest.fixture(autouse=True)
     def installed(self) -> None:
-        mujoco.draw_unseen()
+        mujoco.render_offscreen()
         pytest.importorskip("dm_control")
 
     def test_it_is_the_suite(self) -> None:
