@@ -20,7 +20,7 @@ from ludus.envs.make import make_env, make_vector, resolve
 from ludus.envs.snapshots import Refused, minigrid
 from ludus.envs.snapshots.values import Decoder, Encoder
 from ludus.envs.suites import mujoco, old_api
-from ludus.envs.wrappers import minigrid_symbols
+from ludus.envs.wrappers.minigrid import KINDS
 from ludus.errors import ConfigError, MissingExtra
 from ludus.types import Array
 
@@ -116,7 +116,7 @@ class TestMiniGrid:
         for action in (2, 1, 2, 3, 5, 0, 2, 2):
             cells = vector[: 49 * 21].reshape(7, 7, 21)
             assert (vector.sum(), vector.dtype, vector.max()) == (3 * 49 + 1, np.uint8, 1)
-            parts = np.split(cells, np.cumsum(minigrid_symbols.KINDS)[:-1], -1)
+            parts = np.split(cells, np.cumsum(KINDS)[:-1], -1)
             np.testing.assert_array_equal(np.stack([part.argmax(-1) for part in parts], -1), raw["image"])
             assert vector[49 * 21 :].argmax() == raw["direction"] and env.observation_space.contains(vector)
             vector, raw = env.step(action)[0], inner.step(action)[0]
