@@ -64,7 +64,7 @@ SUITES = (
     Suite(OURS, "ludus.envs.suites.bandit", ("Bandit",)),
     Suite(OURS, "ludus.envs.suites.t_maze", ("TMaze",)),
     Suite(OURS, "ludus.envs.suites.proof_of_memory", ("ProofOfMemory", "PocMemoryEnv", "PoMEnv")),
-    Suite(OURS, "ludus.envs.suites.recall_concentration", ("Recall/",)),
+    Suite(OURS, "ludus.envs.suites.recall", ("Recall/",)),
     Suite(OURS, "ludus.envs.suites.pomdp", ("Tiger-", "RiverSwim-", "SparseRewardPOMDP-")),
     Suite("Atari", "ludus.envs.suites.atari", ("ALE/",), "atari", ("ale_py",)),
     Suite("MiniGrid", "minigrid", ("MiniGrid-", "BabyAI-"), "minigrid", ("minigrid",), observe="minigrid_symbols"),
@@ -102,6 +102,11 @@ def register(id: str, entry_point: str, **fields: Any) -> None:
 
     if id not in gym.registry:
         gym.register(id, entry_point, **fields)
+
+
+def register_task(id: str, module: str, name: str, **fields: Any) -> None:
+    """Register a Task of `module` as a vector environment, and `<name>Env` as its single environment."""
+    register(id, f"{module}:{name}Env", vector_entry_point=f"{module}:{name}", **fields)
 
 
 def _importable(module: str) -> bool:

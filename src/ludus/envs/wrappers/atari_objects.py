@@ -55,7 +55,7 @@ class ObjectFeatures(gym.Wrapper, abc.ABC):
         """What is on the screen."""
 
     @abc.abstractmethod
-    def features(self, memory: Array, objects: Things, speed: tuple[float, float]) -> Array:
+    def _features(self, memory: Array, objects: Things, speed: tuple[float, float]) -> Array:
         """float32 [D], from the console's memory, the objects and the speed of the ball."""
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
@@ -77,7 +77,7 @@ class ObjectFeatures(gym.Wrapper, abc.ABC):
         speed = (now[0] - self._before[0], now[1] - self._before[1]) if now and self._before else (0.0, 0.0)
         self._before = now
         info["objects"] = things
-        return np.clip(self.features(memory, things, speed), self._low, 1)
+        return np.clip(self._features(memory, things, speed), self._low, 1)
 
 
 def ram(env: gym.Env) -> Array:
@@ -119,8 +119,7 @@ class PongFeatures(ObjectFeatures):
         """Both paddles and the ball."""
         return pong_objects(memory)
 
-    def features(self, memory: Array, objects: Things, speed: tuple[float, float]) -> Array:
-        """In the order of `names`."""
+    def _features(self, memory: Array, objects: Things, speed: tuple[float, float]) -> Array:
         player, enemy, ball = (objects[name] for name in ("player", "enemy", "ball"))
         player_y = player.center[1] if player else 0.0
         ball_x, ball_y = ball.center if ball else (0.0, 0.0)
@@ -184,8 +183,7 @@ class BreakoutFeatures(ObjectFeatures):
         ball = Thing(int(memory[Breakout.BALL_X]) - 49, ball_y + 9, *Breakout.BALL) if there else None
         return {"paddle": Thing(int(memory[Breakout.PADDLE_X]) - 47, Breakout.PADDLE_Y, *Breakout.PADDLE), "ball": ball}
 
-    def features(self, memory: Array, objects: Things, speed: tuple[float, float]) -> Array:
-        """In the order of `names`, then the bricks."""
+    def _features(self, memory: Array, objects: Things, speed: tuple[float, float]) -> Array:
         paddle, ball, standing = objects["paddle"], objects["ball"], wall(memory)
         paddle_x = paddle.center[0] if paddle else 0.0
         ball_x, ball_y = ball.center if ball else (0.0, 0.0)

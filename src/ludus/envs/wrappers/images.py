@@ -31,19 +31,19 @@ class ImageWrapper(BatchObservation, abc.ABC):
         port = observation_port(space, "")
         self._move = port.convert
         channels, height, width = port.space.shape or ()
-        self.observation_space = Image(0, 255, self.prepare(channels, height, width), np.uint8)
+        self.observation_space = Image(0, 255, self._prepare(channels, height, width), np.uint8)
 
     @abc.abstractmethod
-    def prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
+    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
         """[C, H, W] of the result; ValueError for an image that does not fit."""
 
     @abc.abstractmethod
-    def apply(self, image: Array) -> Array:
+    def _apply(self, image: Array) -> Array:
         """The changed image, uint8 [..., C, H, W]."""
 
     def observation(self, observation: Observation) -> Array:
         """The changed image with its channels first."""
-        return self.apply(self._move(observation) if self._move else observation)
+        return self._apply(self._move(observation) if self._move else observation)
 
 
 class Grayscale(ImageWrapper):
@@ -53,14 +53,12 @@ class Grayscale(ImageWrapper):
     WEIGHTS = np.array([9798, 19235, 3735], np.uint32)
     """0.299, 0.587 and 0.114 of ITU-R BT.601 in 15 bits, as OpenCV rounds them."""
 
-    def prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        """One channel."""
+    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
         if channels not in (1, 3):
             raise ValueError(f"makes gray of 3 channels, the image has {channels}; put it before frame_stack")
         return 1, height, width
 
-    def apply(self, image: Array) -> Array:
-        """The brightness of each pixel."""
+    def _apply(self, image: Array) -> Array:
         if image.shape[-3] == 1:
             return image
         red, green, blue = (image[..., i, None, :, :] * weight for i, weight in enumerate(self.WEIGHTS))
@@ -77,16 +75,14 @@ class Crop(ImageWrapper):
         self._edges = (top, bottom, left, right)
         super().__init__(env)
 
-    def prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        """The size that is left."""
+    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
         top, bottom, left, right = self._edges
         if top + bottom >= height or left + right >= width:
             raise ValueError(f"leaves nothing of an image of {height}x{width}")
         self._box = (top, height - bottom, left, width - right)
         return channels, height - top - bottom, width - left - right
 
-    def apply(self, image: Array) -> Array:
-        """The part inside the edges."""
+    def _apply(self, image: Array) -> Array:
         top, bottom, left, right = self._box
         return np.ascontiguousarray(image[..., top:bottom, left:right])
 
@@ -107,8 +103,7 @@ class Resize(ImageWrapper):
             raise ValueError(f"size must be positive, got {size}")
         super().__init__(env)
 
-    def prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        """The new size."""
+    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
         self._same = (height, width) == self._size
         rows, down = coverage(height, self._size[0])
         columns, across = coverage(width, self._size[1])
@@ -120,8 +115,7 @@ class Resize(ImageWrapper):
         self._rows, self._columns = rows.astype(dtype), np.ascontiguousarray(columns.T, dtype)
         return channels, *self._size
 
-    def apply(self, image: Array) -> Array:
-        """The mean of each area."""
+    def _apply(self, image: Array) -> Array:
         if self._same:
             return image
         sums = self._rows @ (image.astype(self._rows.dtype) @ self._columns)

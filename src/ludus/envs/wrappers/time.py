@@ -39,9 +39,9 @@ class FrameSkip(gym.Wrapper):
             frames = [*frames[-1:], obs]
             if terminated or truncated:
                 break
-        return self.shown(frames), total, terminated, truncated, info
+        return self._shown(frames), total, terminated, truncated, info
 
-    def shown(self, frames: list[Observation]) -> Observation:
+    def _shown(self, frames: list[Observation]) -> Observation:
         """The observation, from the last one or two of the environment."""
         return frames[-1]
 
@@ -54,8 +54,7 @@ class MaxAndSkip(FrameSkip):
         if not is_pixels(env.observation_space) or len(env.observation_space.shape or ()) < 2:
             raise ValueError(f"needs images, the observation is {env.observation_space}; frame_skip takes any")
 
-    def shown(self, frames: list[Observation]) -> Observation:
-        """The maximum of each pixel."""
+    def _shown(self, frames: list[Observation]) -> Observation:
         return np.maximum(frames[0], frames[-1])
 
 
