@@ -12,7 +12,7 @@ from ludus.config.layers import MISSING, Layer, select
 from ludus.config.schema import SCHEMA_VERSION
 from ludus.config.tree import field_at, known_keys
 from ludus.errors import ConfigError
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 Path = tuple[str, ...]
 
@@ -52,8 +52,8 @@ def config_error(error: ValidationError, layer: Layer, source: str) -> ConfigErr
         return ConfigError(where, f"{dotted}: this Ludus reads version {SCHEMA_VERSION}", _migrate(where))
     if first["type"] == "extra_forbidden":
         known = known_keys(path[:-1], layer.data)
-        close = nearest(path[-1], [*known, *spellings(path[:-1])])
-        remedy = close if close.startswith("did you mean") else nearest(path[-1], known)
+        close = did_you_mean(path[-1], [*known, *spellings(path[:-1])])
+        remedy = close if close.startswith("did you mean") else did_you_mean(path[-1], known)
         return ConfigError(where, f"{dotted}: unknown key", remedy)
     if first["type"] == "choice_missing" and path == ("algorithm",) and "type" in layer.data["algorithm"]:
         return ConfigError(where, f"{dotted}: 'type' is of an older version of this file", _migrate(where))

@@ -28,7 +28,7 @@ from ludus.config.layers import Layer
 from ludus.config.options import EXPERIMENT, find_option, folders, is_group
 from ludus.config.variants import SUFFIXES, EnvironmentFile, environment_files
 from ludus.errors import ConfigError
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 
 class LudusSource(ConfigSource):
@@ -124,4 +124,4 @@ def _listing(primary: str | None, choices: list[str], dirs: Sequence[Path], wher
 def _options(name: str, dirs: Sequence[Path]) -> str:
     group, _, option = name.rpartition("/")
     found = {item for root in dirs for item in LudusSource("", f"ludus://{root}").list(group, None)}
-    return nearest(option, sorted(found))
+    return did_you_mean(option, sorted(found))

@@ -17,7 +17,7 @@ from ludus.config.files import Block, read, shown
 from ludus.config.layers import Layer, layers_of, merge
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 SUFFIXES = (".yaml", ".yml", ".json")
 FACTS = "spec"
@@ -64,7 +64,7 @@ class EnvironmentFile:
         """What the file itself says about a variant; `trail` is who extends whom so far."""
         if variant not in self.variants:
             problem = f"{self.path.stem} has no variant '{variant}'"
-            raise ConfigError(trail[-1] if trail else self.name, problem, nearest(variant, self.variants))
+            raise ConfigError(trail[-1] if trail else self.name, problem, did_you_mean(variant, self.variants))
         shared = [*layers_of(self.base, self.name), *layers_of(self.parts.get("_base", Block()), self.name)]
         return [*shared, *self._chain(variant, trail)]
 
@@ -87,7 +87,7 @@ class EnvironmentFile:
                 file, variant = find_variant(parent, self.dirs)
                 layers += file.own_layers(variant, (*trail, me))
             elif parent not in self.parts:
-                raise ConfigError(where, f"extends '{parent}', which is not here", nearest(parent, self.parts))
+                raise ConfigError(where, f"extends '{parent}', which is not here", did_you_mean(parent, self.parts))
             elif parent != "_base":
                 layers += self._chain(parent, (*trail, me))
         return [*layers, *layers_of(block.only(lambda key: key != "extends"), self.name)]
@@ -104,10 +104,12 @@ class EnvironmentFile:
         if value is None:
             return Block()
         if not isinstance(value, Block):
-            raise ConfigError(where, f"{key}: unknown key", nearest(key, [*sections, *ALIASES]))
+            raise ConfigError(where, f"{key}: unknown key", did_you_mean(key, [*sections, *ALIASES]))
         near = difflib.get_close_matches(key, sections, n=1, cutoff=0.85)
         if near or difflib.get_close_matches(key, [FACTS], n=1, cutoff=0.75):
-            raise ConfigError(where, f"{key}: neither a section nor a likely variant", nearest(key, [*sections, FACTS]))
+            raise ConfigError(
+                where, f"{key}: neither a section nor a likely variant", did_you_mean(key, [*sections, FACTS])
+            )
         return value
 
 
@@ -136,12 +138,12 @@ def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]
     files = environment_files(dirs)
     stem = _stem(env_id.replace("/", "-"), files)
     if stem not in files:
-        near = nearest(stem, files)
+        near = did_you_mean(stem, files)
         remedy = near if "did you mean" in near else "`ludus train --list-envs` shows those that have one"
         raise ConfigError(spec, f"no config for environment '{env_id}'", remedy)
     file = EnvironmentFile(files[stem], dirs)
     if variant not in file.variants:
-        raise ConfigError(spec, f"{stem} has no variant '{variant}'", nearest(variant, file.variants))
+        raise ConfigError(spec, f"{stem} has no variant '{variant}'", did_you_mean(variant, file.variants))
     return file, variant
 
 

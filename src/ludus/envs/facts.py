@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.config.model import Model
 from ludus.envs.suites import Suite, spelled, suite_of
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -124,7 +124,7 @@ def facts_of(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
         first = error.errors()[0]
         path = [FACTS, *map(str, first["loc"])]
         known = (EnvironmentFacts if len(path) == 2 else SpaceFacts).model_fields
-        remedy = nearest(path[-1], known) if first["type"] == "extra_forbidden" else ""
+        remedy = did_you_mean(path[-1], known) if first["type"] == "extra_forbidden" else ""
         line = file.block.lines.get(FACTS)
         where = f"{file.name}:{line}" if line else file.name
         raise ConfigError(where, f"{'.'.join(path)}: {first['msg']}", remedy) from None
