@@ -127,7 +127,8 @@ class VizDoomShaping(ChangedReward):
 
         super().__init__(env)
         _require(env, "VizDoom", VizDoom)
-        self._game: Any = env.unwrapped
+        game: Any = env.unwrapped
+        self._game = game
         self._weights = self.WEIGHTS if variables is None else variables
         self._attack = attack
         if attack and "ATTACK" not in self._game.buttons:
