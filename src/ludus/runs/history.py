@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
+from ludus.metrics.names import COLUMNS, EVAL_RETURN
 from ludus.metrics.sinks.jsonl import open_regular
 
 FILE = "metrics.jsonl"
@@ -63,11 +63,6 @@ def curve(folder: Path, key: str) -> tuple[list[float], list[float]]:
     points = [(number(row.get("env_steps")), number(row[key])) for row in rows(folder, key)]
     good = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     return [x for x, _ in good], [y for _, y in good]
-
-
-def reward_key(folder: Path) -> str:
-    """Evaluated return, or the training return of a run that never evaluated."""
-    return EVAL_RETURN if next(rows(folder, EVAL_RETURN), None) is not None else RETURN
 
 
 def metric_names(found: list[Row]) -> list[str]:
