@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ludus.errors import DataError
 from ludus.reports.report import gather, write_report
-from ludus.reports.svg import Series, chart, ticks
+from ludus.reports.svg import ChartLine, chart, ticks
 from ludus.runs import history
 from synthetic import DEAD, make_run
 
@@ -242,11 +242,11 @@ def test_ticks_are_few_and_inside(low: float, span: float, most: int) -> None:
 
 @pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [-1.0, 1.0], [1e-9, 2e-9], [1e12, -1e12], [math.nan, 3.0]])
 def test_a_chart_of_anything_stays_in_its_box(values: list[float]) -> None:
-    drawn = chart([Series("x", list(range(len(values))), values)], title="x", threshold=475.0)
+    drawn = chart([ChartLine("x", list(range(len(values))), values)], title="x", threshold=475.0)
     points = re.findall(r"[ML]([\d.-]+) ([\d.-]+)", drawn)
     assert points
     assert all(0 <= float(x) <= 340 and 0 <= float(y) <= 150 for x, y in points)
 
 
 def test_no_chart_of_nothing() -> None:
-    assert chart([Series("x", [], []), Series("y", [1.0], [math.inf])], title="x") == ""
+    assert chart([ChartLine("x", [], []), ChartLine("y", [1.0], [math.inf])], title="x") == ""

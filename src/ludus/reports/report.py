@@ -6,6 +6,7 @@ year later. The html holds its style, script and curves; only videos stay files 
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """Everything both pages say."""
 
     run: Record
@@ -71,6 +72,12 @@ class Report:
         return self.run.state.upper(), "open"
 
     @property
+    def spread(self) -> float | None:
+        """Standard deviation of the returns of the last evaluation."""
+        found = history.number(self.evaluations[-1].get("val/roll/ep_rew/std")) if self.evaluations else math.nan
+        return found if math.isfinite(found) else None
+
+    @property
     def gap(self) -> float | None:
         """Last evaluated mean less the threshold."""
         known = self.run.last is not None and self.run.threshold is not None
@@ -79,8 +86,7 @@ class Report:
 
 def write_report(folder: Path) -> Path:
     """Write both pages into the run folder; the path of report.html. OSError if the disk refuses."""
-    from ludus.reports.html import html
-    from ludus.reports.markdown import markdown
+    from ludus.reports.pages import html, markdown
 
     report = gather(folder)
     atomic.write_text(folder / "report.md", markdown(report), durable=False)
@@ -88,7 +94,7 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def gather(folder: Path) -> Report:
+def gather(folder: Path) -> RunReport:
     """Read what the folder says about the run."""
     run = record.read(folder)
     if run is None:
@@ -96,7 +102,7 @@ def gather(folder: Path) -> Report:
     rules = _rules()
     alerts, rows = watch(run, rules)
     evaluations = [row for row in rows if EVAL_RETURN in row]
-    return Report(
+    return RunReport(
         run=record.present(run),
         meta=rebuild.meta(folder),
         summary=_read(folder / "metrics.json"),
@@ -110,7 +116,7 @@ def gather(folder: Path) -> Report:
     )
 
 
-def provenance(report: Report) -> dict[str, str]:
+def provenance(report: RunReport) -> dict[str, str]:
     """Where the run came from and what it ran on, by name."""
     meta, run, summary = report.meta, report.run, report.summary
     git, host, versions = (mapping(meta.get(name)) for name in ("git", "host", "versions"))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ludus.text import clean, number
 
 
-class Series(NamedTuple):
+class ChartLine(NamedTuple):
     """One line; its colour is the CSS class `c0`, `c1`, ..."""
 
     name: str
@@ -45,7 +45,7 @@ class Box(NamedTuple):
         )
 
 
-def chart(series: Sequence[Series], *, title: str, wide: bool = False, threshold: float | None = None) -> str:
+def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, threshold: float | None = None) -> str:
     """A chart over environment steps; empty text if there is nothing to draw."""
     shown = [finite for line in series if (finite := _finite(line)).steps]
     if not shown:
@@ -84,14 +84,14 @@ def label(value: float) -> str:
     return f"{value:.3g}" if value and abs(value) < 1e-3 else f"{value:.4g}"
 
 
-def _finite(line: Series) -> Series:
+def _finite(line: ChartLine) -> ChartLine:
     spread = line.spread or [0.0] * len(line.steps)
     points = [point for point in zip(line.steps, line.values, spread, strict=True) if all(map(math.isfinite, point))]
     steps, values, around = ([point[i] for point in points] for i in range(3))
     return line._replace(steps=steps, values=values, spread=around if line.spread else ())
 
 
-def _box(series: Sequence[Series], threshold: float | None, wide: bool) -> Box:
+def _box(series: Sequence[ChartLine], threshold: float | None, wide: bool) -> Box:
     steps = [step for line in series for step in line.steps]
     values = [value for line in series for value in line.values]
     low, high = min(values), max(values)
@@ -131,7 +131,7 @@ def _threshold(box: Box, value: float) -> str:
     )
 
 
-def _line(box: Box, line: Series) -> str:
+def _line(box: Box, line: ChartLine) -> str:
     points = [box.at(x, y) for x, y in zip(line.steps, line.values, strict=True)]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     parts = [f'<path class="line c{line.colour}" d="{path}"/>']
