@@ -1,6 +1,6 @@
 """report.html and report.md from the templates in assets/.
 
-report.html is self-contained. Every value that a template prints is shortened and escaped unless it is Markup from here,
+report.html is self-contained. Every value that a template prints is shortened and escaped unless it is our own Markup,
 and a content security policy allows no script but ours.
 """
 

@@ -1,4 +1,4 @@
-"""Line charts as SVG: complete pictures by themselves, and data for a script that shows values under the pointer."""
+"""Line charts as SVG, with their data for the script that shows the values under the pointer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.text import clean, number
 
 
 class ChartLine(NamedTuple):
-    """One line; its colour is the CSS class `c0`, `c1`, ..."""
+    """One line of a chart; its colour is the CSS class `c0`, `c1`, ..."""
 
     name: str
     steps: Sequence[float]
@@ -24,7 +24,7 @@ class ChartLine(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Where in the picture the plot is, and which values it spans."""
+    """Size and margins of a chart, and the range of its axes."""
 
     width: float
     height: float
@@ -46,7 +46,7 @@ class Box(NamedTuple):
 
 
 def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, threshold: float | None = None) -> str:
-    """A chart over environment steps; empty text if there is nothing to draw."""
+    """A chart over environment steps; empty if there is no point to draw."""
     shown = [finite for line in series if (finite := _finite(line)).steps]
     if not shown:
         return ""
@@ -68,7 +68,7 @@ def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, thresh
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two values: multiples of 1, 2, 2.5 or 5 times a power of ten."""
+    """At most about `most` round numbers between two values: multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(most, 1)
     power = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     step = next((size * power for size in (1, 2, 2.5, 5, 10) if size * power >= raw), 10 * power)
@@ -98,7 +98,7 @@ def _box(series: Sequence[ChartLine], threshold: float | None, wide: bool) -> Bo
     if threshold is not None and low - 3 * (high - low) <= threshold <= high + 3 * (high - low):
         low, high = min(low, threshold), max(high, threshold)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    # a metric that is never negative starts at zero where that costs little
+    # the axis of a metric that is never negative starts at zero if that wastes little room
     floor = 0.0 if 0 <= low < 0.35 * high else low - room
     end = max(steps)
     if wide:
@@ -147,6 +147,6 @@ def _line(box: Box, line: ChartLine) -> str:
 
 
 def _short(value: float) -> float:
-    """Six digits are enough to read a value."""
+    """The value with six digits."""
     rounded = float(f"{value:.6g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -33,7 +33,7 @@ def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path)
     plt = pyplot()
     columns = min(COLUMNS, len(bands))
     lines = math.ceil(len(bands) / columns)
-    with plt.rc_context(STYLE):
+    with plt.rc_context(fname=STYLE):
         figure, axes = plt.subplots(lines, columns, figsize=(2.6 * columns + 0.6, 1.9 * lines + 0.9), sharex=True,
                                     sharey=True, squeeze=False, layout="constrained")  # fmt: skip
         for axis in axes.flat[len(bands) :]:
@@ -72,7 +72,7 @@ def trade_off(found: Sequence[CoreResult], path: Path) -> Path:
     """One panel per task: final return (up) over training speed (right)."""
     plt = pyplot()
     tasks = list(dict.fromkeys(row.task for row in found))
-    with plt.rc_context(STYLE):
+    with plt.rc_context(fname=STYLE):
         figure, axes = plt.subplots(1, len(tasks), figsize=(4.2 * len(tasks) + 0.6, 4), squeeze=False,
                                     layout="constrained")  # fmt: skip
         for axis, task in zip(axes[0], tasks, strict=True):

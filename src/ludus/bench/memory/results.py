@@ -11,7 +11,7 @@ from ludus.bench.memory.jobs import BenchRun
 from ludus.bench.memory.latency import decision_ms
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.compare import Scores, compare
-from ludus.reports.export import Table
+from ludus.reports.export import TextTable
 from ludus.runs import history
 from ludus.runs.record import Record
 from ludus.text import number
@@ -99,10 +99,10 @@ def _speed(record: Record) -> float:
     return statistics.median(found) if found else math.nan
 
 
-def table(found: Sequence[CoreResult]) -> Table:
+def table(found: Sequence[CoreResult]) -> TextTable:
     """The table of all results; the best IQM of each task is bold."""
     top = {row.task: row.text(row.returns.iqm) for row in reversed(found)}  # rows come best first
     best = {i for i, row in enumerate(found) if row.text(row.returns.iqm) == top[row.task]}
     column = HEAD.index("IQM")
-    return Table(HEAD, [row.cells() for row in found], [False, False] + [True] * (len(HEAD) - 2),
+    return TextTable(HEAD, [row.cells() for row in found], [False, False] + [True] * (len(HEAD) - 2),
                  frozenset((i, column) for i in best))  # fmt: skip
