@@ -167,6 +167,16 @@ def test_a_config_of_somebody_elses_plugin_is_shown_as_it_is(tmp_path: Path) -> 
     assert "differs from the default" not in found.words
 
 
+def test_a_run_without_environment_steps_is_drawn_over_updates(folder: Path) -> None:
+    rows = [{"env_steps": 0, "updates": 10 * i, "val/roll/ep_rew/mean": float(i)} for i in range(1, 4)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = page(folder)
+    (line,) = json.loads(found.tags("svg")[0]["data-chart"] or "")["series"]
+    assert line["x"] == [10, 20, 30]
+    assert "updates per second" in found.words
+    assert "| updates | mean |" in (folder / "report.md").read_text()
+
+
 def test_charts_carry_their_values(folder: Path) -> None:
     charts = [json.loads(tag["data-chart"] or "") for tag in page(folder).tags("svg")]
     hero = {line["name"]: line for line in charts[0]["series"]}

@@ -38,9 +38,8 @@ def html(report: RunReport) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     training = _line(report, RETURN, "training", 1)
     evaluated = _line(report, EVAL_RETURN, "evaluation", 0, dots=True, spread="val/roll/ep_rew/std")
-    hero = chart(
-        [training, evaluated], title="return over environment steps", wide=True, threshold=report.run.threshold
-    )
+    over = "environment steps" if report.noun == "steps" else "updates"
+    hero = chart([training, evaluated], title=f"return over {over}", wide=True, threshold=report.run.threshold)
     return (
         _environment(escape)
         .get_template("report.html.j2")
@@ -88,7 +87,9 @@ def _environment(escaped: Callable[[str], str]) -> Environment:
 def _common(report: RunReport) -> dict[str, object]:
     """The variables of both templates."""
     run, gap = report.run, report.gap
-    seconds, steps, budget = run.seconds or 0.0, run.env_steps or 0, history.number(run.get("training.total_timesteps"))
+    offline, seconds = report.x_axis == "updates", run.seconds or 0.0
+    done = (run.updates if offline else run.env_steps) or 0
+    budget = history.number(run.get("training.total_updates" if offline else "training.total_timesteps"))
     overrides, best_step = report.meta.get("overrides"), report.summary.get("best_step")
     return {
         "report": report,
@@ -97,10 +98,10 @@ def _common(report: RunReport) -> dict[str, object]:
         "title": run.spec or run.name or run.id,
         "asked": " ".join([run.spec, *map(str, overrides)]) if isinstance(overrides, list) else run.spec,
         "gap": None if gap is None else f"{'+' if gap >= 0 else ''}{points(gap)}",
-        "best_at": f"at {best_step:,} steps" if isinstance(best_step, int) else "",
-        "share": f"{steps / budget:.0%} of {budget:,.0f}" if budget > 0 else "",
+        "best_at": f"at {best_step:,} {report.noun}" if isinstance(best_step, int) else "",
+        "share": f"{done / budget:.0%} of {budget:,.0f}" if budget > 0 else "",
         "took": duration(seconds) if run.seconds is not None else None,
-        "speed": rate(steps / seconds) if seconds > 0 else None,
+        "speed": rate(done / seconds) if seconds > 0 else None,
         "evaluations": _evaluations(report),
         "provenance": provenance(report),
     }
@@ -113,7 +114,7 @@ def _evaluations(report: RunReport) -> list[tuple[list[str], bool]]:
     for row in report.evaluations:
         returns = [points(history.number(row.get(f"val/roll/ep_rew/{k}"))) for k in ("mean", "std", "best", "worst")]
         length = number(history.number(row.get("val/roll/ep_len/mean")), 1)
-        steps, episodes = (history.number(row.get(key)) for key in ("env_steps", "val/roll/episodes"))
+        steps, episodes = (history.number(row.get(key)) for key in (report.x_axis, "val/roll/episodes"))
         cells = [f"{steps:,.0f}", *returns, length, f"{episodes:.0f}"]
         found.append((cells, history.number(row[EVAL_RETURN]) == best))
     return found
@@ -137,7 +138,7 @@ def _charts(report: RunReport) -> list[tuple[str, str, str, Markup]]:
 
 def _line(report: RunReport, key: str, name: str, colour: int, *, dots: bool = False, spread: str = "") -> ChartLine:
     rows = [row for row in report.rows if key in row]
-    found = [tuple(history.number(row.get(part)) for part in ("env_steps", key, spread)) for row in rows]
+    found = [tuple(history.number(row.get(part)) for part in (report.x_axis, key, spread)) for row in rows]
     good = [point for point in found if math.isfinite(point[0]) and math.isfinite(point[1])]
     last = MOST_POINTS - 1
     thin = good if len(good) <= MOST_POINTS else [good[i * (len(good) - 1) // last] for i in range(MOST_POINTS)]

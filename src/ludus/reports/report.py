@@ -59,6 +59,16 @@ class RunReport:
     videos: list[Path]
 
     @property
+    def x_axis(self) -> str:
+        """The counter that curves are drawn over."""
+        return history.x_axis(self.rows)
+
+    @property
+    def noun(self) -> str:
+        """What that counter counts, for people."""
+        return "steps" if self.x_axis == "env_steps" else "updates"
+
+    @property
     def verdict(self) -> tuple[str, str]:
         """The headline, and whether it is good, bad or open."""
         if self.run.state in ("failed", "lost"):
