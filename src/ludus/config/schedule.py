@@ -10,6 +10,7 @@ from pydantic_core import CoreSchema
 
 from ludus.config.model import Model
 
+PARTS = {"start", "end", "from", "to", "schedule"}
 _SHORT = {"lin": "linear", "cos": "cosine"}
 
 

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ludus import files
 from ludus.config import files
 from ludus.config.guard import masked
 from ludus.errors import ConfigError, DataError
-from ludus.runs import atomic
 from ludus.runs.store import read_json
 from ludus.text import clean
 
@@ -139,7 +139,7 @@ def _remember(command: Command) -> str:
         if home is None:
             raise OSError(0, "this user has no home directory")
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        atomic.write_json(home / ALLOWED, {**known, _digest(command): list(command)})
+        files.write_json(home / ALLOWED, {**known, _digest(command): list(command)})
     except OSError as error:
         return f"{WHERE}: a resume will have to be given it again: {error.strerror}"
     return ""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus import files
 from ludus.config import files
 from ludus.config.schema import SCHEMA_VERSION
 from ludus.errors import ConfigError, DataError
-from ludus.runs import atomic
 from ludus.runs.checkpoint import MANIFEST, VERSION
 
 Data = dict[str, Any]
@@ -61,8 +61,8 @@ class Migration:
         while kept.exists():
             count += 1
             kept = self.path.with_name(f"{self.path.name}.bak{count}")
-        atomic.write_new(kept, self.path.read_bytes())
-        atomic.write_text(self.path, self.after)
+        files.write_new(kept, self.path.read_bytes())
+        files.write_text(self.path, self.after)
         return kept
 
 

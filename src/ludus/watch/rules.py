@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from ludus.config.files import plain, read, shown
+from ludus.config.read import plain, read_file, shown
 from ludus.config.model import Model
 from ludus.errors import ConfigError
 from ludus.metrics.names import group

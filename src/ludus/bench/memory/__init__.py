@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus import files
 from ludus.bench.memory import jobs, matching, pictures, results
 from ludus.bench.memory.jobs import Job
 from ludus.bench.memory.tasks import Core, Size, Task
 from ludus.errors import ConfigError
 from ludus.reports.export import render
-from ludus.runs import atomic
 from ludus.runs.record import Record
 
 EVALUATIONS = 20
@@ -79,11 +79,11 @@ def publish(planned: Sequence[Job], folder: Path) -> None:
         return
     found = results.rows(runs)
     table = results.table(found)
-    atomic.write_text(folder / "table.md", render(table, "markdown"))
-    atomic.write_text(folder / "table.csv", render(table, "csv"))
-    atomic.write_text(folder / "table.tex", render(table, "latex"))
-    atomic.write_json(folder / "results.json", {"rows": results.as_data(found)})
-    atomic.write_text(folder / "findings.md", "".join(f"- {sentence}\n" for sentence in results.sentences(found)))
+    files.write_text(folder / "table.md", render(table, "markdown"))
+    files.write_text(folder / "table.csv", render(table, "csv"))
+    files.write_text(folder / "table.tex", render(table, "latex"))
+    files.write_json(folder / "results.json", {"rows": results.as_data(found)})
+    files.write_text(folder / "findings.md", "".join(f"- {sentence}\n" for sentence in results.sentences(found)))
     for task in dict.fromkeys(job.task for job in runs):
         cores: dict[str, list[Record]] = {}
         for job, record in runs.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.runs.scrub import hide, scrub
+from ludus.secrets import hide, scrub
 
 
 @pytest.mark.parametrize(
