@@ -31,8 +31,9 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates
 from ludus.orchestration.preflight import RoomForNetwork, check_environments
-from ludus.registry import ALGORITHMS, CALLBACKS, nearest
+from ludus.registry import ALGORITHMS, CALLBACKS
 from ludus.seeding import GeneratorState, Streams, TorchState
+from ludus.text import did_you_mean
 from ludus.types import Spaces
 from ludus.watch import ram
 
@@ -210,11 +211,11 @@ def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collectio
     for phase in phases:
         if phase.buffer is not None and phase.buffer not in buffers:
             where = f"training.phases.{phase.name}.buffer"
-            raise ConfigError(where, f"there is no buffer '{phase.buffer}'", nearest(phase.buffer, buffers))
+            raise ConfigError(where, f"there is no buffer '{phase.buffer}'", did_you_mean(phase.buffer, buffers))
     used = {*own, *(phase.buffer for phase in phases if phase.buffer is not None)}
     for name in buffers:
         if name not in used:
-            remedy = nearest(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
+            remedy = did_you_mean(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
             raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)
 
 

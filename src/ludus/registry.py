@@ -7,7 +7,6 @@ path.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import pkgutil
@@ -16,22 +15,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ludus.errors import ConfigError
+from ludus.text import did_you_mean
 
 T = TypeVar("T")
-
-
-MOST_NAMES = 24
-
-
-def nearest(name: object, options: Iterable[object]) -> str:
-    """`did you mean 'x'?`, or the known names, as far as a line can hold them, when nothing is near."""
-    names = [str(option) for option in options]
-    lowered = {option.lower(): option for option in reversed(names)}
-    close = difflib.get_close_matches(str(name).lower(), lowered, n=1)
-    if close:
-        return f"did you mean '{lowered[close[0]]}'?"
-    rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"known: {', '.join(names[:MOST_NAMES])}{rest}" if names else "none are known"
 
 
 class UnknownName(KeyError):
@@ -39,7 +25,7 @@ class UnknownName(KeyError):
 
     def __init__(self, kind: str, name: str, options: Iterable[str]) -> None:
         self.kind, self.name = kind, name
-        self.remedy = nearest(name, options)
+        self.remedy = did_you_mean(name, options)
         super().__init__(f"unknown {kind} '{name}'; {self.remedy}")
 
     def __str__(self) -> str:

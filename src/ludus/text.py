@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+MOST_NAMES = 24
 BARS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯│±·…⚠✓→≥", "_.,-~=+#x^v=>-++++|~-.!*>>")
 
@@ -89,3 +91,14 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(
         "✗" if not math.isfinite(value) else BARS[int((value - low) * scale)] if scale else flat for value in values
     )
+
+
+def did_you_mean(name: object, options: Iterable[object]) -> str:
+    """`did you mean 'x'?`, or the known names, as far as a line can hold them, when nothing is near."""
+    names = [str(option) for option in options]
+    lowered = {option.lower(): option for option in reversed(names)}
+    close = difflib.get_close_matches(str(name).lower(), lowered, n=1)
+    if close:
+        return f"did you mean '{lowered[close[0]]}'?"
+    rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"known: {', '.join(names[:MOST_NAMES])}{rest}" if names else "none are known"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import parse
+from ludus.config.read import read_file
 from ludus.errors import DataError
 from ludus.experiment import build
 from ludus.metrics.sinks import Row, Sink
@@ -19,7 +19,7 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.reports.differences import refuse_what_was_edited
 from ludus.runs import checkpoint, rebuild
 from ludus.runs.fingerprint import fingerprint
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session import begin_from, edited_since
 from ludus.session.parts import close
@@ -43,26 +43,26 @@ class Verdict:
         return self.difference is None and self.weights is not False
 
 
-def verify(run: Run, announce: Callable[[str], None] = lambda _: None) -> Verdict:
+def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> Verdict:
     """Train again from the run's own config and compare with its metrics and its last checkpoint.
 
     `announce` takes what may explain a difference: an update that was compiled and cannot be here.
     """
-    expected = list(read_rows(run.folder / "metrics.jsonl"))
+    expected = list(read_rows(run.path / "metrics.jsonl"))
     if not expected:
-        raise DataError(str(run.folder / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
-    config = parse(files.read(run.config_path), str(run.config_path))
-    trained = checkpoint.trained(checkpoint.about(run.folder))
-    refuse_what_was_edited(edited_since(trained, config, run.folder), run.config_path)
+        raise DataError(str(run.path / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
+    config = parse(read_file(run.config_path), str(run.config_path))
+    trained = checkpoint.trained(checkpoint.about(run.path))
+    refuse_what_was_edited(edited_since(trained, config, run.path), run.config_path)
     again = build(config, announce=announce, savable=True)
-    saved = checkpoint.checkpoints(run.folder)
+    saved = checkpoint.checkpoints(run.path)
     if saved:  # there are ways to run an update, and they round differently
         state = checkpoint.load(saved[list(saved)[-1]])
         for part in ("compiler", "precision"):
             again.stateful[part].load_state_dict(state[part])
-    start = rebuild.meta(run.folder).get("start")
+    start = rebuild.meta(run.path).get("start")
     if start:
-        begin_from(again, start, run.folder.parent)
+        begin_from(again, start, run.path.parent)
     judge = _Judge(expected, again)
     again.recorder.sinks.append(judge)
     with tempfile.TemporaryDirectory() as scratch:
@@ -78,8 +78,8 @@ def verify(run: Run, announce: Callable[[str], None] = lambda _: None) -> Verdic
         return judge.verdict(_same_state(run, Path(scratch)) if judge.difference is None else None)
 
 
-def _same_state(run: Run, scratch: Path) -> bool | None:
-    ours, theirs = checkpoint.checkpoints(run.folder), checkpoint.checkpoints(scratch)
+def _same_state(run: RunFolder, scratch: Path) -> bool | None:
+    ours, theirs = checkpoint.checkpoints(run.path), checkpoint.checkpoints(scratch)
     common = [name for name in ours if name in theirs]
     if not common:
         return None

@@ -245,15 +245,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from ludus.config.compose import to_yaml
     from ludus.experiment import build
     from ludus.runs import checkpoint
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
     from support import close, config
 
     root = tmp_path_factory.mktemp("evaluate") / "runs"
     chosen = config(environment={"normalize_obs": "rolling"})
-    run = Run.create(root, "cart", config_yaml=to_yaml(chosen))
+    run = RunFolder.create(root, "cart", config_yaml=to_yaml(chosen))
     built = build(chosen)
     for step, best in ((128, True), (256, False)):
-        checkpoint.save(run.folder, built.state_dict(), step=step, best=best)
+        checkpoint.save(run.path, built.state_dict(), step=step, best=best)
     close(built)
     return root
 

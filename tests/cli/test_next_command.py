@@ -11,7 +11,7 @@ from faults.support import SMALL
 from ludus import cli
 from ludus.config.compose import load
 from ludus.experiment import build
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.session.finish import summary
 from support import close
 
@@ -22,7 +22,7 @@ def following(runs_dir: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
         cli.main(["train", *SMALL, "training.total_timesteps=64", "--runs-dir", runs_dir])
     assert stop.value.code == 0
     printed = capsys.readouterr().out
-    folder = Run.load(Path(runs_dir), "@last")
+    folder = RunFolder.load(Path(runs_dir), "@last")
     run = build(load(SMALL[0], [word for word in SMALL[1:] if "=" in word]).config)
     run.interrupt("SIGTERM")
     run.stop("SIGTERM")

@@ -20,7 +20,7 @@ from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.types import ActResult
 from support import config as small_config
 
@@ -36,13 +36,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One untrained CartPole run with two checkpoints, the first one best."""
     root = tmp_path_factory.mktemp("play") / "runs"
     config = small_config(environment={"normalize_obs": "rolling"})
-    run = Run.create(root, "cart", config_yaml=to_yaml(config))
+    run = RunFolder.create(root, "cart", config_yaml=to_yaml(config))
     built: Orchestrator = build(config)
     parts = {name: part.state_dict() for name, part in built.algorithm.state().items()}
     normalizer = built.algorithm.collector.normalizer.state_dict()
     built.algorithm.collector.close()
     for step, best in ((128, True), (256, False)):
-        checkpoint.save(run.folder, {"algorithm": parts, "normalizer": normalizer, "step": step}, step=step, best=best)
+        checkpoint.save(run.path, {"algorithm": parts, "normalizer": normalizer, "step": step}, step=step, best=best)
     return root
 
 
@@ -82,7 +82,7 @@ def test_checkpoints_are_chosen(
 
 
 def test_random_actions_need_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Run.create(tmp_path, "bare", config_yaml=to_yaml(small_config()))
+    RunFolder.create(tmp_path, "bare", config_yaml=to_yaml(small_config()))
     play("bare", episodes=2, random=True, runs_dir=tmp_path)
     assert "random actions" in _lines(capsys)[0]
     with pytest.raises(DataError, match="no checkpoint"):
@@ -106,7 +106,7 @@ def test_a_video_holds_every_state_including_the_last(
 def test_auto_puts_the_video_into_the_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("av")
     play("@last", episodes=1, video="auto", random=True, runs_dir=runs)
-    (video,) = (Run.load(runs, "@last").videos).glob("play_*.mp4")
+    (video,) = (RunFolder.load(runs, "@last").videos).glob("play_*.mp4")
     assert str(video) in "\n".join(_lines(capsys))
 
 

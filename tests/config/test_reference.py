@@ -10,7 +10,7 @@ import pytest
 
 from ludus.config.model import Model
 from ludus.config.reference import PAGE, json_schema, markdown, tables
-from ludus.config.tree import fields
+from ludus.config.validate import fields
 from ludus.registry import ALGORITHMS, ENCODERS, MEMORY
 
 ROOT = Path(__file__).parents[2]

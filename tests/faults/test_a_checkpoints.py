@@ -99,8 +99,9 @@ def test_03_power_cut_while_saving(start: Ludus, tmp_path: Path, step: int) -> N
 
 def test_03_power_cut_while_a_run_folder_is_made(start: Ludus, tmp_path: Path) -> None:
     root, go = tmp_path / "runs", tmp_path / "go"
-    script = f"inject.wait_for({str(go)!r}); from pathlib import Path; from ludus.runs.store import Run; "
-    script += f"run = Run.create(Path({str(root)!r}), 'x', config_yaml='a: 1'); run.set_status('running', env_steps=1)"
+    script = f"inject.wait_for({str(go)!r}); from pathlib import Path; from ludus.runs.store import RunFolder; "
+    script += f"run = RunFolder.create(Path({str(root)!r}), 'x', config_yaml='a: 1'); "
+    script += "run.set_status('running', env_steps=1)"
     writer = start(prelude=script)
     tracer = Tracer(writer.pid, tmp_path / "trace")
     go.touch()

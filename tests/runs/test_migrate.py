@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from ludus.cli.migrate import migrate as command
-from ludus.config import files
 from ludus.config.compose import load, parse, to_yaml
+from ludus.config.read import plain, read_file
 from ludus.config.schema import SCHEMA_VERSION
 from ludus.errors import ConfigError, DataError
 from ludus.runs import checkpoint
 from ludus.runs.migrate import CONFIG_STEPS, config_version, migrate, plan
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from support import config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "migrate"
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return files.plain(files.read(path))
+    return plain(read_file(path))
 
 
 @pytest.mark.parametrize("version", range(SCHEMA_VERSION))
@@ -89,17 +89,17 @@ def test_json_and_an_explicit_version_zero(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_and_its_checkpoints(tmp_path: Path) -> None:
-    run = Run.create(tmp_path, "cart", config_yaml=(GOLDEN / "config_v0.yaml").read_text())
-    place = checkpoint.save(run.folder, {"x": 1}, step=8)
-    (change,) = plan(run.folder)
+    run = RunFolder.create(tmp_path, "cart", config_yaml=(GOLDEN / "config_v0.yaml").read_text())
+    place = checkpoint.save(run.path, {"x": 1}, step=8)
+    (change,) = plan(run.path)
     assert (change.path, change.needed) == (run.config_path, True)
     manifest = place / checkpoint.MANIFEST
     manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 7'))
     with pytest.raises(DataError, match="format version 7, this ludus knows 2; use the ludus that wrote it"):
-        plan(run.folder)
+        plan(run.path)
     manifest.write_text("{")
     with pytest.raises(DataError, match="not readable"):
-        plan(run.folder)
+        plan(run.path)
 
 
 def test_a_current_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

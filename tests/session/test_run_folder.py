@@ -16,7 +16,7 @@ from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.lock import RunLock
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.session import unfinished
 from session.conftest import SMALL, Ludus, only_run
 
@@ -195,13 +195,13 @@ def test_lost_files_are_rebuilt(ludus: Ludus, trained: Path, name: str, damage: 
 def test_without_a_checkpoint_to_ask_the_name_of_the_folder_says_when_and_what(tmp_path: Path) -> None:
     from ludus.runs import rebuild
 
-    run = Run.create(tmp_path, "cart", config_yaml="x: 1\n")
+    run = RunFolder.create(tmp_path, "cart", config_yaml="x: 1\n")
     told = run.meta()
-    (run.folder / "meta.json").unlink()
-    found = rebuild.meta(run.folder)
+    (run.path / "meta.json").unlink()
+    found = rebuild.meta(run.path)
     assert found["name"] == "cart" and found["started"][:16] == told["started"][:16]
-    (run.folder / "status.json").unlink()
-    assert rebuild.status(run.folder)["state"] == "lost"
+    (run.path / "status.json").unlink()
+    assert rebuild.status(run.path)["state"] == "lost"
 
 
 # ---- killed before the first checkpoint ----------------------------------------------------------
@@ -276,13 +276,13 @@ def test_other_versions_are_one_warning_and_are_written_down(ludus: Ludus, train
 # ---- --resume auto -------------------------------------------------------------------------------
 
 
-def open_run(root: Path, *, started: str) -> Run:
+def open_run(root: Path, *, started: str) -> RunFolder:
     """A run of the small config that was killed."""
     config = load("CartPole-v1:ppo").config
-    run = Run.create(root, "cart", config_yaml="algorithm: {name: ppo}\n", config_hash=config_hash(config))
+    run = RunFolder.create(root, "cart", config_yaml="algorithm: {name: ppo}\n", config_hash=config_hash(config))
     meta = run.meta()
-    (run.folder / "meta.json").write_text(json.dumps({**meta, "started": started}))
-    (run.folder / "checkpoints" / "step=64").mkdir(parents=True)
+    (run.path / "meta.json").write_text(json.dumps({**meta, "started": started}))
+    (run.path / "checkpoints" / "step=64").mkdir(parents=True)
     return run
 
 
@@ -294,7 +294,7 @@ def test_auto_takes_the_newest_even_if_the_clock_went_back(tmp_path: Path) -> No
 
 def test_a_second_auto_does_not_train_from_scratch(tmp_path: Path) -> None:
     run = open_run(tmp_path, started="2026-05-01T00:00:00+00:00")
-    lock = RunLock(run.folder)
+    lock = RunLock(run.path)
     lock.acquire()
     with pytest.raises(ConfigError, match="is being trained"):
         unfinished(load("CartPole-v1:ppo").config, tmp_path)

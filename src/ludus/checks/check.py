@@ -11,7 +11,7 @@ from ludus.checks import contract
 from ludus.checks.contract import Finding, Status
 from ludus.envs.make import describe, make_env, probe
 from ludus.errors import ConfigError
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
@@ -30,7 +30,7 @@ def check(cfg: Environment, only: Sequence[str] | None = None) -> list[Row]:
     """Every check; an environment that cannot even be made raises."""
     for name in only or ():
         if name not in BACKENDS:
-            raise ConfigError(f"--backend {name}", "is no backend", nearest(name, BACKENDS))
+            raise ConfigError(f"--backend {name}", "is no backend", did_you_mean(name, BACKENDS))
     describe(cfg)
     rows = [Row("", *gymnasium_check(cfg)), Row("", "start-up check", "PASS", ""), Row("", *_seeding(cfg))]
     for backend, problem in backends(cfg).items():

@@ -62,12 +62,12 @@ def _cells(row: Speed) -> list[str]:
 def _names(text: str) -> list[str]:
     from ludus.bench.fps import BACKENDS
     from ludus.errors import ConfigError
-    from ludus.registry import nearest
+    from ludus.text import did_you_mean
 
     names = [part.strip() for part in text.split(",")]
     for name in names:
         if name not in BACKENDS:
-            raise ConfigError(f"--backends {text}", f"'{name}' is no backend", nearest(name, BACKENDS))
+            raise ConfigError(f"--backends {text}", f"'{name}' is no backend", did_you_mean(name, BACKENDS))
     return names
 
 

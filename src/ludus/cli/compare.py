@@ -38,13 +38,13 @@ def compare(
     """Compare runs: those that differ only in the seed are one group, with IQM and 95 % bootstrap interval."""
     from ludus.cli.table import say
     from ludus.errors import ConfigError
-    from ludus.registry import nearest
     from ludus.reports.compare import compare as compare_runs
     from ludus.reports.export import export_comparison
     from ludus.runs.index import Index
+    from ludus.text import did_you_mean
 
     if statistic not in ("iqm", "mean"):
-        raise ConfigError(f"--statistic {statistic}", "is not known", nearest(statistic, ["iqm", "mean"]))
+        raise ConfigError(f"--statistic {statistic}", "is not known", did_you_mean(statistic, ["iqm", "mean"]))
     names = [name.strip() for name in metrics.split(",") if name.strip()] or ["reward"]
     found = compare_runs(Index(runs_dir).pick([*(runs or []), *(filter or [])]), metrics=names, group_by=group_by)
     drawn = None

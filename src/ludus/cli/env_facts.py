@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.config.model import Model
 from ludus.envs.families import Family, family, spelled
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from ludus.config.groups import EnvironmentFile
     from ludus.config.schema import Environment
-    from ludus.config.variants import EnvironmentFile
     from ludus.envs.info import EnvInfo
 
 MOST_LINES = 32
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 def shipped() -> list[Entry]:
     """Every environment that has a config; reads the files and nothing else."""
     from ludus.config.compose import search_path
-    from ludus.config.variants import EnvironmentFile, environment_files
+    from ludus.config.groups import EnvironmentFile, environment_files
 
     dirs, found = search_path(), []
     for stem, path in sorted(environment_files(dirs).items()):
@@ -73,13 +73,11 @@ def shipped() -> list[Entry]:
 
 def id_of(file: EnvironmentFile) -> str:
     """The environment id a file is about: that of its first variant."""
-    from functools import reduce
-
-    from ludus.config.layers import Layer, merge
+    from ludus.config.merge import Draft
 
     if not file.variants:
         return file.path.stem
-    return str(reduce(merge, file.layers(file.variants[0]), Layer()).data["environment"]["id"])
+    return str(Draft(file.layers(file.variants[0])).data["environment"]["id"])
 
 
 def environment_of(id: str) -> tuple[Environment, EnvironmentFile | None]:
@@ -100,7 +98,7 @@ def environment_of(id: str) -> tuple[Environment, EnvironmentFile | None]:
 def file_of(name: str) -> EnvironmentFile | None:
     """The file of an environment; `/` in its name may be written as `-`."""
     from ludus.config.compose import search_path
-    from ludus.config.variants import EnvironmentFile, environment_files
+    from ludus.config.groups import EnvironmentFile, environment_files
 
     dirs = search_path()
     path = environment_files(dirs).get(name.replace("/", "-"))
@@ -111,7 +109,7 @@ def facts_of(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
     """The `spec` block of an environment file, checked, and where it is."""
     from pydantic import ValidationError
 
-    from ludus.config.variants import FACTS
+    from ludus.config.groups import FACTS
     from ludus.errors import ConfigError
 
     if file is None or FACTS not in file.block:
@@ -122,7 +120,7 @@ def facts_of(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
         first = error.errors()[0]
         path = [FACTS, *map(str, first["loc"])]
         known = (EnvironmentFacts if len(path) == 2 else SpaceFacts).model_fields
-        remedy = nearest(path[-1], known) if first["type"] == "extra_forbidden" else ""
+        remedy = did_you_mean(path[-1], known) if first["type"] == "extra_forbidden" else ""
         line = file.block.lines.get(FACTS)
         where = f"{file.name}:{line}" if line else file.name
         raise ConfigError(where, f"{'.'.join(path)}: {first['msg']}", remedy) from None

@@ -12,7 +12,7 @@ from ludus.cli.plugin import Plugin, load_plugins
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
 
 
 def evaluate(
@@ -29,10 +29,10 @@ def evaluate(
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
     from ludus.cli.play import checkpoint_name
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
 
     load_plugins(plugin)
-    found = Run.load(runs_dir, run)
+    found = RunFolder.load(runs_dir, run)
     step = checkpoint_name(found, checkpoint)
     result, seed = play(found, step, episodes, deterministic, seed)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
@@ -52,7 +52,7 @@ def evaluate(
     print(f"episodes {facts['episodes']}, {habit} actions, seed {seed}, {facts['seconds']:.1f} s")
 
 
-def play(run: Run, step: str, episodes: int, greedy: bool | None, seed: int | None) -> tuple[EvalResult, int]:
+def play(run: RunFolder, step: str, episodes: int, greedy: bool | None, seed: int | None) -> tuple[EvalResult, int]:
     """The episodes, as an evaluation during training would play them."""
     import time
 
@@ -68,7 +68,7 @@ def play(run: Run, step: str, episodes: int, greedy: bool | None, seed: int | No
     seed = config.experiment.seed if seed is None else seed
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     habit = config.training.evaluation.model_copy(update={} if greedy is None else {"deterministic": greedy})
-    path = checkpoint.find(run.folder, step)
+    path = checkpoint.find(run.path, step)
     streams, start = Streams(seed), time.monotonic()
     with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
         player = player_of(config, path, Spaces(env.observation_space, env.action_space))

@@ -35,12 +35,12 @@ def export(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Export runs (default: all) for spreadsheets, scripts and papers; json is everything known about them."""
+    from ludus import files
     from ludus.errors import of_system
     from ludus.reports.compare import compare
     from ludus.reports.export import check_format, export_comparison
     from ludus.reports.export import export as render
-    from ludus import files
-from ludus.runs import query
+    from ludus.runs import query
     from ludus.runs.index import Index
 
     check_format(format)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ludus.config.schema import ExperimentConfig
     from ludus.envs.vector import VectorEnv
     from ludus.experiment import Player
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
     from ludus.types import Array
 
     Act = Callable[[Array, Any, Array], tuple[Array, Any]]
@@ -72,13 +72,13 @@ def source(
     reference: str, checkpoint: str | None, runs_dir: Path, *, trained: bool
 ) -> tuple[Any, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
 
     if ":" in reference and not trained:
         from ludus.config.compose import load as compose
 
         return None, compose(reference).config, reference
-    found = Run.load(runs_dir, reference)
+    found = RunFolder.load(runs_dir, reference)
     step = f"/{checkpoint_name(found, checkpoint)}" if trained else ""
     return found, run_config(found), found.id + step
 
@@ -189,10 +189,10 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
 
 def render_mode(render: str | None, video: str | None, user: bool = False) -> str | None:
     """What the environment has to be made with."""
-    from ludus.registry import nearest
+    from ludus.text import did_you_mean
 
     if render not in (None, "human", "none"):
-        raise ConfigError("--render", f"'{render}' is unknown", nearest(render, ["human", "none"]))
+        raise ConfigError("--render", f"'{render}' is unknown", did_you_mean(render, ["human", "none"]))
     display = not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if user:
         if video is not None or render is not None:
@@ -209,24 +209,24 @@ def render_mode(render: str | None, video: str | None, user: bool = False) -> st
     return "human" if display and render != "none" else None
 
 
-def checkpoint_name(run: Run, checkpoint: str | None) -> str:
+def checkpoint_name(run: RunFolder, checkpoint: str | None) -> str:
     """`step=N` of the checkpoint that is asked for; the default is the best one, or else the last."""
     from ludus.runs.checkpoint import find, read_manifest
 
     if checkpoint and run.checkpoint and checkpoint != run.checkpoint:
         raise ConfigError("--checkpoint", f"says {checkpoint}, the reference {run.checkpoint}", "give one of them")
-    return f"step={read_manifest(find(run.folder, checkpoint or run.checkpoint))['step']}"
+    return f"step={read_manifest(find(run.path, checkpoint or run.checkpoint))['step']}"
 
 
-def run_config(run: Run) -> ExperimentConfig:
+def run_config(run: RunFolder) -> ExperimentConfig:
     """The config a run was started with."""
     from ludus.config.compose import parse
-    from ludus.config.files import read
+    from ludus.config.read import read_file
 
-    return parse(read(run.config_path), str(run.config_path))
+    return parse(read_file(run.config_path), str(run.config_path))
 
 
-def load(run: Run, name: str, env: VectorEnv) -> Player:
+def load(run: RunFolder, name: str, env: VectorEnv) -> Player:
     """The policy of a checkpoint, `<run>/step=N`."""
     from ludus.session.loading import load_player
     from ludus.types import Spaces
@@ -257,7 +257,7 @@ def random_policy(env: VectorEnv, seed: int) -> Act:
     return lambda *_: (np.asarray(env.action_space.sample())[None], None)
 
 
-def video_path(run: Run | None, video: str) -> Path:
+def video_path(run: RunFolder | None, video: str) -> Path:
     """`auto` is the run's own folder."""
     if video != "auto":
         path = Path(video)

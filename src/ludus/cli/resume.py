@@ -35,10 +35,10 @@ def resume(
     from ludus.config.compose import Resolved, load
     from ludus.orchestration.signals import EARLY
     from ludus.runs import consent, rebuild
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
 
     load_plugins(plugin)
-    folder = Run.load(runs_dir, run)
+    folder = RunFolder.load(runs_dir, run)
     if mode is not Mode.exact or consent.can_answer():
         changed = load(str(folder.config_path), overrides or [])
         consent.ask(changed)
@@ -48,7 +48,7 @@ def resume(
             print(f"{run}: has already finished; give it a larger training.total_timesteps to go on")
             return 0
     else:
-        spec = str(rebuild.meta(folder.folder).get("spec") or folder.id)
+        spec = str(rebuild.meta(folder.path).get("spec") or folder.id)
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         done = session.train(
             resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer, debug=debug

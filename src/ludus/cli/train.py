@@ -225,16 +225,16 @@ def debugger_overrides(config: ExperimentConfig) -> list[str]:
 def print_config(config: ExperimentConfig, kind: str, package: str | None) -> int:
     """The resolved config, or one part of it, as YAML."""
     from ludus.config.compose import dump
-    from ludus.config.files import to_yaml
-    from ludus.config.layers import MISSING, select
-    from ludus.registry import nearest
+    from ludus.config.read import to_yaml
+    from ludus.config.validate import MISSING, select
+    from ludus.text import did_you_mean
 
     if kind != "job":
         raise ConfigError(f"--cfg {kind}", "only the job's config exists", "write --cfg job")
     data = dump(config)
     part = data if package in (None, "_global_") else select(data, tuple(package.split(".")))
     if part is MISSING:
-        raise ConfigError(f"--package {package}", "no such part", nearest(package, data))
+        raise ConfigError(f"--package {package}", "no such part", did_you_mean(package, data))
     print(to_yaml(part), end="")
     return 0
 

@@ -16,11 +16,11 @@ def verify(
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
 ) -> int:
     """Train again from the run's config and compare every metric and the final state."""
-    from ludus.runs.store import Run
+    from ludus.runs.store import RunFolder
     from ludus.verify import verify as verify_run
 
     load_plugins(plugin)
-    folder = Run.load(runs_dir, run)
+    folder = RunFolder.load(runs_dir, run)
     print(f"{folder.id}: training again and comparing", flush=True)
     verdict = verify_run(folder, announce=lambda line: print(line, flush=True))
     if not verdict.identical:

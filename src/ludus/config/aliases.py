@@ -1,8 +1,8 @@
 """Other names that people know settings by, as one plain table: canonical path -> its aliases.
 
-An alias without a dot also works inside the section it leads to (`algorithm.policy_lr`). A config model must not have a
-field with the name of an alias in that section; a test checks it. A number of the algorithm also takes the flat keys of a
-schedule: `policy_lr_schedule: linear`, `policy_lr_schedule_end_value: 0`.
+An alias without a dot also works inside the section it leads to (`algorithm.policy_lr`). No config model may have a
+field with the name of an alias in that section; a test checks it. A number of the algorithm also takes the flat keys of
+a schedule: `policy_lr_schedule: linear`, `policy_lr_schedule_end_value: 0`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Defaults lists, expanded by Hydra: `- CartPole-v1:ppo`, `- /network: wide`, `- /head@network.actor: large`.
 
-Hydra decides which options make up an experiment, in which order and below which package. It never merges or
-interpolates; `merge` does, so that a choice can be switched, aliases work in each file and every value keeps its origin.
-Importing Hydra takes time, so this module is imported only for experiments and config groups.
+Hydra decides which options make up an experiment, in which order and below which package. Merging is ours, so that a
+choice can be switched, aliases work in each file and every value keeps its origin. Importing Hydra takes time:
+this module is imported only for experiments and config groups.
 """
 
 from __future__ import annotations

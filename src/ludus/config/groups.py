@@ -127,8 +127,8 @@ def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]
 
 def list_targets(dirs: Sequence[Path]) -> list[Target]:
     """Every variant of every environment file."""
-    opened = [(stem, EnvironmentFile(path, dirs)) for stem, path in sorted(environment_files(dirs).items())]
-    return [Target(f"{stem}:{name}", file.description(name), file.path) for stem, file in opened for name in file.variants]
+    files = [EnvironmentFile(path, dirs) for _, path in sorted(environment_files(dirs).items())]
+    return [Target(f"{f.path.stem}:{name}", f.description(name), f.path) for f in files for name in f.variants]
 
 
 # ---- config groups -------------------------------------------------------------------------------------------------

@@ -217,4 +217,3 @@ def _agree(path: Path, old: Written, new: Written) -> None:
     if old.spelling != new.spelling and old.value != new.value:
         problem = f"'{new.spelling}' ({brief(new.value)}) and '{old.spelling}' ({brief(old.value)}) both set "
         raise ConfigError(new.origin, problem + ".".join(path), "keep one of them")
-

@@ -16,7 +16,7 @@ from ludus.config.aliases import ALIASES
 from ludus.config.model import Choice, Model, Registered
 from ludus.config.schedule import Schedule
 from ludus.config.schema import ExperimentConfig
-from ludus.config.tree import Many, Node, fields, node_of
+from ludus.config.validate import Many, Node, fields, node_of
 
 PAGE = Path("docs/reference/config.md")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.envs.suites import mujoco
 from ludus.errors import ConfigError, Missing, MissingExtra
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -202,5 +202,5 @@ def _unknown(id: str) -> ConfigError:
 def _suggestion(id: str) -> str:
     import gymnasium as gym
 
-    remedy = nearest(id, gym.registry)
+    remedy = did_you_mean(id, gym.registry)
     return remedy if remedy.startswith("did") else "see `ludus train --list-envs`"  # all the ids would be a page

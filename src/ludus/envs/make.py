@@ -22,7 +22,8 @@ from ludus.envs.recipe import Recipe, WrapperCall
 from ludus.envs.suites import old_api
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.errors import ConfigError
-from ludus.registry import WRAPPERS, UnknownName, nearest
+from ludus.registry import WRAPPERS, UnknownName
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment, Wrapper
@@ -180,7 +181,7 @@ def _refuse_unknown(where: str, given: Iterable[str], known: list[inspect.Parame
     names = [parameter.name for parameter in known or ()]
     for key in given:
         if known is not None and key not in names:
-            raise ConfigError(f"{where}.{key}", "unknown argument", nearest(key, names))
+            raise ConfigError(f"{where}.{key}", "unknown argument", did_you_mean(key, names))
 
 
 def _validated(where: str, parameter: inspect.Parameter, given: dict[str, Any]) -> Any:

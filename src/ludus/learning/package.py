@@ -26,6 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ludus import files
+
 SETTINGS = {
     "unroll_reductions_threshold": 1,  # a scalar for all weights stays a scalar
     "aot_inductor.precompile_headers": False,  # one build in its own folder: they would never be used again

@@ -14,7 +14,7 @@ from typing import Any
 
 from ludus.config.schema import Phase
 from ludus.errors import ConfigError
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 from ludus.types import Report
 
 
@@ -223,7 +223,7 @@ def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
             raise ConfigError(where, "one hook per entry", "write a list of hooks")
         ((name, count),) = item.items()
         if name not in hooks:
-            raise ConfigError(where, f"unknown hook '{name}'", nearest(name, hooks))
+            raise ConfigError(where, f"unknown hook '{name}'", did_you_mean(name, hooks))
         calls.append(parse_call(name, count, where))
     return calls
 

@@ -11,8 +11,8 @@ from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.collector import Collector
 from ludus.envs.make import describe, make_vector
 from ludus.errors import ConfigError
-from ludus.registry import nearest
 from ludus.seeding import Streams
+from ludus.text import did_you_mean
 
 
 def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:
@@ -44,7 +44,7 @@ def changed_settings(base: Any, changes: Mapping[str, Any], where: str, num_envs
     """An algorithm's config with some fields changed, checked like any config."""
     for key in changes:
         if key not in type(base).model_fields:
-            raise ConfigError(f"{where}.{key}", "unknown field", nearest(key, type(base).model_fields))
+            raise ConfigError(f"{where}.{key}", "unknown field", did_you_mean(key, type(base).model_fields))
         if key in base.fixed:
             raise ConfigError(f"{where}.{key}", "is fixed for the whole run", "set it under algorithm")
     try:
@@ -94,5 +94,5 @@ def changed_environment(base: Environment, phase: Phase) -> Environment:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"])
         where = f"training.phases.{phase.name}.environment.{path}"
-        remedy = nearest(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
+        remedy = did_you_mean(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
         raise ConfigError(where, first["msg"], remedy) from None

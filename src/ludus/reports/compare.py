@@ -13,11 +13,11 @@ from typing import Any
 
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN, RETURN
-from ludus.registry import nearest
 from ludus.reports.columns import NUMBERS, config_text
 from ludus.reports.statistics import iqm, stratified_bootstrap
 from ludus.runs import history, query
 from ludus.runs.record import ALIASES, MISSING, Record, paths
+from ludus.text import did_you_mean
 
 IGNORED = (
     "experiment.seed",
@@ -156,7 +156,7 @@ def metric_key(metric: str, records: Sequence[Record]) -> str:
     ends = [name for name in known if name.endswith(f"/{wanted}")]
     if len(ends) == 1:
         return ends[0]
-    remedy = f"one of {', '.join(ends)}" if ends else nearest(metric, ["reward", *SHORT, *known])
+    remedy = f"one of {', '.join(ends)}" if ends else did_you_mean(metric, ["reward", *SHORT, *known])
     raise ConfigError(f"--metrics {metric}", "no run has it" if not ends else "fits several metrics", remedy)
 
 

@@ -52,10 +52,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
 
 def edits(folder: Path, trained: Mapping[str, Any]) -> list[Difference]:
     """Where config.yaml says something else than what was trained; none if it cannot be read."""
-    from ludus.config import files
+    from ludus.config.read import plain, read_file
 
     try:
-        return differences(trained, files.plain(files.read(folder / "config.yaml")))
+        return differences(trained, plain(read_file(folder / "config.yaml")))
     except LudusError:
         return []
 

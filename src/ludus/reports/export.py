@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError, LudusError
-from ludus.registry import nearest
 from ludus.reports import columns
 from ludus.reports.columns import dump
 from ludus.reports.compare import Comparison, Scores
 from ludus.runs import history, query
 from ludus.runs.record import FIELDS, Record, paths
 from ludus.runs.store import read_json
-from ludus.text import clean, number
+from ludus.text import clean, did_you_mean, number
 
 FORMATS = ("csv", "json", "markdown", "latex")
 PAPER = ("spec", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved")
@@ -78,7 +77,7 @@ def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = Fal
 def check_format(kind: str) -> None:
     """Refuse what we cannot write."""
     if kind not in FORMATS:
-        raise ConfigError(f"--format {kind}", "is not known", nearest(kind, FORMATS))
+        raise ConfigError(f"--format {kind}", "is not known", did_you_mean(kind, FORMATS))
 
 
 def render(table: Table, kind: str, *, fragment: bool = False) -> str:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus import files
-from ludus.config import files
-from ludus.config.guard import masked
+from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
 from ludus.runs.store import read_json
+from ludus.secrets import masked
 from ludus.text import clean
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _settings() -> Command:
     path = _own(SETTINGS)
     if path is None:
         return ()
-    data: dict[str, Any] = files.plain(files.read(path))
+    data: dict[str, Any] = plain(read_file(path))
     command = data.pop("alert_command", [])
     if data:
         raise ConfigError(str(path), f"unknown key '{next(iter(data))}'", "alert_command is the only one")

@@ -19,7 +19,7 @@ from typing import Any
 from ludus.errors import ConfigError, DataError
 from ludus.runs import query
 from ludus.runs.record import FIELDS, Record, present, read, signature
-from ludus.runs.store import ROOT, Run, runs_in
+from ludus.runs.store import ROOT, RunFolder, runs_in
 
 NAME = "index.sqlite"
 VERSION = 2
@@ -116,7 +116,7 @@ class Index:
             if not found:
                 raise ConfigError(word, f"fits no run in {self.root}/", "ludus list shows them")
             return found
-        folder = Run.load(self.root, word).folder
+        folder = RunFolder.load(self.root, word).path
         found = [record for record in records if record.id == folder.name]
         if not found:
             raise DataError(str(folder), "neither its config.yaml nor its meta.json can be read", "restore one of them")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import files
-from ludus.config import files
+from ludus.config.read import plain, read_file, to_yaml
 from ludus.config.schema import SCHEMA_VERSION
 from ludus.errors import ConfigError, DataError
 from ludus.runs.checkpoint import MANIFEST, VERSION
@@ -75,10 +75,10 @@ def plan(path: Path) -> list[Migration]:
         for manifest in sorted(path.glob(f"checkpoints/*/{MANIFEST}")):
             check_checkpoint(manifest)
         path = config
-    before = files.plain(files.read(path))
+    before = plain(read_file(path))
     version = config_version(before, path)
     after = migrate(before, version)
-    write = _to_json if path.suffix == ".json" else files.to_yaml
+    write = _to_json if path.suffix == ".json" else to_yaml
     return [Migration(path, version, write(before), write(after))]
 
 

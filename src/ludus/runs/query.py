@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.registry import nearest
 from ludus.runs.record import ALIASES, FIELDS, MISSING, Record, paths
+from ludus.text import did_you_mean
 
 _FILTER = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(==|!=|>=|<=|!~|=|>|<|~)(.*)", re.DOTALL)
 _RISING = {"id", "name", "spec", "algorithm", "environment", "seed", "state", "reason", "config_hash", "commit", "tags"}
@@ -46,7 +46,7 @@ class Filter:
     @property
     def value(self) -> Any:
         """What the text means, by the rules of config files."""
-        from ludus.config.files import scalar
+        from ludus.config.read import scalar
 
         text = self.text.strip()
         return [] if text == "[]" else scalar(text)
@@ -110,7 +110,7 @@ def check_key(key: str, records: Sequence[Record], where: str) -> None:
     if ALIASES.get(key, key) in FIELDS or not records or any(record.get(key) is not MISSING for record in records):
         return
     known = dict.fromkeys([*FIELDS, *ALIASES, *(path for record in records[:50] for path in paths(record.config))])
-    close = nearest(key, known)
+    close = did_you_mean(key, known)
     remedy = close if close.startswith("did you") else f"fields are {', '.join(FIELDS)}, or a path of the config"
     raise ConfigError(where, f"no run has '{key}'", remedy)
 

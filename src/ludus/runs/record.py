@@ -112,10 +112,10 @@ def paths(config: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def read(folder: Path) -> Record | None:
     """Everything the folder says, as far as it can be read; None if it is not the folder of a run."""
-    from ludus.config import files  # imports yaml, which an index that is up to date does not need
+    from ludus.config.read import plain, read_file  # imports yaml, which an index that is up to date does not need
 
     try:
-        config = files.plain(files.read(folder / "config.yaml"))
+        config = plain(read_file(folder / "config.yaml"))
     except LudusError:
         if not (folder / "meta.json").is_file():
             return None
@@ -148,9 +148,9 @@ def read(folder: Path) -> Record | None:
 
 def trained(folder: Path, config: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config the run was trained with: config.yaml, unless that was edited and a checkpoint knows better."""
-    from ludus.config import files
+    from ludus.config.read import digest
 
-    if not config or not meta.get("config_hash") or files.digest(config) == meta["config_hash"]:
+    if not config or not meta.get("config_hash") or digest(config) == meta["config_hash"]:
         return config
     return checkpoint.trained(checkpoint.about(folder)) or config
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.registry import nearest
 from ludus.runs.provenance import provenance
 from ludus.secrets import hide
+from ludus.text import did_you_mean
 
 ROOT = Path("runs")
 FOLDERS = ("checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug")
@@ -33,26 +33,26 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """One run folder; `checkpoint` is what a reference such as `run/@best` asked for."""
 
-    folder: Path
+    path: Path
     checkpoint: str | None = None
 
     @property
     def id(self) -> str:
         """Name of the folder."""
-        return self.folder.name
+        return self.path.name
 
     @property
     def config_path(self) -> Path:
         """The resolved config."""
-        return self.folder / "config.yaml"
+        return self.path / "config.yaml"
 
     @property
     def videos(self) -> Path:
         """Folder of recordings."""
-        return self.folder / "videos"
+        return self.path / "videos"
 
     @classmethod
     def create(
@@ -66,7 +66,7 @@ class Run:
         overrides: Sequence[str] = (),
         start: Mapping[str, Any] | None = None,
         argv: Sequence[str] | None = None,
-    ) -> Run:
+    ) -> RunFolder:
         """Make the folder of a new run; nothing else in ludus makes one."""
         check_name(name, "experiment.name")
         folder, last = None, root / "@last"
@@ -86,7 +86,7 @@ class Run:
             }
             meta |= {"start": dict(start)} if start else {}
             files.write_text(run.config_path, config_yaml)
-            files.write_json(run.folder / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
+            files.write_json(run.path / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
             run.set_status("running", started=_now())
             files.replace_link(last, run.id)
         except OSError as error:
@@ -97,7 +97,7 @@ class Run:
         return run
 
     @classmethod
-    def load(cls, root: Path, reference: str) -> Run:
+    def load(cls, root: Path, reference: str) -> RunFolder:
         """Find a run by id, unique prefix, `@last` or `@best`, each with `/@best`, `/@last` or `/step=N` behind it."""
         text = reference.removeprefix(f"{root}/").rstrip("/")
         name, slash, checkpoint = text.partition("/")
@@ -114,7 +114,7 @@ class Run:
     def refuse_links(self) -> None:
         """Before a process works on the run: a folder from somebody else must not lead its files out of it."""
         for name in FOLDERS:
-            path = self.folder / name
+            path = self.path / name
             if path.is_symlink():
                 raise ConfigError(str(path), "is a link", "put the folder itself there, or the whole run elsewhere")
 
@@ -123,25 +123,25 @@ class Run:
         told = {key: hide(value) if isinstance(value, str) else value for key, value in facts.items()}
         status = {"state": state, "pid": os.getpid(), "updated": _now(), **told}
         try:
-            files.write_json(self.folder / "status.json", status)
+            files.write_json(self.path / "status.json", status)
         except OSError as error:
             if state not in ("running", "failed"):  # those must neither end a training nor hide why it failed
-                raise _unwritten(self.folder / "status.json", error) from None
+                raise _unwritten(self.path / "status.json", error) from None
 
     def status(self) -> dict[str, Any]:
         """What status.json says."""
-        return read_json(self.folder / "status.json")
+        return read_json(self.path / "status.json")
 
     def meta(self) -> dict[str, Any]:
         """What meta.json says."""
-        return read_json(self.folder / "meta.json")
+        return read_json(self.path / "meta.json")
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
         """Replace meta.json when a resumed run has more to say about itself, or has to say it again."""
         try:
-            files.write_json(self.folder / "meta.json", dict(meta))
+            files.write_json(self.path / "meta.json", dict(meta))
         except OSError as error:
-            raise _unwritten(self.folder / "meta.json", error) from None
+            raise _unwritten(self.path / "meta.json", error) from None
 
     def write_config(self, config_yaml: str) -> None:
         """Replace config.yaml when a resumed run changes what it may."""
@@ -153,16 +153,16 @@ class Run:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace metrics.json, the final numbers."""
         try:
-            files.write_json(self.folder / "metrics.json", dict(summary))
+            files.write_json(self.path / "metrics.json", dict(summary))
         except OSError as error:
-            raise _unwritten(self.folder / "metrics.json", error) from None
+            raise _unwritten(self.path / "metrics.json", error) from None
 
     def log(self, text: str) -> None:
         """Append one line to run.log, without control characters; a full disk loses it."""
         line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in hide(text))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
-            descriptor = os.open(self.folder / "run.log", flags, 0o600)
+            descriptor = os.open(self.path / "run.log", flags, 0o600)
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
                 file.write(f"{_now()} {line}\n")
 
@@ -256,7 +256,9 @@ def _find(root: Path, name: str, reference: str) -> str:
     if found:
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise ConfigError(reference, f"{len(found)} runs begin like that", f"one of {', '.join(found[:5])}{more}")
-    raise ConfigError(reference, f"there is no such run in {root}/", nearest(name, known) if known else _newest(root))
+    raise ConfigError(
+        reference, f"there is no such run in {root}/", did_you_mean(name, known) if known else _newest(root)
+    )
 
 
 def _inside(folder: Path, root: Path) -> bool:

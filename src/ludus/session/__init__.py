@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
+from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
@@ -19,7 +19,7 @@ from ludus.orchestration.transfer import Transfer, transfer
 from ludus.reports.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.runs import checkpoint, history, provenance, rebuild
 from ludus.runs.lock import RunLock
-from ludus.runs.store import Run, safe_name
+from ludus.runs.store import RunFolder, safe_name
 from ludus.session.finish import counters
 from ludus.session.loading import load_state, restore, without_buffers
 from ludus.session.parts import buffers_of
@@ -36,11 +36,11 @@ def train(
 ) -> Orchestrator:
     """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
-    start = start_of(Run.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
+    start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     session = Session(resolved, debug=debug)
     begin = prepare(session, start, runs_dir)
-    folder = Run.create(
+    folder = RunFolder.create(
         runs_dir,
         run_name(resolved),
         config_yaml=to_yaml(config),
@@ -54,7 +54,7 @@ def train(
         return session.go(folder, begin(folder))
 
 
-def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -> Callable[[Run], list[str]]:
+def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -> Callable[[RunFolder], list[str]]:
     """Build the run of a session and see that it fits; what is returned gives it its folder and its first state."""
     config = session.config
     path = Path(config.training.resume_path).absolute() if config.training.resume_path else None
@@ -63,7 +63,7 @@ def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -
     preflight.check(config, session.run, runs_dir)
     moved = begin_from(session.run, start, runs_dir) if start else None
 
-    def begin(folder: Run) -> list[str]:
+    def begin(folder: RunFolder) -> list[str]:
         session.attach(folder)
         if state is not None and path is not None:
             buffers_of(session.run).source = path.resolve().parents[1] / "buffers"
@@ -99,16 +99,16 @@ def _number(folder: Path) -> int:
     return number if isinstance(number, int) else 0
 
 
-def start_of(other: Run, *, optimizer: bool) -> dict[str, Any]:
+def start_of(other: RunFolder, *, optimizer: bool) -> dict[str, Any]:
     """Which weights a run begins with, for its meta.json: `verify` needs the same ones."""
-    return {"run": other.id, "step": checkpoint.find(other.folder, other.checkpoint).name, "optimizer": optimizer}
+    return {"run": other.id, "step": checkpoint.find(other.path, other.checkpoint).name, "optimizer": optimizer}
 
 
 def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
     """Take over the weights of another run."""
     if not isinstance(start, Mapping) or not start.keys() >= {"run", "step", "optimizer"}:
         raise DataError("meta.json: start", "names no weights to begin with", "train with --init-from RUN")
-    other = Run.load(runs_dir, f"{start['run']}/{start['step']}")
+    other = RunFolder.load(runs_dir, f"{start['run']}/{start['step']}")
     return transfer(run, load_state(other)[0], optimizer=bool(start["optimizer"]))
 
 
@@ -116,22 +116,22 @@ def resume(
     reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False, rebuild_buffer: bool = False
 ) -> Orchestrator | None:
     """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
-    folder = Run.load(runs_dir, reference)
+    folder = RunFolder.load(runs_dir, reference)
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
-    folder = replace(folder, folder=folder.folder.absolute())
-    saved = parse(files.read(folder.config_path), str(folder.config_path))
+    folder = replace(folder, path=folder.path.absolute())
+    saved = parse(read_file(folder.config_path), str(folder.config_path))
     changed = load(str(folder.config_path), overrides)
     changes = differences(dump(saved), dump(changed.config))
     refuse_what_may_not_change(changes)
-    finished = rebuild.status(folder.folder).get("state") == "finished" and not goes_back(folder)
+    finished = rebuild.status(folder.path).get("state") == "finished" and not goes_back(folder)
     if finished and changed.config.training.total_timesteps <= saved.training.total_timesteps:
         return None
-    meta = rebuild.meta(folder.folder)
+    meta = rebuild.meta(folder.path)
     spec = str(meta.get("spec") or folder.id)
     session = Session(Resolved(changed.config, spec, tuple(overrides), changed.origin), debug=debug)
     session.meta = meta
     with session.locked(folder):
-        if not checkpoint.checkpoints(folder.folder) and can_go_on(folder.folder):
+        if not checkpoint.checkpoints(folder.path) and can_go_on(folder.path):
             notes = begin_again(session, folder, runs_dir)
         else:
             notes = go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
@@ -139,25 +139,25 @@ def resume(
         return session.go(folder, [*notes, *(f"changed {c}" for c in changes)], warnings)
 
 
-def goes_back(folder: Run) -> bool:
+def goes_back(folder: RunFolder) -> bool:
     """Whether a reference asks for a checkpoint that is not the newest."""
     if folder.checkpoint is None:
         return False
-    return checkpoint.find(folder.folder, folder.checkpoint) != checkpoint.find(folder.folder, "last")
+    return checkpoint.find(folder.path, folder.checkpoint) != checkpoint.find(folder.path, "last")
 
 
-def begin_again(session: Session, folder: Run, runs_dir: Path) -> list[str]:
+def begin_again(session: Session, folder: RunFolder, runs_dir: Path) -> list[str]:
     """A run that was killed before its first checkpoint: its config, with the seed, is all that it needs."""
     made_with = session.meta.get("config_hash")
     if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
     notes = prepare(session, session.meta.get("start"), runs_dir)(folder)
-    rewind_metrics(folder.folder, 0)
+    rewind_metrics(folder.path, 0)
     return [*notes, "no checkpoint was written before the run ended: it begins again, with the same seed"]
 
 
-def go_on(session: Session, folder: Run, saved: ExperimentConfig, *, rebuild_buffer: bool) -> list[str]:
+def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> list[str]:
     """Put the state of a checkpoint back; what comes later than it is set aside."""
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
@@ -170,10 +170,10 @@ def go_on(session: Session, folder: Run, saved: ExperimentConfig, *, rebuild_buf
     restore(run, state, str(path))
     steps = run.clock.env_steps
     folder.set_status("running", **counters(run))
-    later = checkpoint.supersede(folder.folder, steps, run.best.env_steps if run.best else steps)
+    later = checkpoint.supersede(folder.path, steps, run.best.env_steps if run.best else steps)
     if later:  # before the rows: whoever is killed in between goes on from here as well
         notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
-    moved = rewind_metrics(folder.folder, run.clock.epochs)
+    moved = rewind_metrics(folder.path, run.clock.epochs)
     taken = [f"changed in config.yaml since that checkpoint: {difference}" for difference in edited]
     return [*notes, f"resumed at {steps:,} steps, {moved} later rows set aside", *taken]
 
@@ -183,7 +183,7 @@ def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Pat
     return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
 
 
-def write_down(session: Session, folder: Run) -> list[str]:
+def write_down(session: Session, folder: RunFolder) -> list[str]:
     """config.yaml and meta.json as they are from here on; warnings about code that is not what it was."""
     now, meta = provenance.code(), session.meta
     moved = provenance.moved(meta, now)
@@ -203,9 +203,9 @@ def write_down(session: Session, folder: Run) -> list[str]:
     return [f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ"] if moved else []
 
 
-def _digest(folder: Run) -> str:
+def _digest(folder: RunFolder) -> str:
     """The hash of config.yaml as it is written there."""
-    return files.digest(files.plain(files.read(folder.config_path)))
+    return digest(plain(read_file(folder.config_path)))
 
 
 def run_name(resolved: Resolved) -> str:

@@ -15,7 +15,7 @@ from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.metrics.sinks import Sink
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.session.parts import collector_of, compiler_of
 from ludus.text import near
 from ludus.watch.monitor import Monitor
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from ludus.console.live import Console
 
 
-def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
+def make_sinks(config: ExperimentConfig, folder: RunFolder) -> Sequence[Sink]:
     """metrics.jsonl always; the others as configured."""
     from ludus.metrics.sinks.csv import Csv
     from ludus.metrics.sinks.jsonl import Jsonl
 
-    sinks: list[Sink] = [Jsonl(folder.folder / "metrics.jsonl")]
+    sinks: list[Sink] = [Jsonl(folder.path / "metrics.jsonl")]
     if config.logging.csv:
-        sinks.append(Csv(folder.folder / "metrics.csv"))
+        sinks.append(Csv(folder.path / "metrics.csv"))
     if config.logging.tensorboard:
         from ludus.metrics.sinks.tensorboard import TensorBoard
 
-        sinks.append(TensorBoard(folder.folder / "tensorboard"))
+        sinks.append(TensorBoard(folder.path / "tensorboard"))
     if config.logging.wandb.enabled:
         from ludus.metrics.sinks.wandb import Wandb
 
         there = config.logging.wandb
         sinks.append(
             Wandb(
-                folder.folder,
+                folder.path,
                 name=folder.id,
                 project=there.project,
                 entity=there.entity,
@@ -54,7 +54,12 @@ def make_sinks(config: ExperimentConfig, folder: Run) -> Sequence[Sink]:
 
 
 def open_console(
-    run: Orchestrator, resolved: Resolved, folder: Run, monitor: Monitor, memory: str, earlier: list[dict[str, Any]]
+    run: Orchestrator,
+    resolved: Resolved,
+    folder: RunFolder,
+    monitor: Monitor,
+    memory: str,
+    earlier: list[dict[str, Any]],
 ) -> Console:
     """The console with its header; silent ones still leave their lines in run.log."""
     from ludus.console.live import Console
@@ -75,7 +80,7 @@ def open_console(
         "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
         "updates": compiler_of(run).describe(),
         "seed": str(config.experiment.seed),
-        "folder": near(folder.folder),
+        "folder": near(folder.path),
     }
     console.replay(earlier)
     console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)

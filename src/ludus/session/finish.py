@@ -12,7 +12,7 @@ from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
 from ludus.orchestration.callbacks.idle import made_no_update
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.reports.report import write_report
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.session.parts import collector_of, compiler_of
 from ludus.watch.monitor import Monitor
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ludus.console.live import Console
 
 
-def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Monitor | None) -> None:
+def finish(run: Orchestrator, folder: RunFolder, console: Console | None, monitor: Monitor | None) -> None:
     """Final numbers into the folder and onto the screen."""
     result = summary(run, folder)
     alerts = monitor.recap() if monitor is not None else []
@@ -30,14 +30,14 @@ def finish(run: Orchestrator, folder: Run, console: Console | None, monitor: Mon
     folder.set_status(state, reason=run.stop_reason, **counters(run))
     folder.log(f"{state}: {run.stop_reason}")
     try:
-        write_report(folder.folder)
+        write_report(folder.path)
     except OSError as error:  # a full disk must not turn a finished run into a failed one
         run.say(f"report.html could not be written: {error}")
     if console is not None:
         console.summary(result)
 
 
-def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) -> None:
+def record_failure(run: Orchestrator, folder: RunFolder, error: BaseException | None) -> None:
     """Why it ended, into status.json and run.log; with the traceback of a worker if there is one."""
     if error is None:
         return
@@ -49,10 +49,10 @@ def record_failure(run: Orchestrator, folder: Run, error: BaseException | None) 
         for line in (getattr(error, "detail", None) or "").splitlines():
             folder.log(line)
         if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
-            dump_divergence(folder.folder, run, error.line())
+            dump_divergence(folder.path, run, error.line())
 
 
-def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
+def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
     following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
@@ -71,14 +71,14 @@ def summary(run: Orchestrator, folder: Run) -> dict[str, Any]:
         "precision": run.stateful["precision"].state_dict()["name"],
         "resume": collector_of(run).env.rung,
         **counters(run),
-        "folder": str(folder.folder),
+        "folder": str(folder.path),
         "next": [(command + runs_dir_option(folder), why) for command, why in following],
     }
 
 
-def runs_dir_option(folder: Run) -> str:
+def runs_dir_option(folder: RunFolder) -> str:
     """What a command needs to find the run, where that is not the default."""
-    root = folder.folder.parent
+    root = folder.path.parent
     try:
         default = root.absolute() == Path("runs").absolute()
     except FileNotFoundError:  # an environment removed the working directory

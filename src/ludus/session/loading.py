@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import parse
+from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import DataError
 from ludus.experiment import Player, build_player
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session.parts import buffers_of, collector_of
 from ludus.types import Spaces
@@ -22,12 +22,12 @@ MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
 """What loading a state of another shape raises, from torch and from us."""
 
 
-def load_state(run: Run) -> tuple[dict[str, Any], list[str], Path]:
+def load_state(run: RunFolder) -> tuple[dict[str, Any], list[str], Path]:
     """The state of the checkpoint a reference names, or of the newest good one with what was wrong with newer ones."""
     if run.checkpoint is not None:
-        path = checkpoint.find(run.folder, run.checkpoint)
+        path = checkpoint.find(run.path, run.checkpoint)
         return checkpoint.load(path), [], path
-    loaded = checkpoint.load_newest_good(run.folder)
+    loaded = checkpoint.load_newest_good(run.path)
     return loaded.state, [f"skipped {fault}" for fault in loaded.skipped], loaded.path
 
 
@@ -52,10 +52,10 @@ def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, An
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
-def load_player(run: Run, which: str | None, spaces: Spaces) -> Player:
+def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(files.read(run.config_path), str(run.config_path))
-    return player_of(config, checkpoint.find(run.folder, which or run.checkpoint), spaces)
+    config = parse(read_file(run.config_path), str(run.config_path))
+    return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 
 def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:

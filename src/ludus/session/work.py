@@ -25,7 +25,7 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.signals import stopping
 from ludus.runs import consent
 from ludus.runs.lock import RunLock
-from ludus.runs.store import Run
+from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session.display import make_sinks, open_console, render_env
 from ludus.session.finish import counters, finish, record_failure
@@ -55,18 +55,18 @@ class Session:
         """What every checkpoint repeats of meta.json."""
         self._lock: RunLock
 
-    def locked(self, folder: Run) -> ExitStack:
+    def locked(self, folder: RunFolder) -> ExitStack:
         """Keeps every other process away from the run folder."""
         stack = ExitStack()
         folder.refuse_links()
-        self._lock = RunLock(folder.folder)
+        self._lock = RunLock(folder.path)
         self._lock.acquire()
         stack.callback(self._lock.release)
         return stack
 
-    def attach(self, folder: Run) -> None:
+    def attach(self, folder: RunFolder) -> None:
         """Everything that watches the run; before a state is loaded, since some of it is part of the state."""
-        run, config, path = self.run, self.config, folder.folder
+        run, config, path = self.run, self.config, folder.path
         run.say = self.say
         buffers_of(run).attach(path / "buffers")
         streams, collector = Streams(config.experiment.seed), collector_of(run)
@@ -87,7 +87,7 @@ class Session:
         if video.every_evaluations:  # after the checkpoints: a recording is linked beside the one it belongs to
             run.callbacks.append(Videos(path, video, partial(render_env, config), streams, warn=self.say))
 
-    def go(self, folder: Run, notes: Sequence[str] = (), warnings: Sequence[str] = ()) -> Orchestrator:
+    def go(self, folder: RunFolder, notes: Sequence[str] = (), warnings: Sequence[str] = ()) -> Orchestrator:
         """Train to the end and say how it went."""
         run = self.run
         with stopping(run):
@@ -107,14 +107,14 @@ class Session:
             finish(run, folder, self.console, self.monitor)
         return run
 
-    def _open(self, folder: Run, ending: ExitStack) -> None:
+    def _open(self, folder: RunFolder, ending: ExitStack) -> None:
         """Sinks, alerts and the console."""
         run, config, env = self.run, self.config, collector_of(self.run).env
         if self.debug:
             compiler_of(run).decline("--debug looks into every layer")
-        memory, *warnings = preflight.check(config, run, folder.folder)
+        memory, *warnings = preflight.check(config, run, folder.path)
         monitor = self.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
-        rows = folder.folder / "metrics.jsonl"
+        rows = folder.path / "metrics.jsonl"
         earlier = list(read_rows(rows)) if rows.exists() else []
         monitor.replay(earlier)
         run.callbacks.append(Idle(monitor))

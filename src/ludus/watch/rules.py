@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from ludus.config.read import plain, read_file, shown
 from ludus.config.model import Model
+from ludus.config.read import plain, read_file, shown
 from ludus.errors import ConfigError
 from ludus.metrics.names import group
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 SHIPPED = Path(__file__).parents[1] / "configs" / "metrics.yaml"
 OVERLAY = Path("configs/metrics.yaml")
@@ -135,7 +135,7 @@ def _position(name: str, patterns: tuple[str, ...]) -> int:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    data = plain(read(path))
+    data = plain(read_file(path))
     for name, fields in data.items():
         _check(name, fields, shown(path))
     return data
@@ -147,7 +147,7 @@ def _check(name: str, fields: Any, source: str) -> None:
         raise ConfigError(source, f"{name}: expected a mapping such as {{precision: 2}}, got {fields!r}")
     unknown = [key for key in fields if key not in model.model_fields]
     if unknown:
-        raise ConfigError(source, f"{name}.{unknown[0]}: unknown key", nearest(unknown[0], model.model_fields))
+        raise ConfigError(source, f"{name}.{unknown[0]}: unknown key", did_you_mean(unknown[0], model.model_fields))
     try:
         model.model_validate(fields)
     except ValidationError as error:

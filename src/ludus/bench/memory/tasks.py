@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ludus.errors import ConfigError
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def pick_tasks(words: Sequence[str]) -> list[Task]:
         if not tasks and ":" in word:
             tasks = (Task(word.replace("/", "-").replace(":", "-"), word),)
         if not tasks:
-            raise ConfigError(f"--env {word}", "no such task", nearest(word, [*PRESETS, *TASKS]))
+            raise ConfigError(f"--env {word}", "no such task", did_you_mean(word, [*PRESETS, *TASKS]))
         found |= {task.name: task for task in tasks}
     return list(found.values())
 
@@ -120,5 +120,5 @@ def pick_cores(words: Sequence[str]) -> list[Core]:
     """Cores by name; none named are all of them."""
     unknown = [word for word in words if word not in CORES]
     if unknown:
-        raise ConfigError(f"--cores {unknown[0]}", "no such core", nearest(unknown[0], list(CORES)))
+        raise ConfigError(f"--cores {unknown[0]}", "no such core", did_you_mean(unknown[0], list(CORES)))
     return [CORES[word] for word in dict.fromkeys(words)] or list(CORES.values())

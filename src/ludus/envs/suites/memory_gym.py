@@ -11,7 +11,7 @@ import gymnasium as gym
 import memory_gym
 import numpy as np
 
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 from ludus.types import Array
 
 
@@ -28,7 +28,7 @@ class MemoryGym(gym.Env):
         cls = getattr(memory_gym, f"{name}Env")
         for key in parameters or {}:
             if key not in cls.default_reset_parameters:
-                raise ValueError(f"unknown parameter '{key}'; {nearest(key, cls.default_reset_parameters)}")
+                raise ValueError(f"unknown parameter '{key}'; {did_you_mean(key, cls.default_reset_parameters)}")
         self.render_mode, self._parameters = render_mode, parameters
         self._game = cls()
         self.observation_space, self.action_space = self._game.observation_space, self._game.action_space

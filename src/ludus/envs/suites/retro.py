@@ -14,7 +14,7 @@ import numpy as np
 import stable_retro as retro
 
 from ludus.errors import ConfigError, Missing
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 from ludus.types import Array
 
 Buttons = Literal["filtered", "all", "discrete", "multi_discrete"]
@@ -173,7 +173,7 @@ def _require_files(game: str, state: str | None, scenario: str | None) -> None:
     states, scenarios = retro.data.list_states(game), retro.data.list_scenarios(game)
     for name, value, known in (("state", state, states), ("scenario", scenario, scenarios)):
         if value is not None and value not in known:
-            raise ConfigError(f"environment.kwargs.{name}", f"'{game}' has no '{value}'", nearest(value, known))
+            raise ConfigError(f"environment.kwargs.{name}", f"'{game}' has no '{value}'", did_you_mean(value, known))
 
 
 for _folder in sorted(Path(retro.data.path(), "stable").iterdir()):

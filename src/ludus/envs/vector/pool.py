@@ -20,7 +20,7 @@ from ludus.envs.spaces import Port, action_port, observation_port
 from ludus.envs.vector import CountsLives, StepResult, Unsuited, VectorEnv
 from ludus.envs.vector.block import ActionBorder
 from ludus.errors import ConfigError, MissingExtra
-from ludus.registry import nearest
+from ludus.text import did_you_mean
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
     known = envpool.make_spec(recipe.id)._config_keys
     for key in recipe.kwargs:
         if key not in known:
-            raise ConfigError(f"environment.kwargs.{key}", "EnvPool does not know it", nearest(key, known))
+            raise ConfigError(f"environment.kwargs.{key}", "EnvPool does not know it", did_you_mean(key, known))
     options = {**recipe.kwargs}
     if recipe.max_episode_steps is not None:
         options["max_episode_steps"] = recipe.max_episode_steps

@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium as gym
 
 from ludus.envs.wrappers._arcade import meanings
-from ludus.registry import WRAPPERS, nearest
+from ludus.registry import WRAPPERS
+from ludus.text import did_you_mean
 
 
 @WRAPPERS.register("ale_action_masking")
@@ -23,7 +24,7 @@ class ALEActionMasking(gym.ActionWrapper):
             raise ValueError(f"actions must be different names, got {actions}")
         for name in actions:
             if name not in names:
-                raise ValueError(f"the game has no action {name}; {nearest(name, names)}")
+                raise ValueError(f"the game has no action {name}; {did_you_mean(name, names)}")
         self._actions = [names.index(name) for name in actions]
         self.action_space = gym.spaces.Discrete(len(actions))
 

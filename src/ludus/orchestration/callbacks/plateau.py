@@ -12,7 +12,8 @@ from ludus.config.schedule import Schedule
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.orchestration.callbacks import Callback
-from ludus.registry import CALLBACKS, nearest
+from ludus.registry import CALLBACKS
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator
@@ -93,7 +94,9 @@ class Plateau(Callback):
         for action in self.cfg.actions:
             known = type(run.settings).model_fields
             if action.field not in known:
-                raise ConfigError(WHERE, f"the algorithm has no field '{action.field}'", nearest(action.field, known))
+                raise ConfigError(
+                    WHERE, f"the algorithm has no field '{action.field}'", did_you_mean(action.field, known)
+                )
             if action.field in run.settings.fixed:
                 raise ConfigError(WHERE, f"'{action.field}' is fixed for the whole run", "act on another field")
             changed(getattr(run.settings, action.field), action)
