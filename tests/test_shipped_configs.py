@@ -9,7 +9,7 @@ import pytest
 
 from ludus.checks.trial import small
 from ludus.cli.env_facts import shipped
-from ludus.config.compose import find_targets, load, parse
+from ludus.config.compose import find_experiments, find_targets, load, parse
 from ludus.envs.families import OURS
 from ludus.experiment import build
 from ludus.registry import MEMORY
@@ -24,7 +24,7 @@ TRAINED = [
     for variant in entry.variants
     if entry.family.name in LIGHT and entry.family.installed and not entry.name.startswith("CarRacing")
 ]
-EXPERIMENTS = ["+experiment=cartpole_curriculum"]
+EXPERIMENTS = find_experiments()
 SCENARIOS = (
     "Basic", "DeadlyCorridor", "Deathmatch", "DefendTheCenter", "DefendTheLine", "E1M1", "HealthGathering", "MyWayHome",
     "PredictPosition", "TakeCover",

@@ -12,19 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.config import read
+from ludus.config import groups, read
 from ludus.config.aliases import ALIASES
-from ludus.config.groups import (
-    EXPERIMENT,
-    EnvironmentFile,
-    Option,
-    Target,
-    find_option,
-    find_variant,
-    is_group,
-    list_targets,
-    options,
-)
+from ludus.config.groups import EXPERIMENT, EnvironmentFile, Option, Target, find_option, find_variant
 from ludus.config.merge import Draft, Layer, change, interpolate, layers_of
 from ludus.config.schema import ExperimentConfig
 from ludus.config.validate import validate
@@ -132,7 +122,7 @@ def environment_file(spec: str) -> EnvironmentFile | None:
 
 def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | None = None) -> list[Target]:
     """Every `Env:variant` whose name or description contains `search`, else those with a similar name."""
-    targets = list_targets(search_path() if config_dirs is None else config_dirs)
+    targets = groups.list_targets(search_path() if config_dirs is None else config_dirs)
     if not search:
         return targets
     wanted = search.lower().replace("/", "-")
@@ -144,7 +134,8 @@ def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | Non
 
 def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
     """`+experiment=name` of every experiment file."""
-    return [_EXPERIMENT + name for name in options(EXPERIMENT, search_path() if config_dirs is None else config_dirs)]
+    dirs = search_path() if config_dirs is None else config_dirs
+    return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, dirs)]
 
 
 def _layers(spec: str, choices: list[str], dirs: list[Path]) -> list[Layer]:
@@ -198,7 +189,7 @@ def _is_choice(override: Override, dirs: list[Path]) -> bool:
     """Whether an override picks an option of a config group rather than setting a value."""
     key, bare = override.key_or_group, override.value_type is None
     value = None if bare else override.value()
-    if "." in key or not (isinstance(value, str) or bare) or not is_group(key, dirs):
+    if "." in key or not (isinstance(value, str) or bare) or not groups.is_group(key, dirs):
         return False
     is_field = key in ExperimentConfig.model_fields or key in ALIASES
     return key == EXPERIMENT or find_option(f"{key}/{value}", dirs) is not None or not is_field

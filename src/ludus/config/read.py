@@ -143,7 +143,7 @@ class _Yaml:
             raise ConfigError(self.name, f"not YAML: {str(error).splitlines()[0]}", "save it as UTF-8 text") from None
 
     def _fail(self, event: yaml.Event, problem: str, remedy: str) -> NoReturn:
-        raise ConfigError(f"{self.name}:{event.start_mark.line + 1}", problem, remedy)
+        raise ConfigError(f"{self.name}:{_line(event)}", problem, remedy)
 
     def _node(self, event: yaml.Event, depth: int) -> object:
         if depth > MAX_DEPTH:
@@ -154,15 +154,13 @@ class _Yaml:
             value, size = self.anchors[event.anchor]
             self._count(event, size)
             return value
+        assert isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent))
         before = self.nodes
         self._count(event, 1)
         if isinstance(event, yaml.ScalarEvent):
             value = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            self._check_tag(event, "seq")
-            value = []
-            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
-                value.append(self._node(item, depth + 1))
+            value = self._sequence(event, depth)
         else:
             value = self._mapping(event, depth)
         if event.anchor is not None:
@@ -174,7 +172,7 @@ class _Yaml:
         if self.nodes > MAX_NODES:
             self._fail(event, f"more than {MAX_NODES} values once aliases are expanded", "use fewer aliases")
 
-    def _check_tag(self, event: yaml.Event, kind: str) -> None:
+    def _check_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, kind: str) -> None:
         if event.tag not in (None, "!", _TAG + kind):
             self._fail(event, f"tag {event.tag!r} is not allowed", "configs hold plain data only")
 
@@ -184,21 +182,27 @@ class _Yaml:
         if event.implicit[1] or event.tag in ("!", _TAG + "str"):
             return event.value
         value = scalar(event.value)
-        if not isinstance(value, _TYPES.get(event.tag, ())):
+        if not isinstance(value, _TYPES.get(event.tag or "", ())):
             self._check_tag(event, "str")
-        return float(value) if event.tag == _TAG + "float" else value
+        return float(value) if isinstance(value, int) and event.tag == _TAG + "float" else value
 
-    def _mapping(self, event: yaml.Event, depth: int) -> Block:
+    def _sequence(self, event: yaml.CollectionStartEvent, depth: int) -> list[object]:
+        self._check_tag(event, "seq")
+        items: list[object] = []
+        while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+            items.append(self._node(item, depth + 1))
+        return items
+
+    def _mapping(self, event: yaml.CollectionStartEvent, depth: int) -> Block:
         self._check_tag(event, "map")
         block, own = Block(), Block()
         while not isinstance(key := next(self.events), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
                 self._fail(key, "a key must be a plain name", "quote it")
-            line = (key.start_mark.line if key.start_mark else 0) + 1
             if key.value in own.lines:
-                lines = f"on lines {own.lines[key.value]} and {line}"
+                lines = f"on lines {own.lines[key.value]} and {_line(key)}"
                 self._fail(key, f"duplicate key '{key.value}', {lines}", "remove one of them")
-            own.lines[key.value] = line
+            own.lines[key.value] = _line(key)
             value = self._node(next(self.events), depth + 1)
             if key.value == "<<" and key.implicit[0]:
                 self._merge(key, block, value)
@@ -216,6 +220,10 @@ class _Yaml:
             new = {key: item for key, item in part.items() if key not in block}
             block.update(new)
             block.lines.update({key: part.lines[key] for key in new})
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
 
 
 def _json(text: str, name: str) -> object:

@@ -122,29 +122,25 @@ def _own_fields(node: Node, data: object) -> dict[str, FieldInfo]:
 
 # ---- errors --------------------------------------------------------------------------------------------------------
 
-_WANTED = {
-    "int_type": "an integer",
-    "int_parsing": "an integer",
-    "int_from_float": "an integer",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "finite",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "a string",
-    "none_required": "null",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "greater_than": "above {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "below {lt}",
-    "less_than_equal": "at most {le}",
-    "literal_error": "{expected}",
-    "string_too_short": "at least {min_length} characters",
-    "string_too_long": "at most {max_length} characters",
+_WORDS = {
+    "an integer": "int_type int_parsing int_from_float",
+    "a number": "float_type float_parsing",
+    "finite": "finite_number",
+    "true or false": "bool_type bool_parsing",
+    "a string": "string_type",
+    "null": "none_required",
+    "a list": "tuple_type list_type",
+    "a mapping": "dict_type model_type",
+    "above {gt}": "greater_than",
+    "at least {ge}": "greater_than_equal",
+    "below {lt}": "less_than",
+    "at most {le}": "less_than_equal",
+    "{expected}": "literal_error",
+    "at least {min_length} characters": "string_too_short",
+    "at most {max_length} characters": "string_too_long",
 }
+_WANTED = {kind: words for words, kinds in _WORDS.items() for kind in kinds.split()}
+"""Kind of pydantic's error -> what a value must be."""
 
 
 def validate(draft: Draft, source: str) -> ExperimentConfig:
