@@ -164,7 +164,7 @@ def _config_error(details: list[ErrorDetails], draft: Draft, source: str) -> Con
     elif kind == "extra_forbidden":
         problem, remedy = "unknown key", _nearest_key(path, draft.data)
     elif kind == "choice_missing" and path == ("algorithm",) and "type" in draft.data["algorithm"]:
-        problem, remedy = "'type' is of an older version of this file", _migrate(where)
+        problem, remedy = "unknown key 'type'", "did you mean 'name'?"
     elif kind == "missing":
         problem = "is missing"
     elif kind == "choice_unknown":

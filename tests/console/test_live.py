@@ -303,7 +303,7 @@ def test_untrusted_text_cannot_act(terminal: bool) -> None:
     [
         ({"mean": 400.0}, ["NOT SOLVED", "threshold 475.0", "gap -75.0"]),
         ({"threshold": None}, ["FINISHED", "no threshold is set"]),
-        ({"mean": None}, ["FINISHED", "no evaluation was made"]),
+        ({"mean": None}, ["FINISHED", "the run was not evaluated"]),
         ({"mean": -math.inf}, ["NOT SOLVED", "gap -inf"]),
         ({"seconds": 0.0, "reason": None}, ["the budget is used up", "- steps/s"]),
         ({"next": [("ludus resume @last", "go on")]}, ["ludus resume @last", "go on"]),
