@@ -90,7 +90,7 @@ def test_json_and_an_explicit_version_zero(tmp_path: Path) -> None:
 
 def test_a_run_folder_and_its_checkpoints(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "cart", config_yaml=(GOLDEN / "config_v0.yaml").read_text())
-    place = checkpoint.save(run.path, {"x": 1}, step=8)
+    place = checkpoint.save(run.path, {"x": 1}, name="step=8")
     (change,) = plan(run.path)
     assert (change.path, change.needed) == (run.config_path, True)
     manifest = place / checkpoint.MANIFEST

@@ -79,7 +79,7 @@ def play(run: RunFolder, step: str, episodes: int, greedy: bool | None, seed: in
     result = EvalResult(
         returns=tuple(returns),
         lengths=tuple(lengths),
-        env_steps=int(step.removeprefix("step=")),
+        env_steps=checkpoint.position(step)[0],
         seconds=time.monotonic() - start,
         deterministic=evaluator.deterministic,
     )

@@ -210,12 +210,12 @@ def render_mode(render: str | None, video: str | None, user: bool = False) -> st
 
 
 def checkpoint_name(run: RunFolder, checkpoint: str | None) -> str:
-    """`step=N` of the checkpoint that is asked for; the default is the best one, or else the last."""
+    """The name of the checkpoint that is asked for; the default is the best one, or else the last."""
     from ludus.runs.checkpoint import find, read_manifest
 
     if checkpoint and run.checkpoint and checkpoint != run.checkpoint:
         raise ConfigError("--checkpoint", f"says {checkpoint}, the reference {run.checkpoint}", "give one of them")
-    return f"step={read_manifest(find(run.path, checkpoint or run.checkpoint))['step']}"
+    return str(read_manifest(find(run.path, checkpoint or run.checkpoint))["name"])
 
 
 def run_config(run: RunFolder) -> ExperimentConfig:

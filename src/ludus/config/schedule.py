@@ -34,9 +34,10 @@ class Schedule(Model):
     end: float = Field(allow_inf_nan=False)
     """Value from `to` on."""
     begin: float = Field(default=0.0, ge=0, alias="from")
-    """Where the change begins: up to 1 a fraction of the budget, above 1 environment steps."""
+    """Where the change begins: up to 1 a fraction of the budget, above 1 environment steps (updates in a run that is
+    counted in updates)."""
     finish: float = Field(default=1.0, gt=0, alias="to")
-    """Where the change is complete, counted like `from`."""
+    """Where the change is complete, in the same unit as `from`."""
     schedule: Literal["linear", "cosine", "exponential"] = "linear"
     """Shape of the change."""
 
@@ -77,13 +78,13 @@ class Schedule(Model):
     def constant(self) -> bool:
         return self.start == self.end
 
-    def at(self, env_steps: int, total_steps: int) -> float:
-        """The value after `env_steps` of a run of `total_steps`."""
+    def at(self, position: int, total: int) -> float:
+        """The value at a position of a run with that budget, both in the run's own unit."""
         if self.constant:
             return self.start
-        begin = self.begin * total_steps if self.begin <= 1 else self.begin
-        finish = self.finish * total_steps if self.finish <= 1 else self.finish
-        x = min(max((env_steps - begin) / max(finish - begin, 1e-9), 0.0), 1.0)
+        begin = self.begin * total if self.begin <= 1 else self.begin
+        finish = self.finish * total if self.finish <= 1 else self.finish
+        x = min(max((position - begin) / max(finish - begin, 1e-9), 0.0), 1.0)
         if self.schedule == "exponential":
             return self.start * (self.end / self.start) ** x
         if self.schedule == "cosine":

@@ -64,11 +64,13 @@ def _verdict(result: Mapping[str, Any], width: int) -> list[Line]:
 
 def _facts(result: Mapping[str, Any], alerts: Sequence[str], width: int) -> list[Line]:
     seconds, steps = float(result.get("seconds", 0.0)), int(result.get("env_steps", 0))
-    speed = rate(steps / seconds) if seconds > 0 else "-"
-    counts = f"{steps:,} steps, {int(result.get('epochs', 0)):,} epochs, {int(result.get('updates', 0)):,} updates"
+    updates = int(result.get("updates", 0))
+    done, noun = (steps, "steps") if steps or not updates else (updates, "updates")
+    speed = rate(done / seconds) if seconds > 0 else "-"
+    counts = f"{steps:,} steps, {int(result.get('epochs', 0)):,} epochs, {updates:,} updates"
     facts = [
         ("stopped", str(result.get("reason") or "the budget is used up"), ""),
-        ("took", f"{duration(seconds)} for {counts}, {speed} steps/s", ""),
+        ("took", f"{duration(seconds)} for {counts}, {speed} {noun}/s", ""),
         *(("alert", text, WARN) for text in alerts),
         *([("folder", near(Path(str(result["folder"]))), "")] if result.get("folder") else []),
     ]

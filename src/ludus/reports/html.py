@@ -73,20 +73,22 @@ def _header(report: Report) -> str:
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
     run = report.run
-    steps, seconds = run.env_steps or 0, run.seconds or 0.0
-    budget = history.number(run.get("training.total_timesteps"))
-    share = f"{steps / budget:.0%} of {budget:,.0f}" if budget > 0 else ""
+    steps, updates, seconds = run.env_steps or 0, run.updates or 0, run.seconds or 0.0
+    offline, noun = report.x_axis == "updates", report.noun
+    done = updates if offline else steps
+    budget = history.number(run.get("training.total_updates" if offline else "training.total_timesteps"))
+    share = f"{done / budget:.0%} of {budget:,.0f}" if budget > 0 else ""
     best_step = report.summary.get("best_step")
     return [
         (
             "best",
             "-" if run.reward is None else points(run.reward),
-            f"at {best_step:,} steps" if isinstance(best_step, int) else "",
+            f"at {best_step:,} {noun}" if isinstance(best_step, int) else "",
         ),
-        ("environment steps", f"{steps:,}", share),
-        ("updates", f"{run.updates or 0:,}", ""),
+        ("environment steps", f"{steps:,}", "" if offline else share),
+        ("updates", f"{updates:,}", share if offline else ""),
         ("wall time", duration(seconds) if run.seconds is not None else "-", ""),
-        ("steps per second", rate(steps / seconds) if seconds > 0 else "-", ""),
+        (f"{noun} per second", rate(done / seconds) if seconds > 0 else "-", ""),
         ("alerts", str(len(report.alerts)), "see below" if report.alerts else "all quiet"),
     ]
 
@@ -96,7 +98,12 @@ def _learning(report: Report) -> str:
         _series(report, RETURN, "training", 1),
         _series(report, EVAL_RETURN, "evaluation", 0, dots=True, spread="val/roll/ep_rew/std"),
     ]
-    hero = chart(lines, title="return over environment steps", wide=True, threshold=report.run.threshold)
+    hero = chart(
+        lines,
+        title=f"return over {'environment steps' if report.noun == 'steps' else 'updates'}",
+        wide=True,
+        threshold=report.run.threshold,
+    )
     if not hero:
         return '<p class="dim">no metrics were written</p>'
     names = {"training": "training", "evaluation": "evaluation, ± one deviation"}
@@ -134,7 +141,7 @@ def _worth(report: Report, key: str) -> bool:
 
 def _series(report: Report, key: str, name: str, colour: int, *, dots: bool = False, spread: str = "") -> Series:
     rows = [row for row in report.rows if key in row]
-    points = [tuple(history.number(row.get(part)) for part in ("env_steps", key, spread)) for row in rows]
+    points = [tuple(history.number(row.get(part)) for part in (report.x_axis, key, spread)) for row in rows]
     good = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
     thin = good if len(good) <= 400 else [good[i * (len(good) - 1) // 399] for i in range(400)]
     steps, values, around = ([point[i] for point in thin] for i in range(3))
@@ -147,7 +154,7 @@ def _alerts(report: Report) -> str:
     items = []
     for alert in report.alerts:
         share = f"{alert.rows / max(len(report.rows), 1):.0%} of the rows"
-        often = f"{share}, first at {alert.env_steps:,} steps ({number(alert.value)})"
+        often = f"{share}, first at {alert.env_steps:,} {report.noun} ({number(alert.value)})"
         tip = f'<p class="tip">{_text(alert.tip)}</p>' if alert.tip else ""
         items.append(
             f"<li><p><b>{_text(alert.key)}</b> {_text(alert.problem)} <span class='dim'>{often}</span></p>{tip}</li>"
@@ -163,14 +170,14 @@ def _evaluations(report: Report) -> str:
     names = ("mean", "std", "best", "worst")
     lines = []
     for row in reversed(rows):
-        cells = [f"{history.number(row.get('env_steps')):,.0f}"]
+        cells = [f"{history.number(row.get(report.x_axis)):,.0f}"]
         cells += [points(history.number(row.get(f"val/roll/ep_rew/{name}"))) for name in names]
         cells += [number(history.number(row.get("val/roll/ep_len/mean")), 1)]
         cells += [f"{history.number(row.get('val/roll/episodes')):.0f}"]
         top = history.number(row[EVAL_RETURN]) == best
         mark = '<span class="mark">best</span>' if top else ""
         lines.append(([*cells, mark], top))
-    head = ("env steps", "mean", "std", "best", "worst", "length", "episodes", "")
+    head = (report.x_axis.replace("_", " "), "mean", "std", "best", "worst", "length", "episodes", "")
     return _folded(head, lines, "evaluations")
 
 

@@ -37,7 +37,8 @@ def _part(title: str, body: str) -> list[str]:
 
 def _result(report: Report) -> str:
     run, gap = report.run, report.gap
-    seconds, steps = run.seconds or 0.0, run.env_steps or 0
+    seconds, steps, updates = run.seconds or 0.0, run.env_steps or 0, run.updates or 0
+    done, noun = (updates if report.x_axis == "updates" else steps), report.noun
     best_step = report.summary.get("best_step")
     facts = {
         "run": run.id,
@@ -47,10 +48,10 @@ def _result(report: Report) -> str:
         "evaluated mean return": "-" if run.last is None else points(run.last),
         "threshold": "-" if run.threshold is None else points(run.threshold),
         "gap": "-" if gap is None else f"{'+' if gap >= 0 else ''}{points(gap)}",
-        "best": "-" if run.reward is None else points(run.reward) + (f" at {best_step:,} steps" if best_step else ""),
+        "best": "-" if run.reward is None else points(run.reward) + (f" at {best_step:,} {noun}" if best_step else ""),
         "environment steps": f"{steps:,}",
-        "updates": f"{run.updates or 0:,}",
-        "wall time": f"{duration(seconds)}, {rate(steps / seconds)} steps/s" if seconds else "-",
+        "updates": f"{updates:,}",
+        "wall time": f"{duration(seconds)}, {rate(done / seconds)} {noun}/s" if seconds else "-",
         "ended": run.reason or run.state,
         "tags": ", ".join(run.tags) or "-",
     }
@@ -75,7 +76,7 @@ def _curves(report: Report) -> str:
 def _alerts(report: Report) -> str:
     lines = [
         f"- **{_text(alert.key)}** {_text(alert.problem)} in {alert.rows:,} of {len(report.rows):,} rows, first at "
-        f"{alert.env_steps:,} steps" + (f". Tip: {_text(alert.tip)}" if alert.tip else "")
+        f"{alert.env_steps:,} {report.noun}" + (f". Tip: {_text(alert.tip)}" if alert.tip else "")
         for alert in report.alerts
     ]
     return "\n".join(lines) + "\n" if lines else "None.\n"
@@ -91,8 +92,8 @@ def _evaluations(report: Report) -> str:
             bold.add((len(rows), 1))
         cells = [points(history.number(row.get(f"val/roll/ep_rew/{name}"))) for name in names]
         length = number(history.number(row.get("val/roll/ep_len/mean")), 1)
-        rows.append([f"{history.number(row.get('env_steps')):,.0f}", *cells, length])
-    head = ["env steps", *names, "length"]
+        rows.append([f"{history.number(row.get(report.x_axis)):,.0f}", *cells, length])
+    head = [report.x_axis.replace("_", " "), *names, "length"]
     return to_markdown(Table(head, rows, [True] * len(head), frozenset(bold))) if rows else ""
 
 

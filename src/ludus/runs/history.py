@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,17 @@ def last_row(folder: Path) -> Row:
 
 
 def curve(folder: Path, key: str) -> tuple[list[float], list[float]]:
-    """A metric over environment steps, finite points only."""
-    points = [(number(row.get("env_steps")), number(row[key])) for row in rows(folder, key)]
+    """A metric over environment steps, or updates in a run that took none; finite points only."""
+    found = list(rows(folder, key))
+    x = x_axis(found)
+    points = [(number(row.get(x)), number(row[key])) for row in found]
     good = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     return [x for x, _ in good], [y for _, y in good]
+
+
+def x_axis(found: Sequence[Row]) -> str:
+    """The counter that curves of these rows are drawn over."""
+    return "env_steps" if not found or any(row.get("env_steps") for row in found) else "updates"
 
 
 def reward_key(folder: Path) -> str:

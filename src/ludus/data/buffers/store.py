@@ -19,6 +19,7 @@ from pydantic import Field, PositiveInt
 from ludus.config.model import Model
 from ludus.data.buffers.frames import Frames
 from ludus.data.buffers.segments import Arena, Column, columns_of, write_json
+from ludus.data.buffers.spaces import describe_space
 from ludus.data.rollout import Raw, Rollout
 from ludus.errors import DataError
 from ludus.types import Array, Spaces, Tree, tree_leaves
@@ -314,6 +315,7 @@ class Steps:
         after = {"obs": self._next_obs.tobytes().hex(), "age": self._next_age.tolist(), "steps": self._steps.tolist()}
         index = {"format": "ludus-buffer", "version": 1, "num_envs": self.num_envs, "frames": self.frames.count}
         index |= {"contents": contents, "next": after, "padding": self.frames.padding}
+        index |= {"observation": describe_space(self.spaces.observation), "action": describe_space(self.spaces.action)}
         write_json(self._folder / INDEX, index)
 
     def load(self, state: Mapping[str, Any], source: Path | None) -> None:
