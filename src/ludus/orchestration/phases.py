@@ -21,7 +21,7 @@ def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: i
     return [changed_settings(base, phase.set, f"training.phases.{phase.name}.set", num_envs) for phase in phases]
 
 
-def run_phases(config: ExperimentConfig, cycle: Sequence[str | Mapping[str, Any]]) -> tuple[Phase, ...]:
+def run_phases(config: ExperimentConfig, cycle: tuple[str | dict[str, Any], ...]) -> tuple[Phase, ...]:
     """The phases of a run; without any it repeats the algorithm's `cycle`, or what is left of it without collecting."""
     if config.training.phases:
         return config.training.phases

@@ -91,8 +91,8 @@ class Videos(Callback):
         """Go on counting."""
         self.count = state["count"]
 
-    def _record(self, evaluator: Evaluator, path: Path, env_steps: int) -> bool:
-        assert self._env is not None
+    def _record(self, evaluator: Evaluator | None, path: Path, env_steps: int) -> bool:
+        assert self._env is not None and evaluator is not None
         seed = self._streams.integers(f"video {env_steps}", 1)
         frames = episode_frames(self._env, evaluator, seed, self.cfg.episodes, self.cfg.max_steps)
         try:
