@@ -38,6 +38,7 @@ def trained(case: str, memory: str) -> Any:
         {"name": case.split()[0], **settings},
         env=env,
         environment={"num_envs": 2},
+        **({"buffers": {"replay": {"type": "uniform", "size": 200}}} if ALGORITHMS[case.split()[0]].buffers else {}),
         network={"memory": memory, "actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}},
     )
     run = build(cfg)

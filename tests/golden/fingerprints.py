@@ -74,7 +74,7 @@ BOTH: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "dqn rainbow": ("dqn", RAINBOW, "CartPole-v1", PRIORITIZED),
     "dqn prioritized": ("dqn", {**DQN, "tau": 0.5}, "CartPole-v1", PRIORITIZED),
     "dqn accumulate": ("dqn", {**DQN, "accumulate": 2, "double": False, "stored_state": False}, "CartPole-v1", {}),
-    "dqn image": ("dqn", DQN, IMAGE, {"network": {"encoder": "small"}}),
+    "dqn image": ("dqn", {**DQN, "lr": 1e-4}, IMAGE, {"network": {"encoder": "small"}}),
     "dqn phases": ("dqn", DQN, "CartPole-v1", {"training": {"phases": PHASES}}),
     "sac": ("sac", {**CONTINUOUS, "n_step": 2}, "Pendulum-v1", {"environment": {"normalize_obs": "rolling"}}),
     "sac discrete": ("sac", CONTINUOUS, "CartPole-v1", PRIORITIZED),

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ludus.config.files import to_yaml
+from ludus.config.read import to_yaml
 from ludus.data.buffers.spaces import describe_space, read_space
 from ludus.data.buffers.stored import StoredConfig
 from ludus.envs import make

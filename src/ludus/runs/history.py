@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
-from ludus.metrics.sinks.jsonl import open_regular
+from ludus.files import open_regular
+from ludus.metrics.names import COLUMNS, EVAL_RETURN
 
 FILE = "metrics.jsonl"
 _TAIL = 1 << 16
@@ -70,11 +70,6 @@ def curve(folder: Path, key: str) -> tuple[list[float], list[float]]:
 def x_axis(found: Sequence[Row]) -> str:
     """The counter that curves of these rows are drawn over."""
     return "env_steps" if not found or any(row.get("env_steps") for row in found) else "updates"
-
-
-def reward_key(folder: Path) -> str:
-    """Evaluated return, or the training return of a run that never evaluated."""
-    return EVAL_RETURN if next(rows(folder, EVAL_RETURN), None) is not None else RETURN
 
 
 def metric_names(found: list[Row]) -> list[str]:
