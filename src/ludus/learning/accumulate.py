@@ -1,8 +1,8 @@
 """Gradient accumulation: the parts of a batch go through the networks one after the other, in less memory.
 
 The update function runs once for each part, side by side. At every `step` the gradients of all parts are added up, each
-weighted by its share of the batch; the last part takes the step, and then all of them go on with the new weights. A loss
-that is a mean over the batch has the gradient that it has in one pass. A function with more than one step has to
+weighted by its share of the batch; the last part takes the step, and then all of them go on with the new weights. So a
+loss that is a mean over the batch has the gradient that it has in one pass. A function with more than one step has to
 `yield` after each of them, so that the parts can wait for each other: `yield nets.step("critic", loss, lr)`.
 """
 

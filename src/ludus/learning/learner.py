@@ -32,11 +32,22 @@ from ludus.learning.batch import Batch, leaves_of, refill
 from ludus.learning.compiled import Compiler
 from ludus.learning.group import Group, TrainedGroup, inside
 from ludus.learning.layout import Layout, flatten
-from ludus.learning.networks import Metrics, Networks, Outputs, TracedNetworks, UpdateFunction, finished
+from ludus.learning.networks import Metrics, Networks, Outputs, Results, TracedNetworks, UpdateFunction, finished
 from ludus.learning.optimizer import Scalar, Scalars
 from ludus.learning.variant import Variant
 
-__all__ = ["Batch", "Group", "Learner", "Networks"]
+__all__ = [
+    "Batch",
+    "Group",
+    "Learner",
+    "Metrics",
+    "Networks",
+    "Outputs",
+    "Results",
+    "Scalar",
+    "Scalars",
+    "UpdateFunction",
+]
 
 
 class Observer(Protocol):
@@ -118,8 +129,19 @@ class Learner:
         """Updates so far: steps of the group that took most."""
         return max(group.optimizer.count for group in self.groups.values())
 
+    @property
+    def bytes(self) -> int:
+        """Size of weights, slow copies and moments: what a checkpoint holds of it."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self._arguments)
+
     def update(
-        self, function: UpdateFunction, batch: Batch, scalars: Mapping[str, float], *, accumulate: int = 1, **static: Any
+        self,
+        function: UpdateFunction,
+        batch: Batch,
+        scalars: Mapping[str, float],
+        *,
+        accumulate: int = 1,
+        **static: Any,
     ) -> Outputs:
         """Run an update function; its outputs are returned, its metrics summed on the device and read by `metrics()`.
 
