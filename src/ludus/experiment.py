@@ -223,7 +223,7 @@ def evaluation_env(cfg: Environment, count: int, collector: Collector) -> Vector
     """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
     env = make_vector(cfg, num_envs=count)
     if collector.savable and collector.at_a_barrier:
-        assert env.rung  # from now on its resets make new environments
+        env.choose_snapshot_method()  # from now on its resets make new environments
     return env
 
 

@@ -19,6 +19,7 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.reports.differences import refuse_what_was_edited
 from ludus.runs import checkpoint, rebuild
 from ludus.runs.fingerprint import fingerprint
+from ludus.runs.record import mapping
 from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session import begin_from, edited_since
@@ -60,7 +61,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
         state = checkpoint.load(saved[list(saved)[-1]])
         for part in ("compiler", "precision"):
             again.stateful[part].load_state_dict(state[part])
-    start = rebuild.meta(run.path).get("start")
+    start = mapping(rebuild.meta(run.path).get("start"))
     if start:
         begin_from(again, start, run.path.parent)
     judge = _Judge(expected, again)

@@ -12,7 +12,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.envs.families import spelled
+from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
 
 if TYPE_CHECKING:

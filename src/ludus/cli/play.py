@@ -169,8 +169,8 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
     """The keyboard acts; closing the window or Escape ends it."""
     import numpy as np
 
-    from ludus.cli.env_facts import action_labels
     from ludus.cli.keyboard import Quit, Window, keys_for
+    from ludus.envs.facts import action_labels
 
     labels = action_labels(env.id)
     keys = keys_for(env.action_space, labels)

@@ -56,7 +56,7 @@ def config_error(error: ValidationError, layer: Layer, source: str) -> ConfigErr
         remedy = close if close.startswith("did you mean") else did_you_mean(path[-1], known)
         return ConfigError(where, f"{dotted}: unknown key", remedy)
     if first["type"] == "choice_missing" and path == ("algorithm",) and "type" in layer.data["algorithm"]:
-        return ConfigError(where, f"{dotted}: 'type' is of an older version of this file", _migrate(where))
+        return ConfigError(where, f"{dotted}: unknown key 'type'", "did you mean 'name'?")
     info = field_at(path, layer.data)
     remedy = " ".join((info.description or "").split()).removesuffix(".") if info else ""
     if first["type"] == "missing":

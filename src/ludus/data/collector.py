@@ -69,7 +69,7 @@ class Collector:
         self._told: Told = env
         self._storage = None
         if self.savable:
-            assert env.rung  # chosen before the first reset: replaying an episode needs to have watched its beginning
+            env.choose_snapshot_method()  # before the first reset: `replay` must see an episode from its beginning
         self._barrier_seeds = seeds
         self._begin(np.array(env.reset(seeds)))
 

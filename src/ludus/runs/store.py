@@ -201,6 +201,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_or_empty(path: Path) -> dict[str, object]:
+    """A JSON object of a run folder; empty if it cannot be read."""
+    try:
+        return read_json(path)
+    except DataError:
+        return {}
+
+
 def _new_folder(root: Path, name: str) -> Path:
     while True:
         stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -53,6 +53,12 @@ class Stored(Buffer):
     @property
     def arena(self) -> Arena:
         """The steps, read when they are first needed."""
+        self.read()
+        assert self._arena is not None
+        return self._arena
+
+    def read(self) -> None:
+        """Read the steps from disk, unless that has been done."""
         if self._arena is None:
             missing = [name for name in self.columns if name not in self._saved]
             if missing:
@@ -68,10 +74,9 @@ class Stored(Buffer):
             self._next_age, self._steps = np.array(after["age"]), np.array(after["steps"])
             self.frames.padding = self._index_data["padding"]
             self._show_next()
-        return self._arena
 
     def __len__(self) -> int:
-        assert self.arena
+        self.read()
         return super().__len__()
 
     @property

@@ -105,6 +105,10 @@ class VectorEnv(abc.ABC):
             self._rung, self.refused = self._choose()
         return self._rung
 
+    def choose_snapshot_method(self) -> str:
+        """Do the self-test of `rung` now, before the next reset, and return the method it found."""
+        return self.rung
+
     @abc.abstractmethod
     def reset(self, seeds: Sequence[int]) -> Array:
         """First observations [B, ...] of new episodes; one seed per environment."""

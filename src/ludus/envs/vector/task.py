@@ -8,6 +8,7 @@ B rows.
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -55,12 +56,20 @@ class Task(abc.ABC):
 
 
 class TaskEnv(gym.Env):
-    """A task of one row."""
+    """A task of one row. A subclass names its task, `class MazeEnv(TaskEnv, task=Maze)`, and takes its arguments."""
 
     metadata: dict[str, Any] = {"render_modes": []}
+    _task: ClassVar[Callable[..., Task]]
 
-    def __init__(self, task: Task, render_mode: str | None = None) -> None:
-        self.task, self.render_mode = task, render_mode
+    def __init_subclass__(cls, task: type[Task]) -> None:
+        cls._task = task
+        _, *parameters = inspect.signature(task, eval_str=True).parameters.values()
+        mode = inspect.Parameter("render_mode", inspect.Parameter.KEYWORD_ONLY, default=None)
+        cls.__signature__ = inspect.Signature([*parameters, mode])  # type: ignore[attr-defined]
+
+    def __init__(self, render_mode: str | None = None, **arguments: object) -> None:
+        self.task = task = type(self)._task(1, **arguments)
+        self.render_mode = render_mode
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.reward_threshold = task.reward_threshold
         self._action = np.zeros(1, np.int64)
