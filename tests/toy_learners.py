@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
 
 from ludus.learning.group import Group
-from ludus.learning.learner import Learner
+from ludus.learning.learner import Learner, Networks
 from ludus.learning.optimizer import OptimizerConfig
 
 LR = {"lr": 0.01}
@@ -94,3 +96,39 @@ def joint(*, max_grad_norm: dict[str, float] | None = None, seed: int = 0, **kwa
     groups = {label: Group(names, configs[label], (max_grad_norm or {}).get(label)) for label, names in TRAINED.items()}
     targets = ("critic", "trunk")
     return Learner(networks(), groups, targets=targets, generator=np.random.default_rng(seed), **kwargs)
+
+
+# ---- an algorithm's update, looked at ------------------------------------------------------------------
+
+
+def captured(algorithm: Any, now: Any) -> tuple[dict, dict, dict]:
+    """Batch, scalars and static arguments of one update that is not carried out."""
+    seen: dict[str, Any] = {}
+
+    def update(function: Any, batch: Any, scalars: Any, *, accumulate: int, **static: Any) -> dict[str, torch.Tensor]:
+        seen.update(batch=batch, scalars=scalars, static=static)
+        return {"error": torch.zeros_like(batch["reward"])}
+
+    algorithm.learner.update = update
+    algorithm.update_controller(now)
+    del algorithm.learner.update
+    return seen["batch"], seen["scalars"], seen["static"]
+
+
+class Recorded(Networks):
+    """Networks of a learner that are only looked at: losses and noise are kept, no weight changes."""
+
+    def __init__(self, learner: Learner) -> None:
+        super().__init__(learner)
+        self.losses: dict[str, float] = {}
+        self.drawn: list[torch.Tensor] = []
+
+    def noise(self, shape: Any) -> torch.Tensor:
+        self.drawn.append(torch.randn(tuple(shape), generator=torch.Generator().manual_seed(len(self.drawn))))
+        return self.drawn[-1]
+
+    def step(self, group: str, loss: torch.Tensor, lr: Any, **_: Any) -> None:
+        self.losses[group] = float(loss.detach())
+
+    def polyak(self, name: str, tau: Any) -> None:
+        pass
