@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ludus.checks.trial import small
-from ludus.config.compose import find_targets, load, parse
+from ludus.config.compose import find_experiments, find_targets, load, parse
 from ludus.envs.facts import shipped
 from ludus.envs.suites import OURS
 from ludus.experiment import build
@@ -24,7 +24,7 @@ TRAINED = [
     for variant in entry.variants
     if entry.suite.title in LIGHT and entry.suite.installed and not entry.name.startswith("CarRacing")
 ]
-EXPERIMENTS = ["+experiment=cartpole_curriculum"]
+EXPERIMENTS = find_experiments()
 SCENARIOS = (
     "Basic", "DeadlyCorridor", "Deathmatch", "DefendTheCenter", "DefendTheLine", "E1M1", "HealthGathering", "MyWayHome",
     "PredictPosition", "TakeCover",

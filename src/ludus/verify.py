@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import parse
+from ludus.config.read import read_file
 from ludus.errors import DataError
 from ludus.experiment import build
 from ludus.metrics.sinks import Row, Sink
@@ -52,7 +52,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
     expected = list(read_rows(run.path / "metrics.jsonl"))
     if not expected:
         raise DataError(str(run.path / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
-    config = parse(files.read(run.config_path), str(run.config_path))
+    config = parse(read_file(run.config_path), str(run.config_path))
     trained = checkpoint.trained(checkpoint.about(run.path))
     refuse_what_was_edited(edited_since(trained, config, run.path), run.config_path)
     again = build(config, announce=announce, savable=True)

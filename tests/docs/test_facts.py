@@ -13,7 +13,7 @@ import pytest
 
 from ludus import errors
 from ludus.cli import COMMANDS
-from ludus.config.variants import environment_files
+from ludus.config.groups import environment_files
 from ludus.envs.suites import spelled, suite_of
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.signals import EARLY

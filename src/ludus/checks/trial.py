@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +79,7 @@ def env(spec: str, timesteps: int) -> None:
     """Random actions; every observation and every end of an episode inside the space."""
     import numpy as np
 
-    from ludus.algorithms.random import uniform
+    from ludus.acting.uniform import uniform
     from ludus.envs.check import fault
     from ludus.envs.make import make_vector
 
@@ -104,7 +103,7 @@ def video(spec: str, timesteps: int) -> None:
     import av
     import numpy as np
 
-    from ludus.algorithms.random import uniform
+    from ludus.acting.uniform import uniform
     from ludus.envs.make import make_vector
     from ludus.runs.video import write_video
 
@@ -128,10 +127,9 @@ def video(spec: str, timesteps: int) -> None:
 def environment(spec: str) -> Environment:
     """The environment section of a spec; for an `Env:variant` without importing its algorithm."""
     from ludus.config.compose import load, search_path
-    from ludus.config.interpolation import resolve as interpolated
-    from ludus.config.layers import Layer, merge
+    from ludus.config.groups import find_variant
+    from ludus.config.merge import Draft, interpolate
     from ludus.config.schema import Environment
-    from ludus.config.variants import find_variant
 
     found, overrides = resolve(spec)
     if overrides:
@@ -139,14 +137,14 @@ def environment(spec: str) -> Environment:
     if ":" not in found or found.startswith("+") or Path(found.rpartition(":")[0]).suffix:
         return load(found).config.environment
     file, variant = find_variant(found, search_path())
-    section = interpolated(reduce(merge, file.layers(variant), Layer())).data["environment"]
+    section = interpolate(Draft(file.layers(variant))).data["environment"]
     return Environment.model_validate(section)
 
 
 def resolve(spec: str) -> tuple[str, list[str]]:
     """An `Env:variant`, an experiment or a file is itself; a bare id is the first variant it has, or our default."""
     from ludus.config.compose import search_path
-    from ludus.config.variants import EnvironmentFile, environment_files
+    from ludus.config.groups import EnvironmentFile, environment_files
 
     if ":" in spec or spec.startswith("+") or spec.endswith((".yaml", ".yml", ".json")):
         return spec, []

@@ -12,7 +12,7 @@ def migrate(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A config file (.yaml, .json) or a run folder.")],
 ) -> None:
     """Check the version of a file; so far there is one version, so that nothing has to be migrated."""
-    from ludus.config import files
+    from ludus.config.read import plain, read_file
     from ludus.config.schema import SCHEMA_VERSION
     from ludus.errors import ConfigError, DataError
     from ludus.runs import checkpoint
@@ -20,7 +20,7 @@ def migrate(
     config = path / "config.yaml" if path.is_dir() else path
     if not config.is_file():
         raise ConfigError(str(path), "is neither a config file nor a run folder", "name one of them")
-    found = files.plain(files.read(config)).get("schema_version", SCHEMA_VERSION)
+    found = plain(read_file(config)).get("schema_version", SCHEMA_VERSION)
     if found != SCHEMA_VERSION or isinstance(found, bool):
         problem = f"schema_version {str(found)[:40]} cannot be migrated, this ludus knows only {SCHEMA_VERSION}"
         raise DataError(str(config), problem, "install the ludus that wrote it")

@@ -221,9 +221,9 @@ def checkpoint_name(run: RunFolder, checkpoint: str | None) -> str:
 def run_config(run: RunFolder) -> ExperimentConfig:
     """The config a run was started with."""
     from ludus.config.compose import parse
-    from ludus.config.files import read
+    from ludus.config.read import read_file
 
-    return parse(read(run.config_path), str(run.config_path))
+    return parse(read_file(run.config_path), str(run.config_path))
 
 
 def load(run: RunFolder, name: str, env: VectorEnv) -> Player:

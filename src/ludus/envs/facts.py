@@ -12,8 +12,8 @@ from ludus.text import did_you_mean
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from ludus.config.groups import EnvironmentFile
     from ludus.config.schema import Environment
-    from ludus.config.variants import EnvironmentFile
     from ludus.envs.info import EnvInfo
 
 MOST_LISTED = 32
@@ -63,7 +63,7 @@ class ConfiguredEnvironment(NamedTuple):
 def shipped() -> list[ConfiguredEnvironment]:
     """Every environment that has a config file; reads the files and imports no environment."""
     from ludus.config.compose import search_path
-    from ludus.config.variants import EnvironmentFile, environment_files
+    from ludus.config.groups import EnvironmentFile, environment_files
 
     dirs = search_path()
     files = [EnvironmentFile(path, dirs) for _, path in sorted(environment_files(dirs).items())]
@@ -102,7 +102,7 @@ def environment_of(id: str) -> tuple[Environment, EnvironmentFile | None]:
 def file_of(name: str) -> EnvironmentFile | None:
     """The config file of an environment; `/` in its name may be written as `-`."""
     from ludus.config.compose import search_path
-    from ludus.config.variants import EnvironmentFile, environment_files
+    from ludus.config.groups import EnvironmentFile, environment_files
 
     dirs = search_path()
     path = environment_files(dirs).get(name.replace("/", "-"))
@@ -113,7 +113,7 @@ def facts_of(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
     """The validated `spec` block of an environment file, and the name of the file."""
     from pydantic import ValidationError
 
-    from ludus.config.variants import FACTS
+    from ludus.config.groups import FACTS
     from ludus.errors import ConfigError
 
     if file is None or FACTS not in file.block:
@@ -158,13 +158,11 @@ def collect(env: EnvInfo, facts: EnvironmentFacts, source: str = "") -> Facts:
 
 def _id_of(file: EnvironmentFile) -> str:
     """The environment id a file is about: that of its first variant."""
-    from functools import reduce
-
-    from ludus.config.layers import Layer, merge
+    from ludus.config.merge import Draft
 
     if not file.variants:
         return file.path.stem
-    return str(reduce(merge, file.layers(file.variants[0]), Layer()).data["environment"]["id"])
+    return str(Draft(file.layers(file.variants[0])).data["environment"]["id"])
 
 
 def _space(space: gym.Space, labels: Sequence[str], where: str) -> Facts:

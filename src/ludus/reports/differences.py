@@ -51,10 +51,10 @@ def differences(before: Mapping[str, object], after: Mapping[str, object], prefi
 
 def edits(folder: Path, trained: Mapping[str, object]) -> list[Difference]:
     """Where config.yaml differs from the config that was trained; nothing if it cannot be read."""
-    from ludus.config import files
+    from ludus.config.read import plain, read_file
 
     try:
-        return differences(trained, files.plain(files.read(folder / "config.yaml")))
+        return differences(trained, plain(read_file(folder / "config.yaml")))
     except LudusError:
         return []
 

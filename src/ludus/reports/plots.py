@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ludus import files
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
 from ludus.reports.compare import Comparison, Group, metric_key
 from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
-from ludus.runs import atomic, history
+from ludus.runs import history
 from ludus.text import clean
 from ludus.types import Array
 
@@ -96,7 +97,7 @@ def save(figure: Figure, path: Path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, metadata=dateless)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_bytes(path, buffer.getvalue())
+    files.write_bytes(path, buffer.getvalue())
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus import files
 from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports import defaults
 from ludus.reports.columns import local_time, size
 from ludus.reports.differences import Difference, edits
-from ludus.runs import atomic, checkpoint, history, rebuild, record
+from ludus.runs import checkpoint, history, rebuild, record
 from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_or_empty
@@ -97,8 +98,8 @@ def write_report(folder: Path) -> Path:
     from ludus.reports.pages import html, markdown
 
     report = gather(folder)
-    atomic.write_text(folder / "report.md", markdown(report), durable=False)
-    atomic.write_text(folder / "report.html", html(report), durable=False)
+    files.write_text(folder / "report.md", markdown(report), durable=False)
+    files.write_text(folder / "report.html", html(report), durable=False)
     return folder / "report.html"
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ludus.files import open_regular
 from ludus.metrics.names import COLUMNS, EVAL_RETURN
-from ludus.metrics.sinks.jsonl import open_regular
 
 FILE = "metrics.jsonl"
 _TAIL = 1 << 16

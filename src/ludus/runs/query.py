@@ -41,7 +41,7 @@ class Filter:
     @property
     def value(self) -> object:
         """The value of the text, parsed like a value of a config file."""
-        from ludus.config.files import scalar
+        from ludus.config.read import scalar
 
         text = self.text.strip()
         return [] if text == "[]" else scalar(text)

@@ -116,10 +116,10 @@ def paths(config: Mapping[str, object], prefix: str = "") -> list[str]:
 
 def read(folder: Path) -> Record | None:
     """Everything the folder says, as far as it can be read; None if it is not a run folder."""
-    from ludus.config import files  # imports yaml, which a listing from the index does not need
+    from ludus.config.read import plain, read_file  # imports yaml, which a listing from the index does not need
 
     try:
-        config: Mapping[str, object] = files.plain(files.read(folder / "config.yaml"))
+        config: Mapping[str, object] = plain(read_file(folder / "config.yaml"))
     except LudusError:
         if not (folder / "meta.json").is_file():
             return None
@@ -156,9 +156,9 @@ def read(folder: Path) -> Record | None:
 
 def trained(folder: Path, config: Mapping[str, object], meta: Mapping[str, object]) -> Mapping[str, object]:
     """The config the run was trained with: config.yaml, or a checkpoint's copy if config.yaml was edited."""
-    from ludus.config import files
+    from ludus.config.read import digest
 
-    if not config or not meta.get("config_hash") or files.digest(config) == meta["config_hash"]:
+    if not config or not meta.get("config_hash") or digest(config) == meta["config_hash"]:
         return config
     return checkpoint.trained(checkpoint.about(folder)) or config
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from ludus.config.files import plain, read, shown
 from ludus.config.model import Model
+from ludus.config.read import plain, read_file, shown
 from ludus.errors import ConfigError
 from ludus.metrics.names import group
 from ludus.text import did_you_mean
@@ -102,7 +102,7 @@ class Rules:
         entries: dict[str, dict[str, object]] = {}
         for path in (SHIPPED, overlay):
             if path is SHIPPED or path.exists():
-                for name, fields in plain(read(path)).items():
+                for name, fields in plain(read_file(path)).items():
                     entries[name] = {**entries.get(name, {}), **_check(name, fields, shown(path))}
         return cls(entries, General.model_validate(entries.pop("_global", {})))
 

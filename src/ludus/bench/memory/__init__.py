@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus import files
 from ludus.bench.memory import jobs, matching, pictures, results
 from ludus.bench.memory.jobs import BenchRun
 from ludus.bench.memory.tasks import BenchTask, Core, Size
 from ludus.errors import ConfigError
 from ludus.reports.export import render
-from ludus.runs import atomic
 from ludus.runs.record import Record
 
 EVALUATIONS = 20
@@ -81,8 +81,8 @@ def publish(planned: Sequence[BenchRun], folder: Path) -> None:
     found = results.rows(runs)
     table = results.table(found)
     for name, kind in (("table.md", "markdown"), ("table.csv", "csv"), ("table.tex", "latex")):
-        atomic.write_text(folder / name, render(table, kind))
-    atomic.write_json(folder / "results.json", {"rows": [dataclasses.asdict(row) for row in found]})
+        files.write_text(folder / name, render(table, kind))
+    files.write_json(folder / "results.json", {"rows": [dataclasses.asdict(row) for row in found]})
     for task in dict.fromkeys(job.task for job in runs):
         cores: dict[str, list[Record]] = {}
         for job, record in runs.items():

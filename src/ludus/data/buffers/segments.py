@@ -9,7 +9,6 @@ date. In files it takes a place that neither the living nor a kept checkpoint ne
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -283,20 +282,6 @@ DAMAGED = "resume an older checkpoint with RUN/step=N, or begin with an empty bu
 def columns_of(state: Mapping[str, Any]) -> dict[str, Column]:
     """The columns a saved state was made of."""
     return {name: Column(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in state["columns"].items()}
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace a file as a whole."""
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(value, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise ResourceError(str(path), f"cannot be written: {error.strerror}", "free some space") from error
 
 
 def _bytes(array: Array) -> memoryview:

@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from ludus import files
 from ludus.config.model import Model
 from ludus.data.buffers.frames import Frames
-from ludus.data.buffers.segments import Arena, Column, columns_of, write_json
+from ludus.data.buffers.segments import Arena, Column, columns_of
 from ludus.data.rollout import Raw, Rollout
-from ludus.errors import DataError
+from ludus.errors import DataError, ResourceError
 from ludus.types import Array, Spaces, Tree, tree_leaves
 
 REAL, TERMINATED, FINAL, STATE = 1, 2, 4, 8
@@ -314,7 +315,12 @@ class Steps:
         after = {"obs": self._next_obs.tobytes().hex(), "age": self._next_age.tolist(), "steps": self._steps.tolist()}
         index = {"format": "ludus-buffer", "version": 1, "num_envs": self.num_envs, "frames": self.frames.count}
         index |= {"contents": contents, "next": after, "padding": self.frames.padding}
-        write_json(self._folder / INDEX, index)
+        try:
+            files.write_json(self._folder / INDEX, index)
+        except OSError as error:
+            raise ResourceError(
+                str(self._folder / INDEX), f"cannot be written: {error.strerror}", "free space"
+            ) from None
 
     def load(self, state: Mapping[str, Any], source: Path | None) -> None:
         """Go on exactly where the state was taken; `source` is the folder with the steps it refers to."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.runs.scrub import hide, scrub
+from ludus.config.compose import load
+from ludus.errors import ConfigError
+from ludus.secrets import hide, scrub
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,13 @@ def test_a_place_of_a_secret_is_no_secret() -> None:
     """A message about the key file has to name it."""
     assert hide("/home/me/key: is not readable", {"LUDUS_KEY_FILE": "/home/me/key"}) == "/home/me/key: is not readable"
     assert hide("it is /home/me/key", {"LUDUS_KEY": "/home/me/key"}) == "it is ***"
+
+
+def test_the_value_of_a_secret_variable_is_refused_wherever_it_is_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    override = "experiment.description=before-correct-horse-after"
+    monkeypatch.setenv("MY_PASSWORD", "correct-horse")
+    with pytest.raises(ConfigError, match="looks like a secret") as caught:
+        load("CartPole-v1:ppo", [override])
+    assert "correct-horse" not in caught.value.line()
+    monkeypatch.delenv("MY_PASSWORD")
+    load("CartPole-v1:ppo", [override])

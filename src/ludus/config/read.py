@@ -1,22 +1,21 @@
-"""Config files as plain data: YAML by the 1.2 rules for scalars, or JSON; every way a file can be bad is one line.
+"""Config files as plain data: YAML with the scalars of YAML 1.2, or JSON. Every fault of a file is a one-line error.
 
-The YAML is built from parser events, one pass: depth, size after aliases, duplicate keys and tags are checked before
-anything is made of them, and each key remembers its line.
+YAML is built from parser events in one pass: depth, size after aliases, duplicate keys and tags are checked before a
+value is built, and each key remembers its line.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
+from ludus import files
 from ludus.errors import ConfigError
 
 MAX_BYTES = 2 * 2**20
@@ -25,7 +24,7 @@ MAX_NODES = 100_000
 
 _INT = re.compile(r"[-+]?[0-9]+(_[0-9]+)*|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(_[0-9]+)*(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_WORDS: dict[str, Any] = {
+_WORDS: dict[str, object] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -34,11 +33,12 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _TAG = "tag:yaml.org,2002:"
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TYPES = {_TAG + "int": (int,), _TAG + "float": (int, float), _TAG + "bool": (bool,), _TAG + "null": (type(None),)}
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Block(dict[str, Any]):
-    """A mapping that knows the line of each key and which of them a `<<` brought in."""
+    """A mapping that knows the line of each key and which of its keys came from a `<<`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,15 +46,15 @@ class Block(dict[str, Any]):
         self.inherited: set[str] = set()
 
     def only(self, keep: Callable[[str], bool]) -> Block:
-        """The same mapping with some of its keys."""
+        """The same mapping with the keys for which `keep` is true."""
         block = Block()
         block.update({key: value for key, value in self.items() if keep(key)})
         block.lines, block.inherited = self.lines, self.inherited & block.keys()
         return block
 
 
-def read(path: Path) -> Block:
-    """The mapping a file holds."""
+def read_file(path: Path) -> Block:
+    """The mapping in a file."""
     name = shown(path)
     text = _text(path, name)
     data = _json(text, name) if path.suffix == ".json" else _Yaml(text, name).document()
@@ -66,15 +66,18 @@ def read(path: Path) -> Block:
 
 
 def shown(path: Path) -> str:
-    """A path as error messages print it: relative where that is shorter."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    """A path for messages: relative to the working directory if it is below it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def scalar(text: str) -> Any:
-    """What a plain YAML scalar means: `1e-3` is a float, `010` is ten, `no` and `1:30` are strings."""
+def place(block: Mapping[str, object], key: str, file: str) -> str:
+    """`file:line` of a key, as far as it is known."""
+    line = block.lines.get(key) if isinstance(block, Block) else None
+    return f"{file}:{line}" if line else file
+
+
+def scalar(text: str) -> object:
+    """The value of a plain YAML scalar: `1e-3` is a float, `010` is ten, `no` and `1:30` are strings."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > 300:  # Python refuses to read very long integers
@@ -84,24 +87,29 @@ def scalar(text: str) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def to_yaml(data: Any) -> str:
-    """YAML that `read` and YAML 1.1 readers take for the same data."""
+def plain(value: Any) -> Any:
+    """A deep copy made of dicts and lists only."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def to_yaml(data: object) -> str:
+    """YAML that means the same to `read_file` and to readers of YAML 1.1."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def digest(data: Mapping[str, object]) -> str:
+    """A hash of sixteen hex digits that depends only on the values of a resolved config, not on their order."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _text(path: Path, name: str) -> str:
     try:
-        # a FIFO without a writer must not block
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        raw = files.read(path, MAX_BYTES)
     except OSError as error:
-        raise ConfigError(name, (error.strerror or "cannot be opened").lower(), "check the path") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ConfigError(name, "is not a regular file", "name a .yaml or .json file")
-    with os.fdopen(handle, "rb") as file:
-        raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(name, f"is larger than {MAX_BYTES >> 20} MB", "a config is a few kB; is this the right file?")
+        raise ConfigError(name, (error.strerror or "cannot be read").lower(), "name a .yaml or .json file") from None
     if b"\0" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ConfigError(name, "holds NUL bytes or UTF-16", "save it as UTF-8 text")
     try:
@@ -115,18 +123,18 @@ class _Yaml:
 
     def __init__(self, text: str, name: str) -> None:
         self.name, self.nodes = name, 0
-        self.anchors: dict[str, tuple[Any, int]] = {}
-        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+        self.anchors: dict[str, tuple[object, int]] = {}
+        self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
 
-    def document(self) -> Any:
+    def document(self) -> object:
         try:
-            self._next()
-            if isinstance(self._next(), yaml.StreamEndEvent):
+            next(self.events)
+            if isinstance(next(self.events), yaml.StreamEndEvent):
                 return None
-            data = self._node(self._next(), 0)
-            self._next()
-            if not isinstance(event := self._next(), yaml.StreamEndEvent):
-                raise self._error(event, "a second document starts here", "keep one document per file")
+            data = self._node(next(self.events), 0)
+            next(self.events)
+            if not isinstance(event := next(self.events), yaml.StreamEndEvent):
+                self._fail(event, "a second document starts here", "keep one document per file")
             return data
         except yaml.MarkedYAMLError as error:
             line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -134,76 +142,68 @@ class _Yaml:
         except yaml.YAMLError as error:
             raise ConfigError(self.name, f"not YAML: {str(error).splitlines()[0]}", "save it as UTF-8 text") from None
 
-    def _next(self) -> Any:
-        return next(self.events)
+    def _fail(self, event: yaml.Event, problem: str, remedy: str) -> NoReturn:
+        raise ConfigError(f"{self.name}:{_line(event)}", problem, remedy)
 
-    def _error(self, event: Any, problem: str, remedy: str) -> ConfigError:
-        return ConfigError(f"{self.name}:{event.start_mark.line + 1}", problem, remedy)
-
-    def _node(self, event: Any, depth: int) -> Any:
+    def _node(self, event: yaml.Event, depth: int) -> object:
         if depth > MAX_DEPTH:
-            raise self._error(event, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
-        before = self.nodes
+            self._fail(event, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
         if isinstance(event, yaml.AliasEvent):
-            value, size = self._alias(event)
+            if event.anchor not in self.anchors:
+                self._fail(event, f"alias *{event.anchor} has no anchor above it", f"define &{event.anchor} first")
+            value, size = self.anchors[event.anchor]
             self._count(event, size)
             return value
+        assert isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent))
+        before = self.nodes
         self._count(event, 1)
         if isinstance(event, yaml.ScalarEvent):
             value = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            self._tagged(event, "seq")
-            value = []
-            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
-                value.append(self._node(item, depth + 1))
+            value = self._sequence(event, depth)
         else:
             value = self._mapping(event, depth)
         if event.anchor is not None:
             self.anchors[event.anchor] = (value, self.nodes - before)
         return value
 
-    def _count(self, event: Any, nodes: int) -> None:
+    def _count(self, event: yaml.Event, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise self._error(event, f"more than {MAX_NODES} values once aliases are expanded", "use fewer aliases")
+            self._fail(event, f"more than {MAX_NODES} values once aliases are expanded", "use fewer aliases")
 
-    def _alias(self, event: Any) -> tuple[Any, int]:
-        if event.anchor not in self.anchors:
-            raise self._error(event, f"alias *{event.anchor} has no anchor above it", f"define &{event.anchor} first")
-        return self.anchors[event.anchor]
-
-    def _tagged(self, event: Any, kind: str) -> None:
+    def _check_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, kind: str) -> None:
         if event.tag not in (None, "!", _TAG + kind):
-            raise self._error(event, f"tag {event.tag!r} is not allowed", "configs hold plain data only")
+            self._fail(event, f"tag {event.tag!r} is not allowed", "configs hold plain data only")
 
-    def _scalar(self, event: Any) -> Any:
+    def _scalar(self, event: yaml.ScalarEvent) -> object:
         if event.implicit[0]:
             return scalar(event.value)
         if event.implicit[1] or event.tag in ("!", _TAG + "str"):
             return event.value
         value = scalar(event.value)
-        kinds: dict[str, Any] = {
-            _TAG + "int": int,
-            _TAG + "float": (int, float),
-            _TAG + "bool": bool,
-            _TAG + "null": type(None),
-        }
-        if event.tag not in kinds or not isinstance(value, kinds[event.tag]):
-            raise self._error(event, f"tag {event.tag!r} is not allowed", "configs hold plain data only")
-        return float(value) if event.tag == _TAG + "float" else value
+        if not isinstance(value, _TYPES.get(event.tag or "", ())):
+            self._check_tag(event, "str")
+        return float(value) if isinstance(value, int) and event.tag == _TAG + "float" else value
 
-    def _mapping(self, event: Any, depth: int) -> Block:
-        self._tagged(event, "map")
+    def _sequence(self, event: yaml.CollectionStartEvent, depth: int) -> list[object]:
+        self._check_tag(event, "seq")
+        items: list[object] = []
+        while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+            items.append(self._node(item, depth + 1))
+        return items
+
+    def _mapping(self, event: yaml.CollectionStartEvent, depth: int) -> Block:
+        self._check_tag(event, "map")
         block, own = Block(), Block()
-        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+        while not isinstance(key := next(self.events), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
-                raise self._error(key, "a key must be a plain name", "quote it")
-            line = (key.start_mark.line if key.start_mark else 0) + 1
+                self._fail(key, "a key must be a plain name", "quote it")
             if key.value in own.lines:
-                lines = f"on lines {own.lines[key.value]} and {line}"
-                raise self._error(key, f"key '{key.value}' stands twice, {lines}", "remove one of them")
-            own.lines[key.value] = line
-            value = self._node(self._next(), depth + 1)
+                lines = f"on lines {own.lines[key.value]} and {_line(key)}"
+                self._fail(key, f"duplicate key '{key.value}', {lines}", "remove one of them")
+            own.lines[key.value] = _line(key)
+            value = self._node(next(self.events), depth + 1)
             if key.value == "<<" and key.implicit[0]:
                 self._merge(key, block, value)
             else:
@@ -213,60 +213,49 @@ class _Yaml:
         block.lines.update(own.lines)
         return block
 
-    def _merge(self, event: Any, block: Block, value: Any) -> None:
+    def _merge(self, event: yaml.Event, block: Block, value: object) -> None:
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, Block):
-                raise self._error(event, "'<<' needs a mapping or a list of mappings", "write <<: *anchor")
+                self._fail(event, "'<<' needs a mapping or a list of mappings", "write <<: *anchor")
             new = {key: item for key, item in part.items() if key not in block}
             block.update(new)
             block.lines.update({key: part.lines[key] for key in new})
 
 
-def _json(text: str, name: str) -> Any:
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _json(text: str, name: str) -> object:
     depth = 0
     for token in re.finditer(r'"(?:\\.|[^"\\])*"|[\[\]{}]', text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
         if depth > MAX_DEPTH:
             raise ConfigError(name, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
 
-    def pairs(items: list[tuple[str, Any]]) -> Block:
+    def block_of(items: list[tuple[str, object]]) -> Block:
         block = Block()
         for key, value in items:
             if key in block:
-                raise ConfigError(name, f"key '{key}' stands twice", "remove one of them")
+                raise ConfigError(name, f"duplicate key '{key}'", "remove one of them")
             block[key] = value
         return block
 
-    def constant(word: str) -> Any:
+    def refuse(word: str) -> NoReturn:
         raise ConfigError(name, f"{word} is not JSON", "write a number")
 
-    if not text.strip():
-        return None
     try:
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+        return json.loads(text, object_pairs_hook=block_of, parse_constant=refuse) if text.strip() else None
     except json.JSONDecodeError as error:
         raise ConfigError(f"{name}:{error.lineno}", f"not JSON: {error.msg}", "check commas and quotes") from None
     except ValueError as error:
         raise ConfigError(name, f"not JSON: {error}", "write shorter numbers") from None
 
 
-def plain(value: Any) -> Any:
-    """A deep copy made of dicts and lists only."""
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def digest(data: Mapping[str, Any]) -> str:
-    """Sixteen hex digits that depend on nothing but the values of a resolved config."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 class _Dumper(yaml.SafeDumper):
-    """Quotes every string that either generation of YAML would read as something else."""
+    """Quotes every string that YAML 1.1 or YAML 1.2 would read as another type."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
