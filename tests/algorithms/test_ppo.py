@@ -87,7 +87,7 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
 @torch.no_grad()
 def step_by_step(ppo, rollout) -> tuple[np.ndarray, dict]:
     """Values of every observation, and of true final ones, one step at a time as a policy at work would see them."""
-    state = to_device(rollout.state, ppo.device)
+    state = to_device(rollout.state, torch.device("cpu"))
     values, finals = [], {}
     where = {(int(t), int(b)): i for i, (t, b) in enumerate(zip(rollout.finals.t, rollout.finals.b, strict=True))}
     go_on = torch.zeros(1, 4, dtype=torch.bool)

@@ -163,7 +163,7 @@ def test_critics_see_the_unit_box_and_the_environment_its_own_bounds() -> None:
     for _ in range(60):
         sac.collect(now)
         sac.update_controller(now)
-    batch, _ = captured(sac, now)
+    batch, *_ = captured(sac, now)
     assert batch["action"].abs().max() <= 1.0
     assert 1.0 < np.abs(sent).max() <= 2.0
     stored = sac.replay["replay"].sample(1_000)["action"]

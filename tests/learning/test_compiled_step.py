@@ -123,9 +123,7 @@ def test_every_method_of_a_network_can_be_traced(compiler: Compiler) -> None:
         found = [one.update(update, batch, {"lr": 0.01}) for one in (eager, traced)]
         torch.testing.assert_close(found[0]["imagined"], found[1]["imagined"], atol=1e-6, rtol=1e-5)
     assert_same(eager, traced)
-    assert all(isinstance(p, nn.Parameter) for p in traced.model.parameters()), (
-        "the modules stay as they were"
-    )
+    assert all(isinstance(p, nn.Parameter) for p in traced.model.parameters()), "the modules stay as they were"
 
 
 def test_what_steps_a_group_twice_stays_eager(compiler: Compiler) -> None:
