@@ -72,13 +72,15 @@ def actor_critic(nets, batch, c, *, policy=True):
         target = batch["r"] + 0.9 * nets.target_critic(torch.cat([following, nets.actor(following) + noise], -1))
     error = nets.critic(torch.cat([features, batch["a"]], -1)) - target
     critic = error.square().mean()
-    yield nets.step("critic", critic, c["lr"])
+    nets.step("critic", critic, c["lr"])
+    yield
     outputs = {"error": error.detach().squeeze(-1)}
     if not policy:
         return {"loss/critic": critic}, outputs
     features = features.detach()
     actor = -nets.critic(torch.cat([features, nets.actor(features)], -1)).mean()
-    yield nets.step("actor", actor, c["actor_lr"])
+    nets.step("actor", actor, c["actor_lr"])
+    yield
     for name in ("trunk", "critic"):
         nets.polyak(name, c["tau"])
     return {"loss/critic": critic, "loss/actor": actor}, outputs

@@ -105,7 +105,7 @@ class Algorithm(ABC):
     """Whether it may learn from actions that an older policy chose."""
     collector: Collector | None = None
     """Where rollouts come from; None where nothing is collected."""
-    behaviour: Behaviour | None = None
+    behaviour: Behaviour
     """How it collects and acts; an algorithm without one writes `act` itself."""
 
     @abstractmethod
@@ -114,16 +114,15 @@ class Algorithm(ABC):
 
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
         """The deployable policy: evaluation, play and the inspector use nothing else."""
-        assert self.behaviour is not None
         return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
-        return () if self.behaviour is None else self.behaviour.initial_state(batch)
+        return self.behaviour.initial_state(batch) if hasattr(self, "behaviour") else ()
 
     def rollout(self, now: PhaseContext, steps: int) -> Rollout:
         """`steps` steps of every environment, or as many as the phase still allows."""
-        assert self.collector is not None and self.behaviour is not None
+        assert self.collector is not None
         return self.collector.collect(self.behaviour, min(steps, now.remaining_steps // self.collector.num_envs))
 
     def statistics(self) -> dict[str, float]:

@@ -151,8 +151,8 @@ def advantages(policy: Policy, rollout: Rollout, gamma: float, lam: float) -> Ex
     is expensive the rollout carries the outputs of acting, and only the last row is computed.
     """
     device, steps = next(policy.parameters()).device, len(rollout.reward)
-    columns = to_device((rollout.obs, rollout.first, rollout.action), device)
-    obs, first, action = policy.trunk.encoder.arrange(columns[0]), *columns[1:]
+    obs, first, action = to_device((rollout.obs, rollout.first, rollout.action), device)
+    obs = policy.trunk.encoder.arrange(obs)
     params_TBP, value_TB = _outputs(policy, rollout, obs, first)
     values = value_TB.cpu().numpy()
     next_value = values[1:].copy()

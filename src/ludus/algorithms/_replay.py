@@ -12,6 +12,7 @@ from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.errors import ConfigError
 from ludus.learning.learner import Learner
 from ludus.learning.optimizer import OptimizerConfig
+from ludus.networks.trunk import Trunk
 
 
 class ReplayConfig(AlgorithmConfig):
@@ -65,11 +66,11 @@ class ReplayConfig(AlgorithmConfig):
             raise ConfigError("algorithm.accumulate", problem, "use at most algorithm.batch_size")
 
 
-def actor_critic_behaviour(learner: Learner, strategy: Strategy, context: Context) -> Behaviour:
-    """Acts by the networks `trunk` and `actor`, or at random while its `uniform` is set."""
+def actor_critic_behaviour(trunk: Trunk, learner: Learner, strategy: Strategy, context: Context) -> Behaviour:
+    """Acts by the trunk and the network `actor`, or at random while its `uniform` is set."""
     heads = {name: learner.networks[name] for name in ("actor", "critic")}
     return Behaviour(
-        make_actor(learner.model["trunk"], heads, live=True),
+        make_actor(trunk, heads, live=True),
         strategy,
         blind=Uniform.unit(context.spaces.action),
         rng=context.rng,

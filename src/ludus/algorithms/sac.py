@@ -10,7 +10,6 @@ Shapes: T time, B batch, N critics, D features, A actions.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from typing import Literal
 
 import gymnasium as gym
@@ -23,7 +22,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import ReplayConfig, actor_critic_behaviour
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
-from ludus.learning.learner import Batch, Group, Learner, Networks, Results, Scalar, Scalars
+from ludus.learning.learner import Batch, Group, Learner, Networks, Scalar, Scalars, Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
 from ludus.networks.heads import WIDE, ActorHead, Critics, Temperature
 from ludus.networks.trunk import Trunk, features_of
@@ -70,7 +69,9 @@ class SAC(Algorithm):
         self.target_entropy = target_entropy(cfg, self.distribution)
         self.trunk = Trunk(context.network, context.spaces.observation, context.precision)
         self.learner = self._learner(cfg, context)
-        self.behaviour = actor_critic_behaviour(self.learner, SampleSquashed(self.distribution, space), context)
+        self.behaviour = actor_critic_behaviour(
+            self.trunk, self.learner, SampleSquashed(self.distribution, space), context
+        )
         for buffer in self.replay.values():
             if self.trunk.recurrent:
                 buffer.keep_state(self.initial_state(1))
@@ -140,9 +141,7 @@ class SAC(Algorithm):
         buffer.update_priorities(index, priorities(found["error"]))
         return Report(updates=1)
 
-    def update(
-        self, nets: Networks, batch: Batch, c: Scalars, *, learn_alpha: bool, burn_in: int
-    ) -> Generator[None, None, Results]:
+    def update(self, nets: Networks, batch: Batch, c: Scalars, *, learn_alpha: bool, burn_in: int) -> Steps:
         """Critics towards the soft target, actor towards the critics, temperature towards the wanted entropy."""
         features, following, target_following = features_of(nets.trunk, nets.target_trunk, batch, burn_in)
         weight, size = batch["weight"], self.distribution.param_dim // 2
@@ -155,17 +154,20 @@ class SAC(Algorithm):
         q_NTB = self.q(nets.critic, features, batch["action"])
         error_NTB = q_NTB - target_TB
         critic_loss = 0.5 * (weight * error_NTB.square()).mean((1, 2)).sum()
-        yield nets.step("critic", critic_loss, c["lr"])
+        nets.step("critic", critic_loss, c["lr"])
+        yield
 
         features = features.detach()
         value, entropy = self.soft_value(nets.critic, features, nets.actor(features), noise[1], alpha)
         actor_loss = -(weight * value).mean()
-        yield nets.step("actor", actor_loss, c["actor_lr"])
+        nets.step("actor", actor_loss, c["actor_lr"])
+        yield
 
         entropy = (weight * entropy).mean().detach()
         if learn_alpha:
             alpha_loss = nets.temperature().squeeze() * (entropy - c["target_entropy"])
-            yield nets.step("temperature", alpha_loss, c["alpha_lr"])
+            nets.step("temperature", alpha_loss, c["alpha_lr"])
+            yield
         for name in ("trunk", "critic"):
             nets.polyak(name, c["tau"])
         metrics = {

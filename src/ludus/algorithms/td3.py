@@ -7,7 +7,6 @@ With a memory core batches are sequences, as in sac.py. Shapes: T time, B batch,
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 
 import torch
 from pydantic import PositiveInt
@@ -18,7 +17,8 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import ReplayConfig, actor_critic_behaviour
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
-from ludus.learning.learner import Batch, Group, Learner, Networks, Results, Scalars
+from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars, Steps
+from ludus.math.losses import within
 from ludus.networks.heads import WIDE, ActorHead, Critics
 from ludus.networks.trunk import Trunk, features_of
 from ludus.registry import ALGORITHMS
@@ -63,7 +63,7 @@ class TD3(Algorithm):
         self.trunk = Trunk(context.network, context.spaces.observation, context.precision)
         self.learner = self._learner(cfg, context)
         self.sigma = Level(cfg.exploration_noise.start)
-        self.behaviour = actor_critic_behaviour(self.learner, AddNoise(space, self.sigma), context)
+        self.behaviour = actor_critic_behaviour(self.trunk, self.learner, AddNoise(space, self.sigma), context)
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
         for buffer in self.replay.values():
@@ -128,21 +128,20 @@ class TD3(Algorithm):
         buffer.update_priorities(index, priorities(found["error"]))
         return Report(updates=1)
 
-    def update(
-        self, nets: Networks, batch: Batch, c: Scalars, *, policy: bool, burn_in: int
-    ) -> Generator[None, None, Results]:
+    def update(self, nets: Networks, batch: Batch, c: Scalars, *, policy: bool, burn_in: int) -> Steps:
         """Critics towards the smoothed target; the actor, if it is its turn, up the first critic."""
         features, _, following = features_of(nets.trunk, nets.target_trunk, batch, burn_in)
         noise, clip = nets.noise((*batch["reward"].shape, self.action_size)), c["noise_clip"]
         with torch.no_grad():
-            smooth = (noise * c["target_noise"]).clamp(-clip, clip)
+            smooth = within(noise * c["target_noise"], -clip, clip)
             action = (nets.target_actor(following).tanh() + smooth).clamp(-1.0, 1.0)
             next_q = nets.target_critic(following, action).squeeze(-1).amin(0)
             target_TB = batch["reward"] + batch["discount"] * next_q
         q_NTB = nets.critic(features, batch["action"].flatten(2)).squeeze(-1)
         error_NTB = q_NTB - target_TB
         critic_loss = (batch["weight"] * error_NTB.square()).mean((1, 2)).sum()
-        yield nets.step("critic", critic_loss, c["lr"])
+        nets.step("critic", critic_loss, c["lr"])
+        yield
         outputs = {"error": error_NTB.detach().abs().mean(0) * (batch["weight"] > 0)}
         metrics = {"loss/critic": critic_loss, "policy/q": q_NTB.mean()}
         if not policy:
@@ -151,7 +150,8 @@ class TD3(Algorithm):
         features = features.detach()
         q_TB = nets.critic(features, nets.actor(features).tanh())[0].squeeze(-1)
         actor_loss = -(batch["weight"] * q_TB).mean()
-        yield nets.step("actor", actor_loss, c["actor_lr"])
+        nets.step("actor", actor_loss, c["actor_lr"])
+        yield
         for name in ("trunk", "critic", "actor"):
             nets.polyak(name, c["tau"])
         return {**metrics, "loss/actor": actor_loss, "loss/total": critic_loss + actor_loss}, outputs

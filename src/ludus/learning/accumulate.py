@@ -3,21 +3,21 @@
 The update function runs once for each part, side by side. At every `step` the gradients of all parts are added up, each
 weighted by its share of the batch; the last part takes the step, and then all of them go on with the new weights. So a
 loss that is a mean over the batch has the gradient that it has in one pass. A function with more than one step has to
-`yield` after each of them, so that the parts can wait for each other: `yield nets.step("critic", loss, lr)`.
+`yield` after each of them, so that the parts can wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import GeneratorType
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ludus.learning.batch import Batch, parts_of
-from ludus.learning.networks import Metrics, Networks, Outputs, Results, UpdateFunction
-from ludus.learning.optimizer import Scalar, Scalars
+from ludus.learning.networks import Metrics, Networks, Outputs, Running, UpdateFunction, finished
+from ludus.learning.optimizer import Scalars
+from ludus.math.losses import Scalar
 
 if TYPE_CHECKING:
     from ludus.learning.learner import Learner
@@ -31,24 +31,25 @@ def accumulated(
     size, drawn = parts[-1][0].stop, list[Tensor]()
     nets = [PartNetworks(learner, where, size, drawn) for where, _ in parts]
     running = [function(one, part, scalars, **static) for one, (_, part) in zip(nets, parts, strict=True)]
-    found = _side_by_side(running) if isinstance(running[0], GeneratorType) else running
-    if nets[0].steps > 1 and found is running:
+    if nets[0].steps > 1:
         raise TypeError(f"{function.__qualname__} takes several steps: it has to yield after each one to accumulate")
-    metrics, outputs = zip(*(one if isinstance(one, tuple) else (one, {}) for one in found), strict=True)
+    metrics, outputs = zip(*map(finished, side_by_side(running)), strict=True)
     shares = [one.share for one in nets]
     means = {name: sum(s * m[name].detach() for s, m in zip(shares, metrics, strict=True)) for name in metrics[0]}
     return nets[-1], means, {name: torch.cat([one[name] for one in outputs], 1) for name in outputs[0]}
 
 
-def _side_by_side(running: Sequence[GeneratorType]) -> list[Results]:
-    found: list[Results] = []
-    while not found:
+def side_by_side(running: Sequence[Running]) -> Sequence[Running]:
+    """Drive functions that yield from step to step, all of them to the same one; others have ended already."""
+    found: list[Running] = []
+    while not found and isinstance(running[0], Generator):
         for run in running:
+            assert isinstance(run, Generator)
             try:
                 next(run)
             except StopIteration as end:
                 found.append(end.value)
-    return found
+    return found or running
 
 
 class PartNetworks(Networks):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.learning.layout import Layout
-from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates, Scalar, traced_norm, traced_share
+from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates, traced_norm, traced_share
+from ludus.math.losses import Scalar
 
 Prefixes = Mapping[str, Sequence[str]]
 
@@ -90,7 +91,7 @@ class TrainedGroup:
         total = torch.stack(norms).norm() if norms else traced_norm(grad)
         if self.max_grad_norm is not None:
             grad = grad * traced_share(self.max_grad_norm, total)
-        spread = [rate.expand(where.stop - where.start) for where, rate in self._spread(lr, own)]
+        spread = [torch.as_tensor(rate).expand(where.stop - where.start) for where, rate in self._spread(lr, own)]
         theta, state = self.optimizer.pure(theta, moments, grad, torch.cat(spread) if spread else lr, corrections)
         return theta, state, torch.stack([total, *norms])
 

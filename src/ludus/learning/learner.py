@@ -32,9 +32,10 @@ from ludus.learning.batch import Batch, leaves_of, refill
 from ludus.learning.compiled import Compiler
 from ludus.learning.group import Group, TrainedGroup, inside
 from ludus.learning.layout import Layout, flatten
-from ludus.learning.networks import Metrics, Networks, Outputs, Results, TracedNetworks, UpdateFunction, finished
-from ludus.learning.optimizer import Scalar, Scalars
+from ludus.learning.networks import Metrics, Networks, Outputs, Steps, TracedNetworks, UpdateFunction, finished
+from ludus.learning.optimizer import Scalars
 from ludus.learning.variant import Variant
+from ludus.math.losses import Scalar
 
 __all__ = [
     "Batch",
@@ -43,17 +44,16 @@ __all__ = [
     "Metrics",
     "Networks",
     "Outputs",
-    "Results",
     "Scalar",
     "Scalars",
-    "UpdateFunction",
+    "Steps",
 ]
 
 
 class Observer(Protocol):
     """Someone who looks at every number of an update before it spreads (`--debug`)."""
 
-    def on_batch(self, batch: Batch, scalars: Scalars) -> None:
+    def on_batch(self, batch: Batch, scalars: Mapping[str, float]) -> None:
         """Before the update."""
 
     def on_loss(self, group: str, loss: Tensor) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ludus.learning.optimizer import Scalar
 from ludus.learning.torch_private import reparametrized
+from ludus.math.losses import Scalar
 
 if TYPE_CHECKING:
     from ludus.learning.learner import Learner
@@ -19,7 +18,10 @@ if TYPE_CHECKING:
 Metrics = dict[str, Tensor]
 Outputs = dict[str, Tensor]
 Results = Metrics | tuple[Metrics, Outputs]
-UpdateFunction = Callable[..., Results | Generator[None, None, Results]]
+Steps = Generator[None, None, Results]
+"""What a function returns that yields after each of its steps (`learning/accumulate.py`)."""
+Running = Results | Steps
+UpdateFunction = Callable[..., Running]
 """(nets, batch, scalars, **static) -> metrics, or (metrics, outputs); metrics are tensors without dimensions."""
 
 
@@ -138,9 +140,9 @@ class TracedNetworks(Networks):
                 given.copy_(new)
 
 
-def finished(run: Results | Generator[None, None, Results]) -> tuple[Metrics, Outputs]:
+def finished(run: Running) -> tuple[Metrics, Outputs]:
     """What an update function returns in the end: (metrics, outputs)."""
-    while isinstance(run, GeneratorType):
+    while isinstance(run, Generator):
         try:
             next(run)
         except StopIteration as end:

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from ludus.config.model import Model
 from ludus.learning.torch_private import fused_adam, fused_adamw
+from ludus.math.losses import Scalar
 
 COLUMNS = 256
-Scalar = float | Tensor
-"""A number; in a compiled update a tensor without dimensions, so that a schedule may change it between two calls."""
 Scalars = Mapping[str, Scalar]
 Rates = list[tuple[slice, Scalar]]
 """Stretches that cover a flat tensor, each with its learning rate."""
@@ -66,7 +65,7 @@ class Optimizer:
             if cfg.weight_decay:
                 grad = grad.add(theta, alpha=cfg.weight_decay)
             momentum.mul_(cfg.betas[0]).add_(grad)
-            theta.sub_(momentum, alpha=lr)
+            theta.sub_(momentum, alpha=float(lr))
             return
         fused = fused_adamw if cfg.type == "adamw" else fused_adam
         fused(
