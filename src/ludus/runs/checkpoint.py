@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
 
-FORMAT, VERSION = "ludus-checkpoint", 2
+FORMAT, VERSION = "ludus-checkpoint", 3
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 _STEP = re.compile(r"step=(\d{1,18})")
 _ASIDE = re.compile(r"\.old-(step=\d{1,18})-[0-9a-f]+")
