@@ -60,10 +60,10 @@ def run_config(run: RunFolder) -> ExperimentConfig:
 
 
 def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
-    """`step=N` of the checkpoint that --checkpoint or the reference names; the default is the best one, or the last."""
+    """Name of the checkpoint that --checkpoint or the reference asks for; the default is the best one, or the last."""
     if wanted and run.checkpoint and wanted != run.checkpoint:
         raise ConfigError("--checkpoint", f"says {wanted}, the reference {run.checkpoint}", "give one of them")
-    return f"step={checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))['step']}"
+    return str(checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))["name"])
 
 
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
