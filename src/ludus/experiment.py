@@ -44,9 +44,9 @@ def build(
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
     announce: Callable[[str], None] = lambda _: None,
-    savable: bool = False,
+    will_checkpoint: bool = False,
 ) -> Orchestrator:
-    """A wired run, ready for `.run()`; a `savable` one finds out first how its environments can be restored."""
+    """A wired run, ready for `.run()`; a `will_checkpoint` one finds out first how its environments can be restored."""
     streams = Streams(config.experiment.seed)
     device = pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
@@ -63,7 +63,7 @@ def build(
         streams.integers("training environments", env.num_envs),
         normalizer=normalizer,
         reward_normalizer=reward_normalizer,
-        savable=savable,
+        will_checkpoint=will_checkpoint,
     )
 
     buffers = Buffers(
@@ -79,7 +79,6 @@ def build(
             reward_normalizer=reward_normalizer,
         )
     )
-    collector.keep_raw = len(buffers) > 0
 
     compiler = Compiler(config.runtime.compile, planned=planned_updates(config, env.num_envs), announce=announce)
     precision = Precision(config.runtime.precision)
@@ -222,8 +221,8 @@ def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collectio
 def evaluation_env(cfg: Environment, count: int, collector: Collector) -> VectorEnv:
     """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
     env = make_vector(cfg, num_envs=count)
-    if collector.savable and collector.at_a_barrier:
-        assert env.rung  # from now on its resets make new environments
+    if collector.will_checkpoint and collector.resets_at_checkpoints:
+        env.choose_snapshot_method()
     return env
 
 

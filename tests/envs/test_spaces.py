@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from envs.conftest import Make
 from envs.space_probes import ACTIONS, OBSERVATIONS, REFUSED_ACTIONS, REFUSED_OBSERVATIONS, Spaces
-from ludus.envs.spaces import Border, action_port, cross, observation_port
+from ludus.envs.spaces import ConvertSpaces, action_conversion, convert_spaces, observation_conversion
 from ludus.errors import ConfigError
 from support import config, run
 
@@ -100,29 +100,29 @@ def test_the_rest_is_refused_by_name(make: Make, kind: str, name: str) -> None:
 
 def test_values_cross_the_border_unharmed() -> None:
     image = np.arange(12 * 10 * 3, dtype=np.uint8).reshape(12, 10, 3)
-    port = observation_port(OBSERVATIONS["image_hwc"](), "x")
+    port = observation_conversion(OBSERVATIONS["image_hwc"](), "x")
     assert port.convert is not None
     np.testing.assert_array_equal(port.convert(image)[1], image[..., 1])
     np.testing.assert_array_equal(port.convert(np.stack([image, image]))[1, 2], image[..., 2])  # batched as well
-    port = observation_port(OBSERVATIONS["discrete_start"](), "x")
+    port = observation_conversion(OBSERVATIONS["discrete_start"](), "x")
     assert port.space == spaces.Discrete(5) and port.convert is not None and port.convert(7) == 4
-    port = observation_port(OBSERVATIONS["dict"](), "x")
+    port = observation_conversion(OBSERVATIONS["dict"](), "x")
     assert port.convert is not None
     flat = port.convert({"a": np.array([0.5, -0.5]), "b": 2})
     assert flat.tolist() == [0.5, -0.5, 0, 0, 1] and flat.dtype == np.float32
-    port = action_port(ACTIONS["multi_discrete_start"](), "x")
+    port = action_conversion(ACTIONS["multi_discrete_start"](), "x")
     assert port.convert is not None and port.convert(np.array([1, 2])).tolist() == [6, 1]
 
 
 def test_supported_spaces_cost_no_wrapper() -> None:
     plain = Spaces("box", "discrete")
-    assert cross(plain, "x") is plain
-    assert isinstance(cross(Spaces("image_hwc"), "x"), Border)
+    assert convert_spaces(plain, "x") is plain
+    assert isinstance(convert_spaces(Spaces("image_hwc"), "x"), ConvertSpaces)
 
 
 def test_small_uint8_grids_are_no_images() -> None:
     grid = spaces.Box(0, 3, (4, 4), np.uint8)
-    assert observation_port(grid, "x").space is grid
+    assert observation_conversion(grid, "x").space is grid
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_small_uint8_grids_are_no_images() -> None:
 @pytest.mark.parametrize("most", [1, 255])
 def test_the_axes_of_images(shape: tuple[int, ...], crossed: tuple[int, ...], most: int) -> None:
     """Two equal sides are height and width; else 1, 3 or 4 channels; else the shorter end. Values do not matter."""
-    port = observation_port(spaces.Box(0, most, shape, np.uint8), "x")
+    port = observation_conversion(spaces.Box(0, most, shape, np.uint8), "x")
     assert port.space.shape == crossed
-    assert observation_port(port.space, "x").convert is None, "it is not guessed again"
+    assert observation_conversion(port.space, "x").convert is None, "it is not guessed again"
     image = np.random.default_rng(0).integers(0, most + 1, (2, *shape), np.uint8)
     moved = image if port.convert is None else port.convert(image)
     expected = image if shape == crossed and shape[0] != shape[2] else np.moveaxis(image, -1, 1)

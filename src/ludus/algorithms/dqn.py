@@ -148,7 +148,7 @@ class DQN(Algorithm):
         self.explorer = EpsilonGreedy(self.net, self.atoms, self.epsilon, context.rng, context.evaluation_rng)
         for buffer in context.buffers.values():
             if self.net.recurrent and cfg.stored_state:
-                buffer.keep_state(self.initial_state(1))
+                buffer.store_memory(self.initial_state(1))
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}

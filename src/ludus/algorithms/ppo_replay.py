@@ -119,9 +119,9 @@ class PPOReplay(Algorithm):
         )
         self.replays = context.buffers
         for buffer in self.replays.values():
-            buffer.keep("log_prob")
+            buffer.add_column("log_prob")
             if self.policy.recurrent:
-                buffer.keep_state(self.policy.initial_state(1))
+                buffer.store_memory(self.policy.initial_state(1))
         self.columns: Columns | None = None
         self.start_state: Tree = ()
 

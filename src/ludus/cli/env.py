@@ -96,7 +96,7 @@ def _machinery(environment: Environment) -> dict[str, Any]:
     from ludus.envs.make import make_vector
 
     with make_vector(environment, num_envs=2) as env:
-        chosen = {"backend": env.backend, "resume": env.rung}
+        chosen = {"backend": env.backend, "resume": env.choose_snapshot_method()}
     return {**chosen, "backends": [name for name, problem in backends(environment).items() if not problem]}
 
 

@@ -121,13 +121,13 @@ class Show:
                 yield self.env.render()
             action, state = self.act(obs, state, first)
             result = self.env.step(action)
-            obs, first = result.obs, result.terminated | result.truncated
-            reward = float(self.env.raw_reward[0])
+            obs, first = result.obs, result.done
+            reward = float(result.raw_reward[0])
             total, length = total + reward, length + 1
             self.after(Step(length, action[0], reward, total))
             if recording:
                 yield self.env.render(final=bool(first[0]))
-            if self.env.over(first)[0]:
+            if result.over[0]:
                 self._finish(total, length)
                 total, length = 0.0, 0
 

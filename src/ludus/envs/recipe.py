@@ -14,7 +14,7 @@ from ludus.envs.check import check
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, raised
 from ludus.envs.info import EnvInfo
-from ludus.envs.spaces import cross
+from ludus.envs.spaces import convert_spaces
 from ludus.envs.vector import VectorEnv
 from ludus.envs.wrappers._raw_reward import RawReward
 from ludus.errors import ConfigError, LudusError
@@ -68,7 +68,7 @@ class Recipe:
             env = call.apply(call.cls, env)
         if drawn and self.render_mode == "human":
             env = gym.wrappers.HumanRendering(env)
-        return cross(env, self.id)
+        return convert_spaces(env, self.id)
 
     def check(self) -> EnvInfo:
         """The start-up check, on an environment of its own: some carry state over a reset. Returns its facts."""

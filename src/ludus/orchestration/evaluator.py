@@ -139,15 +139,15 @@ class Evaluator:
             seen = obs if self.normalizer is None else self.normalizer.apply(obs)
             action, state, _ = self.algorithm.act(seen, state, first, deterministic=self.deterministic)
             result = env.step(action)
-            obs, first = result.obs, result.terminated | result.truncated
-            total += env.raw_reward
+            obs, first, broken = result.obs, result.done, result.broken
+            total += result.raw_reward
             length += 1
-            lost += env.broken is not None and bool(env.broken[share > 0].any())
+            lost += broken is not None and bool(broken[share > 0].any())
             if lost > MOST_LOST:
                 problem = f"its workers ended {lost} times in a row before an episode was over"
                 raise EnvironmentFailed(env.id, problem, "no evaluation can end like this; look for what ends them")
-            for b in np.flatnonzero(env.over(first)):
-                if share[b] and not (env.broken is not None and env.broken[b]):  # lost with its worker: played again
+            for b in np.flatnonzero(result.over):
+                if share[b] and not (broken is not None and broken[b]):  # lost with its worker: played again
                     share[b], lost = share[b] - 1, 0
                     returns.append(float(total[b]))
                     lengths.append(int(length[b]))

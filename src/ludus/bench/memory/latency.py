@@ -12,6 +12,7 @@ from ludus.acting.actors import make_actor
 from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
 from ludus.networks.policy import Policy
+from ludus.types import zeros
 
 FILLED = 128
 """Steps before the clock runs: what a transformer reads grows until its memory is full."""
@@ -22,7 +23,7 @@ def decision_ms(config: ExperimentConfig) -> float:
     """Median milliseconds for one environment late in an episode, on one thread; weights make no difference."""
     spaces, threads = spaces_of(config), torch.get_num_threads()
     actor = make_actor(Policy(config.network, spaces))
-    obs = np.zeros((1, *(spaces.observation.shape or ())), spaces.observation.dtype)
+    obs = zeros(spaces.observation, 1)
     state, first, times = actor.initial_state(1), np.ones(1, bool), []
     torch.set_num_threads(1)
     try:

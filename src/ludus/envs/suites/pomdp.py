@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 
@@ -35,7 +35,7 @@ class Model(NamedTuple):
         return int(self.emission.shape[2])
 
 
-class Pomdp(Task):
+class Pomdp(VectorTask):
     """A Model played; it ends (terminates) at its horizon."""
 
     state = ("_at", "_age", "_luck")

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 LEFT, RIGHT = range(2)
@@ -31,7 +31,7 @@ OPTIMAL, MEMORYLESS = 1.0, 0.0
 THRESHOLD = 0.95
 
 
-class ProofOfMemory(Task):
+class ProofOfMemory(VectorTask):
     """The good end pays 1, the bad one -1. Observed are the two goals, hidden (0) after two steps, and the place."""
 
     state = ("_place", "_good", "_age")

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 DECK, SUITS = 52, 4
@@ -22,7 +22,7 @@ THRESHOLD = 0.9
 LEVELS = ("Easy", "Medium", "Hard")
 
 
-class Cards(Task, abc.ABC):
+class Cards(VectorTask, abc.ABC):
     """A shuffled pile, one card a step; an episode ends with its last answer."""
 
     state: ClassVar[tuple[str, ...]] = ("_cards", "_at")

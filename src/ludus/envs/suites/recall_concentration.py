@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.suites.recall import register
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 OPTIMAL = 1.0
@@ -19,7 +19,7 @@ OPTIMAL = 1.0
 THRESHOLD = 0.9
 
 
-class Concentration(Task):
+class Concentration(VectorTask):
     """An action flips one card; every pair found pays its share of 1; an episode has two flips for every card."""
 
     state = ("_faces", "_up", "_first", "_second", "_age")

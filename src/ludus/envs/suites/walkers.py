@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from ludus.envs.spaces import Border
+from ludus.envs.spaces import ConvertSpaces
 from ludus.types import Array
 
 Step = Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
@@ -26,7 +26,7 @@ def quick_step(env: gym.Env) -> Step | None:
     """`env.step` of a walker with nothing but a time limit around it; none of any other environment."""
     if env.render_mode == "human":
         return None
-    limit = env.env if type(env) is Border else env
+    limit = env.env if type(env) is ConvertSpaces else env
     bare: Any = limit.env if type(limit) is TimeLimit else None
     kind = type(bare)
     if not kind.__module__.startswith(MODULE) or (kind.__module__, kind.__name__) not in WALKERS:

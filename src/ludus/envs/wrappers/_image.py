@@ -9,9 +9,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Image, Port, observation_port
+from ludus.envs.spaces import Conversion, Image, observation_conversion
 from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.types import Array
 
 
@@ -30,7 +30,7 @@ class Picture(abc.ABC):
 class ImageWrapper(gym.ObservationWrapper):
     """One environment seen through a Picture."""
 
-    def __init__(self, env: gym.Env, picture: Picture, port: Port | None = None) -> None:
+    def __init__(self, env: gym.Env, picture: Picture, port: Conversion | None = None) -> None:
         super().__init__(env)
         port = port or channels_first(env.observation_space)
         self._move, self._picture = port.convert, picture
@@ -40,7 +40,7 @@ class ImageWrapper(gym.ObservationWrapper):
         return self._picture.apply(self._move(observation) if self._move else observation)
 
 
-class ImageView(ObservationView):
+class ImageView(VectorWrapper):
     """A whole vector seen through a Picture."""
 
     def __init__(self, inner: VectorEnv, picture: Picture) -> None:
@@ -51,13 +51,13 @@ class ImageView(ObservationView):
         return self._picture.apply(obs)
 
 
-def channels_first(space: gym.Space) -> Port:
+def channels_first(space: gym.Space) -> Conversion:
     """How images of `space` become uint8 [..., C, H, W]; ValueError when it has none."""
     if not is_pixels(space) or len(space.shape or ()) not in (2, 3):
         raise ValueError(f"needs images (uint8, 0 to 255), the observation is {space}")
-    return observation_port(space, "")
+    return observation_conversion(space, "")
 
 
-def _space(port: Port, picture: Picture) -> Image:
+def _space(port: Conversion, picture: Picture) -> Image:
     channels, height, width = port.space.shape or ()
     return Image(0, 255, picture.shape(channels, height, width), np.uint8)

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
-from ludus.envs.spaces import image_port, is_picture
+from ludus.envs.spaces import image_conversion, is_picture
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.registry import WRAPPERS
 from ludus.types import Array
@@ -23,7 +23,7 @@ class ChannelsFirst(gym.ObservationWrapper):
 
     def __init__(self, env: gym.Env, channels: Literal["auto", "first", "last"] = "auto") -> None:
         super().__init__(env)
-        port = image_port(_picture(env.observation_space), channels)
+        port = image_conversion(_picture(env.observation_space), channels)
         self._move, self.observation_space = port.convert, port.space
 
     def observation(self, observation: Any) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.registry import WRAPPERS
 from ludus.types import Array
 
@@ -66,7 +66,7 @@ class _Mask:
         return Box(low, high, dtype=space.dtype)
 
 
-class _MaskedVector(ObservationView):
+class _MaskedVector(VectorWrapper):
     def __init__(self, inner: VectorEnv, mask: _Mask) -> None:
         super().__init__(inner, mask.space)
         self._mask = mask

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
-from ludus.envs.spaces import Port, observation_port
+from ludus.envs.spaces import Conversion, observation_conversion
 from ludus.envs.wrappers._minigrid import require_minigrid
 from ludus.registry import WRAPPERS
 from ludus.types import Array
@@ -36,11 +36,11 @@ class MiniGridImage(gym.ObservationWrapper):
         return image
 
     @staticmethod
-    def port(space: gym.Space) -> Port:
+    def conversion(space: gym.Space) -> Conversion:
         """How EnvPool's batches cross."""
-        image = observation_port(_codes(space["image"]), "MiniGrid")  # type: ignore[index]
+        image = observation_conversion(_codes(space["image"]), "MiniGrid")  # type: ignore[index]
         move = image.convert or (lambda value: value)
-        return Port(image.space, lambda obs: move(obs["image"]))
+        return Conversion(image.space, lambda obs: move(obs["image"]))
 
 
 def _codes(space: gym.Space) -> Box:

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
-from ludus.envs.spaces import Port
+from ludus.envs.spaces import Conversion
 from ludus.envs.wrappers._minigrid import require_minigrid
 from ludus.registry import WRAPPERS
 from ludus.types import Array
@@ -43,7 +43,7 @@ class MiniGridSymbols(gym.ObservationWrapper):
         return self._symbols.encode(image, direction, [observation["mission"]])[0]
 
     @staticmethod
-    def port(space: gym.Space) -> Port:
+    def conversion(space: gym.Space) -> Conversion:
         """How EnvPool's batches cross: its missions are bytes."""
         symbols = _Symbols(space)
 
@@ -51,7 +51,7 @@ class MiniGridSymbols(gym.ObservationWrapper):
             missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if symbols.reads else []
             return symbols.encode(obs["image"], obs["direction"], missions)
 
-        return Port(symbols.space, convert)
+        return Conversion(symbols.space, convert)
 
 
 class _Symbols:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.registry import WRAPPERS
 from ludus.types import Array
 
@@ -36,7 +36,7 @@ class OneHot(gym.ObservationWrapper):
         return _OneHotVector(venv)
 
 
-class _OneHotVector(ObservationView):
+class _OneHotVector(VectorWrapper):
     def __init__(self, inner: VectorEnv) -> None:
         self._codes = _codes(inner.observation_space)
         super().__init__(inner, Box(0.0, 1.0, self._codes[0].shape, np.float32))

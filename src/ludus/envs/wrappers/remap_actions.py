@@ -9,10 +9,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from ludus.envs.vector import StepResult, VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.registry import WRAPPERS
-from ludus.types import Array
+from ludus.types import Array, StepResult
 
 
 @WRAPPERS.register("remap_actions")
@@ -34,7 +34,7 @@ class RemapActions(gym.ActionWrapper):
         return _RemappedVector(venv, _actions(mapping, venv.action_space))
 
 
-class _RemappedVector(ObservationView):
+class _RemappedVector(VectorWrapper):
     def __init__(self, inner: VectorEnv, actions: list[Any]) -> None:
         super().__init__(inner, inner.observation_space)
         self.info = replace(self.info, action_space=Discrete(len(actions)))

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 
 from ludus.envs.info import is_pixels
 from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.registry import WRAPPERS
 from ludus.types import Array
 
@@ -53,7 +53,7 @@ class _Scale:
         return np.clip(scaled, self._low, self._high).astype(np.float32)  # rounding may overshoot
 
 
-class _ScaledVector(ObservationView):
+class _ScaledVector(VectorWrapper):
     def __init__(self, inner: VectorEnv, scale: _Scale) -> None:
         super().__init__(inner, scale.space)
         self._scale = scale

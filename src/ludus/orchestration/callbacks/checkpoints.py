@@ -74,13 +74,13 @@ class Checkpoints(Callback):
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if due or self._wanted or (late and not self.collector.at_a_barrier):
+        if due or self._wanted or (late and not self.collector.resets_at_checkpoints):
             self.save(run)
 
     def on_end(self, run: Orchestrator) -> None:
         """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
         self._look()
-        early = run.interrupted is not None and self.collector.at_a_barrier
+        early = run.interrupted is not None and self.collector.resets_at_checkpoints
         if self._saved_step != run.clock.env_steps and not early:
             self.save(run)
         self.finish()
@@ -98,7 +98,7 @@ class Checkpoints(Callback):
         self._look()
         self.confirm()
         step = run.clock.env_steps
-        if self.collector.at_a_barrier:
+        if self.collector.resets_at_checkpoints:
             self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
         self._hand_over(run)
         run.nan_guard.at_checkpoint()

@@ -128,8 +128,8 @@ def episode_frames(
         seen = obs if normalizer is None else normalizer.apply(obs)
         action, state, _ = algorithm.act(seen, state, first, deterministic=evaluator.deterministic)
         result = env.step(action)
-        obs, first = result.obs, result.terminated | result.truncated
+        obs, first = result.obs, result.done
         yield env.render(final=bool(first[0]))
-        episodes -= int(env.over(first)[0])
+        episodes -= int(result.over[0])
         if not episodes:
             return
