@@ -222,7 +222,7 @@ def evaluation_env(cfg: Environment, count: int, collector: Collector) -> Vector
     """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
     env = make_vector(cfg, num_envs=count)
     if collector.will_checkpoint and collector.resets_at_checkpoints:
-        env.choose_snapshot_method()
+        env.choose_snapshot_method()  # from now on its resets make new environments
     return env
 
 

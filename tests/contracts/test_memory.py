@@ -413,3 +413,14 @@ def test_gru_starts_with_spans_up_to_its_horizon() -> None:
     assert not reset.any() and not candidate.any() and kept > 1e-3
     span = 1.0 + update.exp()
     assert 2.0 <= span.min() < 8.0 and 32.0 < span.max() <= 40.0
+
+
+def test_lstm_starts_with_spans_up_to_its_horizon() -> None:
+    """The forget gate holds the cell for up to 40 steps, and the input gate lets as little in as it forgets."""
+    cores = [MEMORY["lstm"](MEMORY["lstm"].Config(horizon=horizon), D) for horizon in (1, 40)]
+    zero, bias = (core.cell.bias_ih.detach() + core.cell.bias_hh.detach() for core in cores)
+    assert not zero.any()
+    to_input, to_forget, candidate, to_output = bias.chunk(4)
+    assert torch.equal(to_input, -to_forget) and not candidate.any() and not to_output.any()
+    span = 1.0 + to_forget.exp()
+    assert 2.0 <= span.min() < 8.0 and 32.0 < span.max() <= 40.0

@@ -53,7 +53,7 @@ def test_the_smoke_table_says_missing_and_goes_on() -> None:
     fake = (
         "def fake(command, folder, timeout):\n"
         "    import json\n"
-        "    from ludus.bench import trial\n"
+        "    from ludus.checks import trial\n"
         "    told = []\n"
         "    trial._tell = lambda status, detail='': told.append(dict(status=status, detail=detail)) or 0\n"
         "    return trial.main(*command[3:]), json.dumps(told[-1]), ''\n"

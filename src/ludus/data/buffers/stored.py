@@ -54,6 +54,12 @@ class OfflineBuffer(Buffer):
     @property
     def storage(self) -> SegmentFile:
         """The steps, read when they are first needed."""
+        self.read()
+        assert self._storage is not None
+        return self._storage
+
+    def read(self) -> None:
+        """Read the steps from disk, unless that has been done."""
         if self._storage is None:
             missing = [name for name in self.columns if name not in self._saved]
             if missing:
@@ -68,10 +74,9 @@ class OfflineBuffer(Buffer):
             self._next_age, self._steps = np.array(after["age"]), np.array(after["steps"])
             self.observations.padding = self._index_data["padding"]
             self._show_next()
-        return self._storage
 
     def __len__(self) -> int:
-        assert self.storage
+        self.read()
         return super().__len__()
 
     @property

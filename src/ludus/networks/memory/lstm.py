@@ -30,11 +30,14 @@ class LSTMConfig(Model):
 
     hidden_dim: PositiveInt = 64
     """Units."""
+    horizon: PositiveInt = 1
+    """Steps over which it has to remember: forget gates begin with time constants up to it. 1 leaves the bias 0, which
+    halves the cell at every step, for tasks with short memories."""
 
 
 @MEMORY.register("lstm")
 class LSTM(MemoryCore):
-    """One layer; orthogonal weights, zero bias."""
+    """One layer; orthogonal weights, zero bias or that of Tallec & Ollivier 2018 (arXiv:1804.11188)."""
 
     Config = LSTMConfig
 
@@ -44,6 +47,10 @@ class LSTM(MemoryCore):
         self.out_dim = cfg.hidden_dim
         for name, parameter in self.cell.named_parameters():
             nn.init.zeros_(parameter) if name.startswith("bias") else nn.init.orthogonal_(parameter)
+        if cfg.horizon > 2:  # torch orders the gates input, forget, cell, output
+            to_input, to_forget = self.cell.bias_ih.data[: 2 * self.out_dim].chunk(2)
+            to_forget.uniform_(1.0, cfg.horizon - 1.0).log_()
+            to_input.copy_(-to_forget)
 
     def initial_state(self, batch: int) -> Tree:
         return tuple(torch.zeros(2, batch, self.out_dim, device=self.cell.weight_hh.device).unbind())
