@@ -10,7 +10,7 @@ import numpy as np
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import EnvironmentFailed
-from ludus.types import Array, State, StepResult, Tree, tree_index, tree_leaves, tree_map, tree_paths, zeros
+from ludus.types import Acted, Array, State, StepResult, Tree, tree_index, tree_leaves, tree_map, tree_paths, zeros
 
 if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
@@ -19,14 +19,14 @@ WINDOW = 100
 """Episodes in the running statistics."""
 
 
-class Behaviour(Protocol):
-    """The part of a policy that the collector needs."""
+class Acts(Protocol):
+    """The part of a behaviour that the collector needs."""
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
-        """(action to store, action for the environment, memory after the step)."""
+    def act(self, obs_B: Tree, state: Tree, first_B: Array) -> Acted:
+        """Actions for one step."""
 
 
 class Collector:
@@ -73,7 +73,7 @@ class Collector:
         """[B, ...]: the newest observations, not normalised."""
         return self._raw_obs
 
-    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
+    def collect(self, behaviour: Acts, steps: int) -> Rollout:
         """`steps` steps of every environment; the next call overwrites the arrays."""
         store = self._store(steps)
         if self.state is None:
@@ -82,11 +82,14 @@ class Collector:
         first = self.first
         obs = self._put(store, 0, self._raw_obs)
         ends: list[tuple[Array, ...]] = []
+        extras: list[dict[str, Array]] = []
         store.first[0] = first
         for t in range(steps):
-            action, state, result = self._step(behaviour, obs, state, first, t)
-            first = result.done
-            store.action[t], store.reward[t] = action, result.reward
+            acted, result = self._step(behaviour, obs, state, first, t)
+            state, first = acted.state, result.done
+            store.action[t], store.reward[t] = acted.action, result.reward
+            if acted.extras:
+                extras.append(acted.extras)
             store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
             store.broken[t] = False if result.broken is None else result.broken
             self._return += result.raw_reward
@@ -97,18 +100,20 @@ class Collector:
         self.state, self.first = state, first
         self._raw_obs = tree_map(np.copy, store.raw_rows[steps])
         self._check_finite(store, steps)
-        rollout = self._rollout(store, steps, start_state, ends)
+        rollout = self._rollout(store, steps, start_state, ends, extras)
         self.steps += steps
         return rollout
 
-    def _step(
-        self, behaviour: Behaviour, obs: Array, state: Tree, first: Array, t: int
-    ) -> tuple[Array, Tree, StepResult]:
-        """(action to store, memory after it, result of the environments)."""
-        action, env_action, state = behaviour.act(obs, state, first)
-        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-            self._name_bad_action(t, env_action)
-        return action, state, self.env.step(env_action)
+    def _step(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> tuple[Acted, StepResult]:
+        """The decision of the behaviour and the answer of the environments."""
+        acted = self._decide(behaviour, obs, state, first, t)
+        return acted, self.env.step(acted.env_action)
+
+    def _decide(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> Acted:
+        acted = behaviour.act(obs, state, first)
+        if acted.env_action.dtype.kind == "f" and not np.isfinite(acted.env_action).all():
+            self._name_bad_action(t, acted.env_action)
+        return acted
 
     def _put(self, store: _Storage, t: int, raw_obs: Tree) -> Tree:
         tree_map(np.copyto, store.raw_rows[t], raw_obs)
@@ -140,7 +145,14 @@ class Collector:
         seen = obs if self.normalizer is None else self.normalizer.apply(obs)
         return Ends(t=t, b=b, obs=seen, raw_obs=obs, state=state, bootstrap=bootstrap)
 
-    def _rollout(self, store: _Storage, steps: int, start_state: Tree, ends: list[tuple[Any, ...]]) -> Rollout:
+    def _rollout(
+        self,
+        store: _Storage,
+        steps: int,
+        start_state: Tree,
+        ends: list[tuple[Any, ...]],
+        extras: list[dict[str, Array]],
+    ) -> Rollout:
         reward, raw_obs = store.reward[:steps], tree_index(store.raw, slice(steps + 1))
         if self.reward_normalizer is not None:
             reward = self.reward_normalizer.apply(reward, store.first[1 : steps + 1])
@@ -157,6 +169,7 @@ class Collector:
             raw_obs=raw_obs,
             raw_reward=store.reward[:steps],
             start=self.steps,
+            extras={name: np.stack([step[name] for step in extras]) for name in (extras[0] if extras else ())},
             broken=store.broken[:steps] if store.broken[:steps].any() else None,
         )
         if self.normalizer is not None:  # after use: one rollout sees one set of statistics

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ludus.data.collector import Behaviour, Collector
+from ludus.data.collector import Acts, Collector
 from ludus.data.rollout import Rollout
-from ludus.types import Array, State, StepResult, Tree, tree_map
+from ludus.types import Acted, Array, State, StepResult, Tree, tree_map
 
 if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 class _Ahead(NamedTuple):
     """A step that is under way."""
 
-    action: Array
-    memory: Tree
-    """After the action."""
+    acted: Acted
     result: Future[StepResult]
 
 
@@ -35,24 +33,20 @@ class LookAheadCollector(Collector):
     _ahead: _Ahead | None = None
     _thread: ThreadPoolExecutor | None = None
 
-    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
+    def collect(self, behaviour: Acts, steps: int) -> Rollout:
         rollout = super().collect(behaviour, steps)
         obs = self._raw_obs if self.normalizer is None else self.normalizer.apply(self._raw_obs)
-        action, env_action, memory = behaviour.act(obs, self.state, self.first)
-        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-            self._name_bad_action(0, env_action)
+        acted = self._decide(behaviour, obs, self.state, self.first, 0)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "environments")
-        self._ahead = _Ahead(action, memory, self._thread.submit(self.env.step, env_action))
+        self._ahead = _Ahead(acted, self._thread.submit(self.env.step, acted.env_action))
         return rollout
 
-    def _step(
-        self, behaviour: Behaviour, obs: Tree, state: Tree, first: Array, t: int
-    ) -> tuple[Array, Tree, StepResult]:
+    def _step(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> tuple[Acted, StepResult]:
         if self._ahead is None:
             return super()._step(behaviour, obs, state, first, t)
         ahead, self._ahead = self._ahead, None
-        return ahead.action, ahead.memory, ahead.result.result()
+        return ahead.acted, ahead.result.result()
 
     def _forget(self) -> None:
         """Wait for the step under way and drop it, because the environments are about to be reset."""
@@ -82,7 +76,7 @@ class LookAheadCollector(Collector):
         if ahead is None:
             return {**state, "ahead": None}
         result = {name: _copied(value) for name, value in ahead.result.result()._asdict().items()}
-        return {**state, "ahead": {"action": ahead.action, "memory": ahead.memory, "result": result}}
+        return {**state, "ahead": {"acted": ahead.acted._asdict(), "result": result}}
 
     def load_state_dict(self, state: State) -> None:
         self._forget()
@@ -91,7 +85,7 @@ class LookAheadCollector(Collector):
         if saved is not None:
             done: Future[StepResult] = Future()
             done.set_result(StepResult(**{name: _copied(value) for name, value in saved["result"].items()}))
-            self._ahead = _Ahead(np.array(saved["action"]), saved["memory"], done)
+            self._ahead = _Ahead(Acted(**saved["acted"]), done)
 
 
 def _copied(tree: Tree | None) -> Tree | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ class Ends:
         if chosen.all() and not earlier:
             return self
         rows = np.flatnonzero(chosen)
-        taken = {field.name: tree_index(getattr(self, field.name), rows) for field in fields(self)}
+        taken = {each.name: tree_index(getattr(self, each.name), rows) for each in fields(self)}
         return Ends(**{**taken, "t": taken["t"] - earlier})
 
 
@@ -68,6 +68,8 @@ class Rollout:
     """[T, B] as the environments and their wrappers returned them, for buffers."""
     start: int
     """Steps collected before this rollout: a buffer that missed some of them knows that episodes were cut."""
+    extras: Mapping[str, Array] = field(default_factory=dict)
+    """[T, B, ...]: further columns of the behaviour, beside the action."""
     broken: Array | None = None
     """bool [T, B]: rows whose action was lost with its worker, which are no transitions; None: there are none.
 
@@ -119,10 +121,11 @@ class Rollout:
         steps = {name: getattr(self, name)[start:end] for name in rows}
         more = {name: tree_index(getattr(self, name), slice(start, end + 1)) for name in ("obs", "raw_obs", "first")}
         broken = None if self.broken is None else self.broken[start:end]
+        extras = {name: column[start:end] for name, column in self.extras.items()}
         ends = self.ends
         if ends is not None:
             ends = ends.where((ends.t >= start) & (ends.t < end), earlier=start)
-        return replace(self, ends=ends, broken=broken, start=self.start + start, **steps, **more)
+        return replace(self, ends=ends, broken=broken, extras=extras, start=self.start + start, **steps, **more)
 
 
 def minibatches(

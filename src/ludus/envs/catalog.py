@@ -45,6 +45,7 @@ class Suite(NamedTuple):
 SUITES = (
     Suite("Bandit", "ludus.envs.suites.bandit", ""),
     Suite("TMaze", "ludus.envs.suites.t_maze", ""),
+    Suite("LookAndFeel", "ludus.envs.suites.look_and_feel", ""),
     Suite("ProofOfMemory", "ludus.envs.suites.proof_of_memory", ""),
     Suite("PocMemoryEnv", "ludus.envs.suites.proof_of_memory", ""),
     Suite("PoMEnv", "ludus.envs.suites.proof_of_memory", ""),

@@ -22,14 +22,16 @@ TIMED = 200
 def decision_ms(config: ExperimentConfig) -> float:
     """Median milliseconds for one environment late in an episode, on one thread; weights make no difference."""
     spaces, threads = spaces_of(config), torch.get_num_threads()
-    actor = make_actor(Policy(config.network, spaces))
+    policy = Policy(config.network, spaces)
+    actor = make_actor(policy.trunk, policy.heads)
     obs = zeros(spaces.observation, 1)
     state, first, times = actor.initial_state(1), np.ones(1, bool), []
     torch.set_num_threads(1)
     try:
         for _ in range(FILLED + TIMED):
             begin = time.perf_counter()
-            _, state = actor(obs, state, first)
+            outputs, state = actor(obs, state, first)
+            outputs("actor")
             times.append(time.perf_counter() - begin)
             first = np.zeros(1, bool)
     finally:

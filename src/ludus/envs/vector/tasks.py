@@ -66,7 +66,7 @@ class TaskEnv(gym.Env):
         self.task, self.render_mode = task, render_mode
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.reward_threshold = task.reward_threshold
-        self._action = np.zeros(1, np.int64)
+        self._action = zeros(task.action_space, 1)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)

@@ -34,6 +34,11 @@ class Encoder(nn.Module, ABC):
     precision: Precision
     """Number type in which a heavy encoder computes; weights and features stay float32."""
 
+    @property
+    def bare(self) -> bool:
+        """Whether it has no layers; of several parts, whether one of them has none."""
+        return not any(True for _ in self.parameters())
+
     def arrange(self, obs_TB: Tree) -> Tree:
         """The same observations [T, B, ...] in the memory layout that is fastest to read; once per rollout."""
         return obs_TB

@@ -53,9 +53,8 @@ class TreeEncoder(Encoder):
         if self.vectors:
             joined = gym.spaces.Tuple([_at(spaces, path) for path in self.vectors])
             self.joint = build_encoder(auto if takes_images else general, joined, precision, where)
-        encoders = [*self.parts.values(), *([self.joint] if self.joint else [])]
-        self.out_dim = sum(encoder.out_dim for encoder in encoders)
-        self.heavy = any(encoder.heavy for encoder in encoders)
+        self.out_dim = sum(encoder.out_dim for encoder in self._encoders())
+        self.heavy = any(encoder.heavy for encoder in self._encoders())
 
     def _add(self, path: Path, encoder: Encoder) -> None:
         name = "_".join(map(str, path)).replace(".", "_")  # a module's name may have no dot
@@ -63,6 +62,13 @@ class TreeEncoder(Encoder):
             name += "_"
         self.parts[name] = encoder
         self.paths.append(path)
+
+    def _encoders(self) -> list[Encoder]:
+        return [*self.parts.values(), *([] if self.joint is None else [self.joint])]  # type: ignore[list-item]
+
+    @property
+    def bare(self) -> bool:
+        return any(encoder.bare for encoder in self._encoders())
 
     def arrange(self, obs_TB: Tree) -> Tree:
         """The same observations with images in channels-last memory."""
