@@ -8,9 +8,9 @@ import math
 import pytest
 
 from ludus.checks.trial import small
-from ludus.cli.env_facts import shipped
-from ludus.config.compose import find_targets, load, parse
-from ludus.envs.families import OURS
+from ludus.config.compose import find_experiments, find_targets, load, parse
+from ludus.envs.facts import shipped
+from ludus.envs.suites import OURS
 from ludus.experiment import build
 from ludus.registry import MEMORY
 from support import close
@@ -22,9 +22,9 @@ TRAINED = [
     f"{entry.name}:{variant}"
     for entry in shipped()
     for variant in entry.variants
-    if entry.family.name in LIGHT and entry.family.installed and not entry.name.startswith("CarRacing")
+    if entry.suite.title in LIGHT and entry.suite.installed and not entry.name.startswith("CarRacing")
 ]
-EXPERIMENTS = ["+experiment=cartpole_curriculum"]
+EXPERIMENTS = find_experiments()
 SCENARIOS = (
     "Basic", "DeadlyCorridor", "Deathmatch", "DefendTheCenter", "DefendTheLine", "E1M1", "HealthGathering", "MyWayHome",
     "PredictPosition", "TakeCover",

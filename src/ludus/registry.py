@@ -1,8 +1,8 @@
 """Name -> class. `type: gru` in a YAML means the class registered as "gru", by convention in `<package>/gru.py`.
 
-Names resolve in this order: already registered (a plugin), the module of that name, the installed entry points
-(group `ludus.<kind>`). What is shipped cannot be replaced. Config files can only choose names from here, never a dotted
-path.
+Names resolve in this order: already registered (a plugin), the package's table `NAMES` (name -> `module:Class`) or its
+module of that name, the installed entry points (group `ludus.<kind>`). What is shipped cannot be replaced. Config files
+can only choose names from here, never a dotted path.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
 
         def add(cls: type[T]) -> type[T]:
             if not cls.__module__.startswith("ludus."):
-                self._import_all()  # else a plugin would take a shipped name without a word
+                self._import_all()  # otherwise a plugin could take a shipped name unnoticed
             known = self._classes.get(name)
             if known is not None and known is not cls and not _is_reload(known, cls):
                 file = getattr(sys.modules.get(cls.__module__), "__file__", None)
@@ -73,16 +73,27 @@ class Registry(Generic[T]):
         return sorted({*self._classes, *self._entry_points()})
 
     def _import(self, name: str) -> None:
-        if name in self._modules():
+        if name in self._table():
+            self._import_listed(name)
+        elif name in self._modules():
             importlib.import_module(f"{self.package}.{name}")
         elif name in self._entry_points():
             self.register(name)(self._entry_points()[name].load())
         if name not in self._classes:  # several names may share a module
             self._import_all()
 
+    def _import_listed(self, name: str) -> None:
+        module, _, cls = self._table()[name].partition(":")
+        self._classes[name] = getattr(importlib.import_module(module), cls)
+
     def _import_all(self) -> None:
+        for name in self._table():
+            self._import_listed(name)
         for module in self._modules():
             importlib.import_module(f"{self.package}.{module}")
+
+    def _table(self) -> dict[str, str]:
+        return getattr(importlib.import_module(self.package), "NAMES", {})
 
     def _modules(self) -> list[str]:
         package = importlib.import_module(self.package)

@@ -1,22 +1,22 @@
-"""What the process's environment turns off, whatever a config says."""
+"""Environment variables that turn output off, whatever the config says."""
 
 from __future__ import annotations
 
 import os
 
 QUIET = ("LUDUS_QUIET", "VIBES_QUIET", "VIBES_DISABLE_CHECKPOINT_LOGS")
-"""Nothing on the console; errors still are."""
+"""Nothing is printed except errors."""
 NO_LOGS = ("LUDUS_DISABLE_SESSION_LOGS", "VIBES_DISABLE_SESSION_LOGS")
-"""No copy of the console in run.log."""
+"""run.log gets no copy of the console."""
 
 
 def quiet() -> bool:
-    """Whether the console is to stay silent."""
+    """Whether the console is off."""
     return any(map(_on, QUIET))
 
 
 def session_logs() -> bool:
-    """Whether what the console says is kept in run.log."""
+    """Whether run.log gets a copy of the console."""
     return not any(map(_on, NO_LOGS))
 
 

@@ -1,4 +1,4 @@
-"""Numbers, durations, sparklines and untrusted text as the terminal shows them."""
+"""Formats numbers, durations, sparklines and untrusted text for people."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯�
 
 
 def clean(text: object, limit: int = 200) -> str:
-    """Text from a config, a file or a name: one line, no control characters, bounded."""
+    """Untrusted text on one line, without control characters, cut to `limit` characters."""
     escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[: limit + 1])
     return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
 
 
 def ascii_only(text: str) -> str:
-    """The same width in ASCII, for terminals that cannot show more."""
+    """The text in ASCII with the same width."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 Precision = int | Literal["score"]
-"""Decimals; a score has one, and three below ten, where tasks are decided behind the point."""
+"""Number of decimals; `score`: one, and three below ten."""
 
 
 def near(path: Path) -> str:
-    """A path as short as it can be typed from here."""
+    """A path relative to the working directory if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):  # elsewhere, or the working directory is gone
+    except (ValueError, OSError):  # it is elsewhere, or the working directory is gone
         return str(path)
 
 
 def number(value: float, precision: Precision = 3, *, trim: bool = False) -> str:
-    """Fixed decimals with thousands separators; exponents where those would hide the value; `trim` drops zeros."""
+    """Fixed decimals with thousands separators; very small and large values with an exponent; `trim` drops zeros."""
     if not math.isfinite(value):
         return str(value)
     size = abs(value)
@@ -51,7 +51,7 @@ def number(value: float, precision: Precision = 3, *, trim: bool = False) -> str
 
 
 def points(value: float) -> str:
-    """A return."""
+    """A return as text."""
     return number(value, "score")
 
 
@@ -77,7 +77,7 @@ def rate(per_second: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """History in `width` characters at most, each the mean of its share; `✗` is not a number."""
+    """A curve in at most `width` characters, each the mean of its part; `✗` where it is not finite."""
     count = len(values)
     if count == 0 or width <= 0:
         return ""
@@ -94,7 +94,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def did_you_mean(name: object, options: Iterable[object]) -> str:
-    """`did you mean 'x'?`, or the known names, as far as a line can hold them, when nothing is near."""
+    """`did you mean 'x'?`, or a list of known names if none is similar."""
     names = [str(option) for option in options]
     lowered = {option.lower(): option for option in reversed(names)}
     close = difflib.get_close_matches(str(name).lower(), lowered, n=1)

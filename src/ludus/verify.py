@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import parse
+from ludus.config.read import read_file
 from ludus.errors import DataError
 from ludus.experiment import build
 from ludus.metrics.sinks import Row, Sink
@@ -19,6 +19,7 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.reports.differences import refuse_what_was_edited
 from ludus.runs import checkpoint, rebuild
 from ludus.runs.fingerprint import fingerprint
+from ludus.runs.record import mapping
 from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session import begin_from, edited_since
@@ -51,7 +52,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
     expected = list(read_rows(run.path / "metrics.jsonl"))
     if not expected:
         raise DataError(str(run.path / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
-    config = parse(files.read(run.config_path), str(run.config_path))
+    config = parse(read_file(run.config_path), str(run.config_path))
     trained = checkpoint.trained(checkpoint.about(run.path))
     refuse_what_was_edited(edited_since(trained, config, run.path), run.config_path)
     again = build(config, announce=announce, will_checkpoint=True)
@@ -60,7 +61,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
         state = checkpoint.load(saved[list(saved)[-1]])
         for part in ("compiler", "precision"):
             again.stateful[part].load_state_dict(state[part])
-    start = rebuild.meta(run.path).get("start")
+    start = mapping(rebuild.meta(run.path).get("start"))
     if start:
         begin_from(again, start, run.path.parent)
     judge = _Judge(expected, again)

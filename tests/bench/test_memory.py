@@ -1,4 +1,4 @@
-"""The comparison of memory cores: fair by construction, goes on where it stopped, says only what its rows say."""
+"""The comparison of memory cores: fair by construction, goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from ludus.bench.memory import Plan, bench, jobs, matching, pictures, results
-from ludus.bench.memory.results import CPU, Row, sentences, table
+from ludus.bench.memory.results import CPU, CoreResult, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
@@ -24,8 +24,8 @@ from ludus.reports.export import render
 CARTPOLE = TASKS["CartPole-v1-masked"]
 
 
-def row(core: str, values: list[float], speed: float = 100.0, *, remembers: bool = True) -> Row:
-    return Row("Maze", core, remembers, 1000, Scores.of([values]), 0, None, speed, 1.0, 0.5, 300.0)
+def row(core: str, values: list[float], speed: float = 100.0) -> CoreResult:
+    return CoreResult("Maze", core, 1000, Scores.of([values]), 0, None, speed, 1.0, 0.5)
 
 
 @pytest.mark.parametrize(("target", "width"), [(1, 1), (100, 10), (104, 10), (117, 11), (10_000, 100)])
@@ -51,14 +51,14 @@ def test_cores_differ_in_nothing_but_the_network_and_what_it_sees() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
-def test_no_core_is_given_more_than_its_size(task: jobs.Task) -> None:
+def test_no_core_is_given_more_than_its_size(task: jobs.BenchTask) -> None:
     for core in CORES.values():
         memory = matching.configured(task, core, None).network.memory.config
         assert memory.model_copy(update={"hidden_dim": 64}) == type(memory)(), core
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
-def test_batches_are_whole_sequences(task: jobs.Task) -> None:
+def test_batches_are_whole_sequences(task: jobs.BenchTask) -> None:
     """Otherwise cores with memory would learn from larger batches than those without."""
     config = matching.load(task.spec, list(task.overrides)).config
     settings, envs = config.algorithm.config, config.environment.num_envs
@@ -91,21 +91,6 @@ def test_tasks_by_preset_name_or_spec() -> None:
         pick_tasks(["CartPole-v1-maskd"])
     with pytest.raises(ConfigError, match="no such core"):
         pick_cores(["lstn"])
-
-
-def test_findings_say_what_the_rows_say() -> None:
-    said = sentences(
-        [row("gru", [10, 11, 12], 50), row("lstm", [9, 10, 11], 200), row("ppo-1", [0, 0, 0], 900, remembers=False)]
-    )
-    assert said[0].startswith("On Maze, gru has the highest final return (IQM 11.0, 95 % interval")
-    assert said[0].endswith("the interval of lstm overlaps it.")
-    assert said[1] == "Without memory (ppo-1) it is 0.000."
-    assert "Of the cores lstm trains fastest at 200 steps per second of processor time, 4.0 times gru" in said[2]
-    clear = sentences([row("gru", [10, 11, 12]), row("lstm", [1, 2, 3])])
-    assert clear[0].endswith("clear of all others.")
-    tied = sentences([row("gru", [1.0, 1.0, 1.0]), row("lstm", [1.0, 1.0, 1.0]), row("trxl", [0.25, 0.5, 0.5])])
-    assert tied[0].startswith("On Maze, gru and lstm share the highest final return (IQM 1.000, 95 % interval 1.000 to")
-    assert tied[0].endswith("clear of all others.")
 
 
 def test_speed_is_of_training_alone(tmp_path: Path) -> None:
@@ -158,9 +143,9 @@ def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
     assert sum("seed 1" in line for line in lines) == 2
     lines.clear()
     bench(dataclasses.replace(plan, seeds=[1, 2]), tmp_path, 2, lines.append)
-    assert "2 of 4 runs are there already" in lines
+    assert "2 of 4 runs are finished already" in lines
     assert sum(", seed" in line for line in lines) == 2
-    for name in ("table.md", "table.csv", "table.tex", "results.json", "findings.md", "trade-off.png"):
+    for name in ("table.md", "table.csv", "table.tex", "results.json", "trade-off.png"):
         assert (tmp_path / name).stat().st_size > 0
     assert (tmp_path / "CartPole-v1-masked.png").read_bytes()[:4] == b"\x89PNG"
 

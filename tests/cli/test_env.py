@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ludus.cli.env import check, info, list_environments
-from ludus.cli.env_facts import Entry, EnvironmentFacts, collect, environment_of, facts_of, shipped
-from ludus.envs import catalog, families
+from ludus.envs import suites
+from ludus.envs.facts import ConfiguredEnvironment, EnvironmentFacts, collect, environment_of, facts_of, shipped
 from ludus.envs.make import describe
 from ludus.errors import ConfigError
 
@@ -108,9 +108,9 @@ def test_an_unknown_environment() -> None:
 
 
 @pytest.mark.parametrize("entry", shipped(), ids=lambda entry: entry.name)
-def test_the_block_of_a_shipped_file_fits_its_environment(entry: Entry) -> None:
-    if not entry.family.installed:
-        pytest.skip(f"{entry.family.name} is not installed")
+def test_the_block_of_a_shipped_file_fits_its_environment(entry: ConfiguredEnvironment) -> None:
+    if not entry.suite.installed:
+        pytest.skip(f"{entry.suite.title} is not installed")
     environment, file = environment_of(entry.name)
     facts, source = facts_of(file)
     try:
@@ -158,7 +158,7 @@ def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_suite_that_is_not_there_says_how_to_get_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(families, "_importable", lambda module: module != "Box2D")
+    monkeypatch.setattr(suites, "_importable", lambda module: module != "Box2D")
     list_environments("LunarLander")
     assert capsys.readouterr().out.splitlines()[0] == "Box2D: not installed, pip install 'ludus[box2d]'"
     list_environments("LunarLander", as_json=True)
@@ -166,24 +166,21 @@ def test_a_suite_that_is_not_there_says_how_to_get_it(
     assert (found["installed"], found["extra"]) == (False, "box2d")
 
 
-def test_every_gymnasium_environment_has_a_family() -> None:
+def test_every_gymnasium_environment_has_a_suite() -> None:
     import gymnasium
 
     for spec in gymnasium.registry.values():
-        known = next(
-            (extra for package, extra in catalog.EXTRAS.items() if str(spec.entry_point).startswith(package)), None
-        )
-        if known in ("box2d", "mujoco", "video") and "mujoco_py" not in str(spec.entry_point):
-            found = families.family(spec.id)
-            assert found.name != families.OTHER, spec.id
-            assert known == "video" or found.extra == known, spec.id
+        module = str(spec.entry_point).partition(":")[0]
+        by_module = [suite for suite in suites.SUITES if suite.builtin and module.startswith(suite.module)]
+        if by_module and "mujoco_py" not in module:
+            assert suites.suite_of(spec.id) == by_module[0], spec.id
 
 
 @pytest.mark.parametrize(
     ("written", "meant"), [("ALE-Pong-v5", "ALE/Pong-v5"), ("Bandit-v0", "Bandit-v0"), ("CartPole-v1",) * 2]
 )
 def test_both_spellings_of_an_id(written: str, meant: str) -> None:
-    assert environment_of(written)[0].id == environment_of(meant)[0].id == families.spelled(written) == meant
+    assert environment_of(written)[0].id == environment_of(meant)[0].id == suites.spelled(written) == meant
 
 
 def test_check(capsys: pytest.CaptureFixture[str]) -> None:

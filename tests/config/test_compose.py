@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
-from ludus.config.files import read
+from ludus.config.read import read_file
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_the_hash_knows_values_not_their_order(cartpole, get, tmp_path):
     assert config_hash(parse({**data, "experiment": {"seed": 43}}, "x")) != config_hash(parse(data, "x"))
     for name, text in (("a.yaml", to_yaml(parse(data, "x"))), ("a.json", json.dumps(data))):
         (tmp_path / name).write_text(text)
-        assert config_hash(parse(read(tmp_path / name), name)) == config_hash(parse(data, "x"))
+        assert config_hash(parse(read_file(tmp_path / name), name)) == config_hash(parse(data, "x"))
 
 
 VALUES = [

@@ -10,7 +10,7 @@ import pytest
 
 from ludus.config.model import Model
 from ludus.config.reference import PAGE, json_schema, markdown, tables
-from ludus.config.tree import fields
+from ludus.config.validate import fields
 from ludus.registry import ALGORITHMS, ENCODERS, MEMORY
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def test_the_committed_page_is_current():
 
 
 def test_an_undocumented_field_would_be_noticed():
-    from ludus.config.reference import _entries
+    from ludus.config.reference import _rows
 
     class Bare(Model):
         """A model."""
@@ -46,7 +46,7 @@ def test_an_undocumented_field_would_be_noticed():
         """Documented."""
         untold: int = 2
 
-    assert [entry.doc for entry in _entries("x", Bare)] == ["Documented.", ""]
+    assert [entry.doc for entry in _rows("x", Bare)] == ["Documented.", ""]
 
 
 @pytest.fixture(scope="module")

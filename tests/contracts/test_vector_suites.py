@@ -11,8 +11,7 @@ import pytest
 from envs.conftest import children
 from ludus.checks import contract
 from ludus.config.schema import Environment
-from ludus.envs import catalog
-from ludus.envs.families import OURS, family
+from ludus.envs.suites import OURS, SUITES, suite_of
 
 QUICK = {"num_envs": 2, "steps": 12, "limit": 5}
 FRAMES = {"num_envs": 2, "steps": 9, "limit": 16}
@@ -95,7 +94,7 @@ PAIRS = [pytest.param(case, backend, id=_id(case, backend)) for case in CASES fo
 
 @pytest.mark.parametrize(("case", "backend"), PAIRS)
 def test_the_contract_holds(case: Case, backend: str) -> None:
-    for module in family(case.id).modules:
+    for module in suite_of(case.id).needs:
         pytest.importorskip(module)
     if backend == "envpool":
         pytest.importorskip("envpool")
@@ -110,13 +109,8 @@ def test_the_contract_holds(case: Case, backend: str) -> None:
 
 
 def test_every_suite_has_a_case() -> None:
-    covered = {family(case.id).name for case in CASES}
-    wanted = {family(suite.prefix).name for suite in catalog.SUITES} | {
-        "classic control",
-        "toy text",
-        "Box2D",
-        "MuJoCo",
-    }
+    covered = {suite_of(case.id).title for case in CASES}
+    wanted = {suite.title for suite in SUITES}
     assert OURS in covered and wanted <= covered | UNCOVERED, wanted - covered
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ludus.config.aliases import ALIASES
 from ludus.config.compose import load
-from ludus.config.tree import field_at
+from ludus.config.validate import field_at
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coming-from.md"

@@ -13,8 +13,8 @@ import pytest
 
 from ludus import errors
 from ludus.cli import COMMANDS
-from ludus.config.variants import environment_files
-from ludus.envs.families import family, spelled
+from ludus.config.groups import environment_files
+from ludus.envs.suites import spelled, suite_of
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.signals import EARLY
 from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS, Registry
@@ -42,7 +42,7 @@ def test_the_box_holds_what_is_registered(start: str, registry: Registry[Any]) -
 def test_the_box_holds_every_suite_with_a_config() -> None:
     shipped = environment_files([ROOT / "src" / "ludus" / "configs"])
     told = line(README, "| environments").split(";")[0]
-    suites = {family(spelled(id)).name for id in shipped}
+    suites = {suite_of(spelled(id)).title for id in shipped}
     assert suites > {"Atari", "MuJoCo", "classic control"}
     assert {suite for suite in suites if suite not in told} == set()
 

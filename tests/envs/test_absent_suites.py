@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from ludus.cli.env_facts import shipped
-from ludus.envs.families import Family
+from ludus.envs.facts import shipped
+from ludus.envs.suites import Suite
 
 BLOCK = "import sys; sys.modules.update(dict.fromkeys({modules!r})); from ludus.cli import main; main({words!r})"
-FAMILIES: dict[str, tuple[str, Family]] = {}
+ABSENT: dict[str, tuple[str, Suite]] = {}
 for _entry in shipped():
-    if _entry.family.modules:
-        FAMILIES.setdefault(_entry.family.name, (_entry.name, _entry.family))
+    if _entry.suite.needs:
+        ABSENT.setdefault(_entry.suite.title, (_entry.name, _entry.suite))
 
 
 def _without(modules: Sequence[str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -23,13 +23,13 @@ def _without(modules: Sequence[str], *words: str) -> subprocess.CompletedProcess
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", sorted(ABSENT))
 def test_its_environments_say_what_to_install(name: str) -> None:
-    env, family = FAMILIES[name]
-    done = _without(family.modules, "env", "info", env)
+    env, suite = ABSENT[name]
+    done = _without(suite.needs, "env", "info", env)
     assert done.returncode == 2 and done.stdout == "", done
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: environment.id: ") and line.endswith(f"; {family.remedy}")
+    assert line.startswith("error: environment.id: ") and line.endswith(f"; {suite.remedy}")
 
 
 def test_training_says_it_too() -> None:

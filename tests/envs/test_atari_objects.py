@@ -9,8 +9,7 @@ import pytest
 
 from ludus.config.schema import Environment
 from ludus.envs.make import make_env
-from ludus.envs.wrappers import breakout_features, pong_features
-from ludus.envs.wrappers._objects import Thing
+from ludus.envs.wrappers.atari_objects import Breakout, Pong, Thing
 
 pytest.importorskip("ale_py")
 
@@ -48,7 +47,7 @@ def test_pong_is_where_the_pixels_are() -> None:
         assert env.observation_space.contains(obs) and not terminated
         screen = env.unwrapped.ale.getScreenRGB()
         for name, colour in (("enemy", ORANGE), ("player", GREEN), ("ball", WHITE)):
-            seen = painted(screen, colour, pong_features.TOP, pong_features.BOTTOM)
+            seen = painted(screen, colour, Pong.TOP, Pong.BOTTOM)
             if seen is not None and (name != "ball" or seen.width == 2):
                 found[name].append(near(info["objects"][name], seen))
         ball = info["objects"]["ball"]
@@ -69,7 +68,7 @@ def test_pong_features_say_what_they_are_called() -> None:
             assert told["ball below player"] == pytest.approx(told["ball y"] - told["player y"], abs=1e-5)
         before = ball
     assert told["player y"] < 0.25
-    while env.unwrapped.ale.getRAM()[pong_features.ENEMY_SCORE] == 0:
+    while env.unwrapped.ale.getRAM()[Pong.ENEMY_SCORE] == 0:
         obs = env.step(0)[0]
     assert obs[8] == pytest.approx(-1 / 21)
 
@@ -77,9 +76,9 @@ def test_pong_features_say_what_they_are_called() -> None:
 def test_breakout_is_where_the_pixels_are() -> None:
     env, rng = make("Breakout"), np.random.default_rng(0)
     ball, paddle, bricks = [], [], []
-    top, left = breakout_features.WALL_Y + 3, breakout_features.WALL_X + 4
-    rows = [top + 6 * row for row in range(breakout_features.ROWS)]
-    columns = [left + 8 * column for column in range(breakout_features.COLUMNS)]
+    top, left = Breakout.WALL_Y + 3, Breakout.WALL_X + 4
+    rows = [top + 6 * row for row in range(Breakout.ROWS)]
+    columns = [left + 8 * column for column in range(Breakout.COLUMNS)]
     before = None
     for _ in range(1500):
         things = env.objects(env.unwrapped.ale.getRAM().astype(int))
@@ -92,7 +91,7 @@ def test_breakout_is_where_the_pixels_are() -> None:
             env.reset()
         screen, told = env.unwrapped.ale.getScreenRGB(), info["objects"]
         flying = painted(screen, RED, 95, 185)
-        if flying is not None and (flying.width, flying.height) == breakout_features.BALL:
+        if flying is not None and (flying.width, flying.height) == Breakout.BALL:
             ball.append(near(told["ball"], flying))
         bat = painted(screen, RED, 190, 192)
         if bat is not None and bat.width == 16:

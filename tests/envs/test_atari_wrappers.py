@@ -15,8 +15,9 @@ from envs.test_snapshot import assert_resumes
 from ludus.config.compose import config_hash, load
 from ludus.config.schema import Environment
 from ludus.data.collector import Collector
+from ludus.envs.info import wrapper_of
 from ludus.envs.make import make_env
-from ludus.envs.wrappers.episodic_life import EpisodicLife
+from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import WRAPPERS
@@ -147,7 +148,7 @@ def test_skipping_stops_at_an_episodes_end(name: str) -> None:
 
 def test_a_lost_life_ends_an_episode_and_the_game_goes_on() -> None:
     wrapped = arcade("episodic_life", frameskip=4)
-    life: Any = EpisodicLife.inside(wrapped)
+    life: Any = wrapper_of(wrapped, EpisodicLife)
     wrapped.reset(seed=0)
     lives, frame, games = [5], 0, 0
     while games == 0:

@@ -16,7 +16,7 @@ from envs.test_contract import assert_same, play
 from ludus.config.schema import Environment
 from ludus.envs.make import make_env, make_vector
 from ludus.envs.vector import VectorEnv
-from ludus.envs.wrappers.resize import coverage
+from ludus.envs.wrappers.images import coverage
 from ludus.errors import ConfigError, DataError
 from ludus.registry import WRAPPERS
 from ludus.types import Array

@@ -12,7 +12,7 @@ from envs.conftest import Make
 from ludus.config.compose import load
 from ludus.config.schema import Environment
 from ludus.envs.make import make_env, make_vector
-from ludus.envs.wrappers.retro_mario_shaping import RetroMarioShaping
+from ludus.envs.wrappers.shaping import RetroMarioShaping
 from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS
 

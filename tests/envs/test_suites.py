@@ -20,7 +20,7 @@ from ludus.envs.make import make_env, make_vector, resolve
 from ludus.envs.snapshots import Refused, minigrid
 from ludus.envs.snapshots.values import Decoder, Encoder
 from ludus.envs.suites import mujoco, old_api
-from ludus.envs.wrappers import minigrid_symbols
+from ludus.envs.wrappers.minigrid import KINDS
 from ludus.errors import ConfigError, MissingExtra
 from ludus.types import Array
 
@@ -56,7 +56,7 @@ class TestMuJoCo:
         pytest.importorskip("mujoco")
 
     def test_ids_of_former_versions_lead_to_the_current_one(self, capfd: Any, monkeypatch: Any) -> None:
-        monkeypatch.setattr(catalog, "_told", set())
+        monkeypatch.setattr(catalog, "_announced", set())
         for _ in range(2):
             assert resolve(Environment(id="Hopper-v4")).id == "Hopper-v5"
         assert capfd.readouterr().err.count("'Hopper-v4' is 'Hopper-v5' here") == 1
@@ -116,7 +116,7 @@ class TestMiniGrid:
         for action in (2, 1, 2, 3, 5, 0, 2, 2):
             cells = vector[: 49 * 21].reshape(7, 7, 21)
             assert (vector.sum(), vector.dtype, vector.max()) == (3 * 49 + 1, np.uint8, 1)
-            parts = np.split(cells, np.cumsum(minigrid_symbols.KINDS)[:-1], -1)
+            parts = np.split(cells, np.cumsum(KINDS)[:-1], -1)
             np.testing.assert_array_equal(np.stack([part.argmax(-1) for part in parts], -1), raw["image"])
             assert vector[49 * 21 :].argmax() == raw["direction"] and env.observation_space.contains(vector)
             vector, raw = env.step(action)[0], inner.step(action)[0]
@@ -205,7 +205,7 @@ class TestMiniGrid:
 class TestControlSuite:
     @pytest.fixture(autouse=True)
     def installed(self) -> None:
-        mujoco.draw_unseen()
+        mujoco.render_offscreen()
         pytest.importorskip("dm_control")
 
     def test_it_is_the_suite(self) -> None:

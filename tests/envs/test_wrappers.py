@@ -14,7 +14,7 @@ from envs.probes import Counter
 from envs.test_contract import assert_same, play
 from ludus.config.schema import Environment
 from ludus.envs.make import make_env, make_vector
-from ludus.envs.wrappers.sticky_actions import StickyActions
+from ludus.envs.wrappers.actions import StickyActions
 from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS
 
@@ -206,7 +206,7 @@ def test_flatten_makes_one_vector() -> None:
 
 
 def test_shapers_leave_the_raw_reward_in_the_info_even_alone() -> None:
-    from ludus.envs.wrappers.cart_pole_shaping import CartPoleShaping
+    from ludus.envs.wrappers.shaping import CartPoleShaping
 
     shaped = CartPoleShaping(gym.make("CartPole-v1"), angle_reward_scale=10.0)
     shaped.reset(seed=0)

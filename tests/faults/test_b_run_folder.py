@@ -94,9 +94,7 @@ def test_20_stale_lock_after_kill_9(start: Ludus, ludus: Ludus, tmp_path: Path, 
 def test_20_what_a_killed_process_left_is_swept(ludus: Ludus, stopped: Path) -> None:
     """Killed between writing a temporary file and renaming it: the next resume cleans up."""
     for _ in range(3):
-        killed = ludus(
-            "resume", "@last", prelude="inject.on_call('ludus.runs.atomic:write_new', inject.die, after=True)"
-        )
+        killed = ludus("resume", "@last", prelude="inject.on_call('pathlib:Path.replace', inject.die)")
         assert killed.code == -9
     assert [name for name in names(stopped) if name.endswith(".tmp")]
     assert ludus("resume", "@last", "training.total_timesteps=704").code == 0

@@ -15,7 +15,7 @@ import yaml
 from faults.conftest import Ludus
 from faults.processes import Process
 from faults.support import SMALL, contents, refused
-from ludus.config import files
+from ludus.config.read import read_file
 from ludus.errors import ConfigError
 
 MEGABYTES = 2**20
@@ -80,8 +80,8 @@ def test_29_scalars_mean_what_they_look_like(show: Show) -> None:
 
 def test_30_duplicate_key(show: Show) -> None:
     process = show(HEAD + "algorithm:\n  name: ppo\n  gamma: 0.5\n  lr: 0.1\n  gamma: 0.9\n")
-    refused(process, 2, "key 'gamma' stands twice, on lines 4 and 6")
-    refused(show('{"algorithm": {"name": "ppo", "name": "reinforce"}}', name="x.json"), 2, "key 'name' stands twice")
+    refused(process, 2, "duplicate key 'gamma', on lines 4 and 6")
+    refused(show('{"algorithm": {"name": "ppo", "name": "reinforce"}}', name="x.json"), 2, "duplicate key 'name'")
 
 
 # ---- size and shape ------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_31_alias_bomb(tmp_path: Path, show: Show, merge: bool) -> None:
     tracemalloc.start()
     began = time.process_time()
     with pytest.raises(ConfigError, match="values once aliases are expanded"):
-        files.read(path)
+        read_file(path)
     taken, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert taken < 0.1 and peak < 50 * MEGABYTES

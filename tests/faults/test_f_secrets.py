@@ -15,7 +15,7 @@ from faults.conftest import Ludus
 from faults.processes import Process
 from faults.support import SMALL, contents, only_run, refused
 from ludus.config.compose import parse
-from ludus.config.files import plain, read, to_yaml
+from ludus.config.read import plain, read_file, to_yaml
 
 SECRETS = {
     "WANDB_API_KEY": "canary1wandb0000000000000000000000000000",
@@ -135,7 +135,7 @@ HOSTILE = f"{HTML}{TERMINAL}{FORMULA}"
 @pytest.fixture
 def hostile(stopped: Path) -> Path:
     """A run whose every text is an attack: names, tags, reasons, phases, metrics, machine."""
-    config = plain(read(stopped / "config.yaml"))
+    config = plain(read_file(stopped / "config.yaml"))
     config["experiment"].update(description=HOSTILE, tags=[HTML, FORMULA, TERMINAL])
     (stopped / "config.yaml").write_text(to_yaml(config))
     parse(config, "test")

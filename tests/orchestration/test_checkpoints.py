@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from ludus import files
 from ludus.config.schema import CheckpointPlan
 from ludus.errors import ConfigError, DataError
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.runs import atomic, checkpoint
+from ludus.runs import checkpoint
 from ludus.seeding import Streams
 from support import build, close
 from support import config as small_config
@@ -85,7 +86,7 @@ def test_nothing_older_goes_before_the_newest_was_read_back(tmp_path: Path, monk
 def test_a_best_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
     callback = saver(tmp_path, keep=1)
     callback._write({"value": 1}, 1, True)
-    atomic.replace_link(tmp_path / "checkpoints" / "best", "step=99")
+    files.replace_link(tmp_path / "checkpoints" / "best", "step=99")
     callback._write({"value": 2}, 2, False)
     assert list(checkpoint.checkpoints(tmp_path)) == ["step=2"]
     callback.finish()

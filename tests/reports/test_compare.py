@@ -164,7 +164,7 @@ def test_hostile_labels_are_only_text_in_a_plot(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_plotted_is_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="end it in"):
+    with pytest.raises(ConfigError, match="is not a format of figures"):
         plot(compare(Index(root).pick([])), tmp_path / "a.jpeg2000")
     with pytest.raises(ConfigError, match="none of the metrics has a curve"):
         plot(compare(Index(root).pick([]), metrics=["seconds"]), tmp_path / "a.png")

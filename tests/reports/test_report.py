@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ludus.errors import DataError
 from ludus.reports.report import gather, write_report
-from ludus.reports.svg import Series, chart, ticks
+from ludus.reports.svg import ChartLine, chart, ticks
 from ludus.runs import history
 from synthetic import DEAD, make_run
 
@@ -167,6 +167,16 @@ def test_a_config_of_somebody_elses_plugin_is_shown_as_it_is(tmp_path: Path) -> 
     assert "differs from the default" not in found.words
 
 
+def test_a_run_without_environment_steps_is_drawn_over_updates(folder: Path) -> None:
+    rows = [{"env_steps": 0, "updates": 10 * i, "val/roll/ep_rew/mean": float(i)} for i in range(1, 4)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = page(folder)
+    (line,) = json.loads(found.tags("svg")[0]["data-chart"] or "")["series"]
+    assert line["x"] == [10, 20, 30]
+    assert "updates per second" in found.words
+    assert "| updates | mean |" in (folder / "report.md").read_text()
+
+
 def test_charts_carry_their_values(folder: Path) -> None:
     charts = [json.loads(tag["data-chart"] or "") for tag in page(folder).tags("svg")]
     hero = {line["name"]: line for line in charts[0]["series"]}
@@ -242,11 +252,11 @@ def test_ticks_are_few_and_inside(low: float, span: float, most: int) -> None:
 
 @pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [-1.0, 1.0], [1e-9, 2e-9], [1e12, -1e12], [math.nan, 3.0]])
 def test_a_chart_of_anything_stays_in_its_box(values: list[float]) -> None:
-    drawn = chart([Series("x", list(range(len(values))), values)], title="x", threshold=475.0)
+    drawn = chart([ChartLine("x", list(range(len(values))), values)], title="x", threshold=475.0)
     points = re.findall(r"[ML]([\d.-]+) ([\d.-]+)", drawn)
     assert points
     assert all(0 <= float(x) <= 340 and 0 <= float(y) <= 150 for x, y in points)
 
 
 def test_no_chart_of_nothing() -> None:
-    assert chart([Series("x", [], []), Series("y", [1.0], [math.inf])], title="x") == ""
+    assert chart([ChartLine("x", [], []), ChartLine("y", [1.0], [math.inf])], title="x") == ""

@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.runs import atomic, checkpoint
+from ludus.runs import checkpoint
 from ludus.runs.tree import flatten, unflatten
 
 STATE: dict[str, Any] = {
@@ -173,7 +174,7 @@ def test_find(tmp_path: Path) -> None:
     steps = [checkpoint.save(tmp_path, {"n": n}, step=n) for n in (9, 10, 100)]
     assert checkpoint.find(tmp_path) == steps[2]  # no best: the last, by number
     (tmp_path / "checkpoints" / "last").unlink()
-    atomic.replace_link(tmp_path / "checkpoints" / "last", "step=9")  # stale: the directory is the truth
+    files.replace_link(tmp_path / "checkpoints" / "last", "step=9")  # stale: the directory is the truth
     assert checkpoint.find(tmp_path, "last") == steps[2]
     assert checkpoint.find(tmp_path, "step=10") == steps[1]
     with pytest.raises(ConfigError, match="no such checkpoint"):

@@ -203,7 +203,7 @@ def test_a_folder_that_could_not_be_completed_is_removed(tmp_path: Path, monkeyp
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path))
 
-    monkeypatch.setattr("ludus.runs.atomic.replace_link", full)
+    monkeypatch.setattr("ludus.files.replace_link", full)
     with pytest.raises(LudusError, match="No space left"):
         _create(tmp_path)
     assert _names(tmp_path) == []

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ludus import files
 from ludus.config.compose import config_hash, load
 from ludus.errors import ConfigError
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
-from ludus.runs import atomic, checkpoint
+from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder
@@ -44,7 +45,7 @@ def test_going_back_behind_the_best_checkpoint(ludus: Ludus, tmp_path: Path, dam
     run = only_run(tmp_path)
     whole = outcome(run)
     newest = list(checkpoint.checkpoints(run))[-2:]
-    atomic.replace_link(run / "checkpoints" / "best", newest[-1])
+    files.replace_link(run / "checkpoints" / "best", newest[-1])
     if damage == "an older one is asked for":
         reference, back = f"@last/step={min(steps(run))}", min(steps(run))
     else:
@@ -68,7 +69,7 @@ def test_the_best_checkpoint_was_removed_by_hand(ludus: Ludus, trained: Path) ->
     state["run"]["best"] = result
     checkpoint.save(trained, state, step=448)
     shutil.rmtree(trained / "checkpoints" / "step=512")
-    atomic.replace_link(trained / "checkpoints" / "best", "step=512")
+    files.replace_link(trained / "checkpoints" / "best", "step=512")
     done = ludus("resume", "@last", "training.total_timesteps=640")
     assert done.code == 0, done.err
     assert (trained / "checkpoints" / "best").resolve().name == "step=384"

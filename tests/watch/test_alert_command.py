@@ -49,5 +49,5 @@ def test_a_failing_or_hanging_program_is_one_warning(code: str, caplog: pytest.L
 
 
 def test_a_program_that_is_not_there_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"logging\.alert_command: 'no-such-program' is no program"):
+    with pytest.raises(ConfigError, match=r"logging\.alert_command: 'no-such-program' is not a program"):
         AlertCommand(["no-such-program", "x"], "cart_1")

@@ -49,7 +49,7 @@ def test_order_is_priority_then_name(tmp_path: Path) -> None:
         ("train/x: 3", ["train/x: expected a mapping"]),
         ("_global: {key_prioritty: []}", ["_global.key_prioritty", "did you mean 'key_priority'?"]),
         ("- a\n- b", ["metrics.yaml"]),
-        ("a: {bold: true}\na: {bold: false}", ["'a' stands twice"]),
+        ("a: {bold: true}\na: {bold: false}", ["duplicate key 'a'"]),
         ("a: [", ["not YAML"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Random-action steps per second of an environment, by backend and number of environments."""
+"""Measures environment steps per second with random actions, by backend and number of environments."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Speed(NamedTuple):
     steps: float | None = None
     """Environment steps per second of the bare vector environment."""
     rollout: float | None = None
-    """The same through the collector, which stores every step."""
+    """The same with the collector, which stores every step."""
     problem: str = ""
-    """Why there is no number."""
+    """Why there is no measurement."""
 
 
 class Presampled:
-    """A policy that costs nothing: actions drawn beforehand, over and over."""
+    """A policy without computation: repeats presampled actions."""
 
     def __init__(self, actions: Array) -> None:
         self.actions, self._at = actions, -1
 
     def initial_state(self, batch: int) -> Tree:
-        """None is needed."""
+        """An empty state."""
         return ()
 
     def act(self, obs_B: Array, state: Tree, first_B: Array) -> Acted:
@@ -55,7 +55,7 @@ class Presampled:
 
 
 def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0) -> Speed:
-    """Both speeds, each after a warm-up; a backend that cannot is a row with the reason."""
+    """Measure both speeds, each after a warm-up; a backend that fails gives a row with the reason."""
     try:
         env = make_vector(cfg, num_envs=num_envs, vectorization=backend)
     except LudusError as error:
@@ -72,7 +72,7 @@ def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0)
 
 
 def backends(cfg: Environment) -> dict[str, str]:
-    """Every backend, with the reason why it cannot run this environment, or nothing."""
+    """Every backend, with the reason why it cannot run this environment, or ''."""
     found = {}
     for backend in BACKENDS:
         try:
@@ -91,7 +91,7 @@ def presampled(env: VectorEnv) -> Array:
 
 
 def bare_loop(env: VectorEnv, actions: Array) -> Callable[[], None]:
-    """One rollout's steps, nothing kept."""
+    """A function that steps the environments for one rollout and stores nothing."""
     env.reset(range(env.num_envs))
 
     def run() -> None:
@@ -101,18 +101,14 @@ def bare_loop(env: VectorEnv, actions: Array) -> Callable[[], None]:
     return run
 
 
-def our_loop(env: VectorEnv, actions: Array) -> Callable[[], None]:
-    """One rollout of the collector."""
+def our_loop(env: VectorEnv, actions: Array) -> Callable[[], object]:
+    """A function that collects one rollout."""
     collector, policy = Collector(env, list(range(env.num_envs))), Presampled(actions)
-
-    def run() -> None:
-        collector.collect(policy, len(actions))
-
-    return run
+    return lambda: collector.collect(policy, len(actions))
 
 
-def rate(loop: Callable[[], None], seconds: float) -> float:
-    """Vector steps per second; the first rollout warms up and is not counted."""
+def rate(loop: Callable[[], object], seconds: float) -> float:
+    """Vector steps per second; the first rollout is a warm-up and not counted."""
     loop()
     began, rollouts = time.perf_counter(), 0
     while (taken := time.perf_counter() - began) < seconds or not rollouts:

@@ -1,4 +1,4 @@
-"""Everything that can be checked about one environment: Gymnasium's checks and ours."""
+"""All checks of one environment: Gymnasium's and ours."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ludus.config.schema import Environment
 
 
-class Row(NamedTuple):
-    """One check on one backend; none: the single environment."""
+class CheckRow(NamedTuple):
+    """One check on one backend; backend '' is the single environment."""
 
     backend: str
     check: str
@@ -26,25 +26,26 @@ class Row(NamedTuple):
     detail: str
 
 
-def check(cfg: Environment, only: Sequence[str] | None = None) -> list[Row]:
-    """Every check; an environment that cannot even be made raises."""
+def check(cfg: Environment, only: Sequence[str] | None = None) -> list[CheckRow]:
+    """Run every check; an environment that cannot be made raises."""
     for name in only or ():
         if name not in BACKENDS:
             raise ConfigError(f"--backend {name}", "is no backend", did_you_mean(name, BACKENDS))
     describe(cfg)
-    rows = [Row("", *gymnasium_check(cfg)), Row("", "start-up check", "PASS", ""), Row("", *_seeding(cfg))]
+    single = (gymnasium_check(cfg), Finding("start-up check", "PASS"), _seeding(cfg))
+    rows = [CheckRow("", *finding) for finding in single]
     for backend, problem in backends(cfg).items():
         if only and backend not in only:
             continue
         if problem and only:
             raise ConfigError(f"--backend {backend}", problem)
         found: Iterable[Finding] = [Finding("runs", "NOTE", problem)] if problem else contract.findings(cfg, backend)
-        rows += [Row(backend, *finding) for finding in found]
+        rows += [CheckRow(backend, *finding) for finding in found]
     return rows
 
 
-def passed(rows: Iterable[Row]) -> bool:
-    """Whether nothing failed; notes are no failures."""
+def passed(rows: Iterable[CheckRow]) -> bool:
+    """Whether no check failed; notes are not failures."""
     return all(row.status != "FAIL" for row in rows)
 
 
@@ -58,18 +59,18 @@ def gymnasium_check(cfg: Environment) -> Finding:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             check_env(env.unwrapped, skip_render_check=True, skip_close_check=True)
-    except Exception as error:  # noqa: BLE001 - whatever the checks or the environment raise is the finding
+    except Exception as error:  # noqa: BLE001 - any exception of the checks or the environment is the finding
         return Finding(name, "FAIL", _line(error))
     finally:
         env.close()
-    told = [_line(warning.message) for warning in heard if issubclass(warning.category, UserWarning)]
-    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-    return Finding(name, "NOTE", told[0] + more) if told else Finding(name, "PASS")
+    notes = [_line(warning.message) for warning in heard if issubclass(warning.category, UserWarning)]
+    more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+    return Finding(name, "NOTE", notes[0] + more) if notes else Finding(name, "PASS")
 
 
 def _seeding(cfg: Environment) -> Finding:
-    told = probe(cfg)
-    return Finding("seeding", "NOTE", told[0]) if told else Finding("seeding", "PASS")
+    notes = probe(cfg)
+    return Finding("seeding", "NOTE", notes[0]) if notes else Finding("seeding", "PASS")
 
 
 def _line(error: object) -> str:

@@ -1,4 +1,4 @@
-"""Smoke tests of everything that is shipped, each in a process of its own so that one crash does not end the table."""
+"""Smoke tests of every shipped config, each in its own process so that a crash does not end the others."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ QUIET = {"OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled", "SDL_VIDEODRIVER": "d
 
 
 class Result(NamedTuple):
-    """How one of them went."""
+    """The result of one smoke test."""
 
     spec: str
     status: Literal["PASS", "FAIL", "MISSING"]
     seconds: float
     detail: str = ""
-    """What failed, or how to install what is missing."""
+    """The failure, or how to install the missing package."""
 
 
 def targets(filter: str | None = None, limit: int | None = None, skip: Sequence[str] = ()) -> list[str]:
-    """Every `Env:variant` whose name holds `filter` and nothing of `skip`."""
+    """Every `Env:variant` whose name contains `filter` and none of `skip`."""
     from ludus.config.compose import find_targets
 
     wanted, unwanted = _name(filter or ""), [_name(text) for text in skip]
@@ -45,7 +45,7 @@ def _name(text: str) -> str:
 def run(
     kind: Kind, specs: Sequence[str], *, timesteps: int, timeout: float, jobs: int = 1, python: str = sys.executable
 ) -> Iterator[Result]:
-    """Results as they come, `jobs` at a time."""
+    """Run the smoke tests, `jobs` at a time, and yield their results as they finish."""
     with ThreadPoolExecutor(jobs) as pool:
         pending = [pool.submit(one, kind, spec, timesteps, timeout, python) for spec in specs]
         try:
@@ -57,7 +57,7 @@ def run(
 
 
 def one(kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys.executable) -> Result:
-    """One smoke test, from its process to its result."""
+    """Run one smoke test in a new process."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         overlay = Path.cwd() / "configs"
@@ -73,17 +73,9 @@ def one(kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys
 
 
 def _finish(command: list[str], folder: str, timeout: float) -> tuple[int | None, str, str]:
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, **QUIET},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+    process = subprocess.Popen(command, cwd=folder, env={**os.environ, **QUIET}, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                               start_new_session=True)  # fmt: skip
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -95,8 +87,8 @@ def _finish(command: list[str], folder: str, timeout: float) -> tuple[int | None
 
 
 def _verdict(out: str) -> tuple[Literal["PASS", "FAIL", "MISSING"], str]:
-    told = json.loads(out.splitlines()[-1])
-    return told["status"], told["detail"]
+    verdict = json.loads(out.splitlines()[-1])
+    return verdict["status"], verdict["detail"]
 
 
 def _last_words(code: int, err: str) -> str:
@@ -113,7 +105,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def exit_code(results: Sequence[Result], *, strict: bool = False) -> int:
-    """1 when one failed; `strict`: or is missing."""
+    """1 if a test failed or, with `strict`, is missing; otherwise 0."""
     return int(any(result.status == "FAIL" or (strict and result.status == "MISSING") for result in results))
 
 

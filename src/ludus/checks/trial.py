@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.envs.families import spelled
+from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
 from ludus.types import Tree, tree_index
 
@@ -133,10 +132,9 @@ def video(spec: str, timesteps: int) -> None:
 def environment(spec: str) -> Environment:
     """The environment section of a spec; for an `Env:variant` without importing its algorithm."""
     from ludus.config.compose import load, search_path
-    from ludus.config.interpolation import resolve as interpolated
-    from ludus.config.layers import Layer, merge
+    from ludus.config.groups import find_variant
+    from ludus.config.merge import Draft, interpolate
     from ludus.config.schema import Environment
-    from ludus.config.variants import find_variant
 
     found, overrides = resolve(spec)
     if overrides:
@@ -144,14 +142,14 @@ def environment(spec: str) -> Environment:
     if ":" not in found or found.startswith("+") or Path(found.rpartition(":")[0]).suffix:
         return load(found).config.environment
     file, variant = find_variant(found, search_path())
-    section = interpolated(reduce(merge, file.layers(variant), Layer())).data["environment"]
+    section = interpolate(Draft(file.layers(variant))).data["environment"]
     return Environment.model_validate(section)
 
 
 def resolve(spec: str) -> tuple[str, list[str]]:
     """An `Env:variant`, an experiment or a file is itself; a bare id is the first variant it has, or our default."""
     from ludus.config.compose import search_path
-    from ludus.config.variants import EnvironmentFile, environment_files
+    from ludus.config.groups import EnvironmentFile, environment_files
 
     if ":" in spec or spec.startswith("+") or spec.endswith((".yaml", ".yml", ".json")):
         return spec, []

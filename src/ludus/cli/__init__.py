@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("ludus.cli.env:app", "List, show and check environments."),
     "smoke": ("ludus.cli.smoke:app", "Try everything that is shipped for a moment."),
     "bench": ("ludus.cli.bench:app", "Measure speed here."),
-    "migrate": ("ludus.cli.migrate:migrate", "Bring files of an older version up to date."),
+    "migrate": ("ludus.cli.migrate:migrate", "Check the version of a config file or run folder."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
 """Name -> (where it is, its line in `ludus --help`). A new command is one file and one line here."""

@@ -82,10 +82,10 @@ def _counts(text: str) -> list[int]:
 
 def _one_of_each() -> list[str]:
     """The first environment of every suite that is installed."""
-    from ludus.cli.env_facts import shipped
+    from ludus.envs.facts import shipped
 
     found: dict[str, str] = {}
     for entry in shipped():
-        if entry.family.installed:
-            found.setdefault(entry.family.name, entry.name)
+        if entry.suite.installed:
+            found.setdefault(entry.suite.title, entry.name)
     return list(found.values())

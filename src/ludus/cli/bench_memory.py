@@ -29,7 +29,7 @@ def memory(
     ),
     list_tasks: Annotated[bool, typer.Option("--list", help="Show presets, tasks and cores.")] = False,
 ) -> int:
-    """Train every core on every task with several seeds, and write tables, curves and findings."""
+    """Train every core on every task with several seeds, and write tables and curves."""
     from ludus.bench.memory.tasks import CORES, PRESETS, pick_cores, pick_tasks
 
     if list_tasks:
@@ -42,9 +42,7 @@ def memory(
     chosen = pick_tasks(_words(env)), pick_cores(_words(cores))
     plan = Plan(*chosen, _seeds(seeds), match_params or None, _budgets(steps))
     failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
-    findings = out / "findings.md"
-    if findings.is_file():
-        print(findings.read_text(), end="")
+    if (out / "table.md").is_file():
         print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")
     return 1 if failures else 0
 

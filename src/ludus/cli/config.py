@@ -38,8 +38,8 @@ def validate(
     specs: Annotated[list[str] | None, typer.Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
 ) -> int:
     """Check configs and print their hashes; exit 2 if one is bad."""
-    from ludus.cli.env_facts import facts_of
     from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
+    from ludus.envs.facts import facts_of
 
     if not specs or specs == ["all"]:
         specs = [*(target.spec for target in find_targets()), *find_experiments()]

@@ -1,19 +1,27 @@
-"""`ludus env`: which environments there are, what they are, and whether they keep the contract."""
+"""`ludus env`: which environments there are, what is known about them, and whether they keep the vector contract."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from ludus.cli.env_facts import Entry
     from ludus.config.schema import Environment
+    from ludus.envs.facts import ConfiguredEnvironment, Facts
 
 app = typer.Typer(rich_markup_mode=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Environment id, or Env:variant with its wrappers.")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+_RESUME = {
+    "api": "exact: it saves its own state",
+    "adapter": "exact: its state is read and written by an adapter",
+    "pickle": "exact: it is pickled",
+    "replay": "exact: its episode is played again",
+    "barrier": "exact: all environments are reset at every checkpoint",
+    "none": "not exact: its state cannot be saved or repeated",
+}
 
 
 @app.command("list")
@@ -23,81 +31,109 @@ def list_environments(
     as_json: Json = False,
 ) -> None:
     """List environments by suite, with their variants; a suite that is not installed says how to get it."""
-    from ludus.cli.env_facts import shipped
+    from ludus.envs.facts import registered, shipped
 
     entries = shipped()
     if everything:
-        entries += _registered({entry.id for entry in entries})
+        known = {entry.id for entry in entries}
+        entries += [entry for entry in registered() if entry.id not in known]
     wanted = (search or "").lower().replace("/", "-")
-    found = [e for e in entries if wanted in f"{e.name} {e.id} {e.family.name}".lower().replace("/", "-")]
+    found = [e for e in entries if wanted in f"{e.name} {e.id} {e.suite.title}".lower().replace("/", "-")]
     if as_json:
-        import json
-
-        print(json.dumps({entry.name: _plain(entry) for entry in found}, indent=2))
+        _print_json({entry.name: _plain(entry) for entry in found})
     else:
-        _print(found)
+        _print_by_suite(found)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    suite = entry.family
-    told = {"suite": suite.name, "installed": suite.installed, "extra": suite.extra or None}
-    return {"id": entry.id, "variants": entry.variants, **told}
+def _plain(entry: ConfiguredEnvironment) -> Facts:
+    suite = entry.suite
+    extra = suite.extra if suite.needs and suite.extra else None
+    return {
+        "id": entry.id,
+        "variants": entry.variants,
+        "suite": suite.title,
+        "installed": suite.installed,
+        "extra": extra,
+    }
 
 
-def _registered(known: set[str]) -> list[Entry]:
-    """Every other id of Gymnasium and of the suites that are installed."""
-    import gymnasium
-
-    from ludus.cli.env_facts import Entry
-    from ludus.envs.catalog import load_all
-    from ludus.envs.families import family
-
-    load_all()
-    return [Entry(id, id, [], family(id)) for id in sorted(gymnasium.registry) if id not in known]
-
-
-def _print(entries: list[Entry]) -> None:
+def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
     from ludus.cli.table import painted, say
-    from ludus.envs.families import order
+    from ludus.envs.suites import OTHER, SUITES
 
     width = max((len(entry.name) for entry in entries), default=0)
-    suites = {entry.family.name: entry.family for entry in entries}
-    for suite in sorted(suites.values(), key=lambda suite: (order(suite.name), suite.name)):
-        missing = "" if suite.installed else f": not installed, {suite.remedy}"
-        say(painted(suite.name, "bold") + painted(missing, "yellow"))
-        for entry in entries:
-            if entry.family.name == suite.name:
-                say(f"  {entry.name:<{width}}  {', '.join(entry.variants)}".rstrip())
+    for title in dict.fromkeys(suite.title for suite in (*SUITES, OTHER)):
+        mine = [entry for entry in entries if entry.suite.title == title]
+        if mine:
+            suite = mine[-1].suite
+            missing = "" if suite.installed else f": not installed, {suite.remedy}"
+            say(painted(title, "bold") + painted(missing, "yellow"))
+        for entry in mine:
+            say(f"  {entry.name:<{width}}  {', '.join(entry.variants)}".rstrip())
 
 
 @app.command()
 def info(id: Id, as_json: Json = False) -> None:
     """Show spaces with labels and ranges, reward, time limit, threshold, backends and how a run with it resumes."""
-    from ludus.cli.env_facts import collect, environment_of, facts_of, lines
-    from ludus.envs.families import family
+    from ludus.envs.facts import collect, environment_of, facts_of
     from ludus.envs.make import describe
 
     environment, file = environment_of(id)
     facts = collect(describe(environment), *facts_of(file))
-    facts["suite"] = family(environment.id).name
-    facts |= _machinery(environment)
+    facts |= _backends(environment)
     facts["configs"] = file.variants if file else []
     if as_json:
-        import json
-
-        print(json.dumps(facts, indent=2))
+        _print_json(facts)
     else:
-        print("\n".join(lines(facts)))
+        print("\n".join(_lines(facts)))
 
 
-def _machinery(environment: Environment) -> dict[str, Any]:
-    """The backend that is picked, the others there are, and how its state is saved."""
+def _backends(environment: Environment) -> Facts:
+    """The backend that is picked, the others that would work, and how the state is saved."""
     from ludus.bench.fps import backends
     from ludus.envs.make import make_vector
 
     with make_vector(environment, num_envs=2) as env:
         chosen = {"backend": env.backend, "resume": env.choose_snapshot_method()}
     return {**chosen, "backends": [name for name, problem in backends(environment).items() if not problem]}
+
+
+def _lines(facts: Facts) -> list[str]:
+    modes = ", ".join(facts["render_modes"])
+    limit, threshold = facts["max_episode_steps"], facts["reward_threshold"]
+    rows = {
+        "reward": facts["reward"],
+        "episode": f"at most {limit:,} steps" if limit else "no time limit",
+        "solved at": f"{threshold:g}" if threshold is not None else "no threshold",
+        "rendering": f"{modes} at {facts['render_fps']:g} frames per second" if modes else "none",
+        "suite": facts["suite"],
+        "backend": f"{facts['backend']}; it can run on {', '.join(facts['backends'])}",
+        "resume": _RESUME[facts["resume"]],
+        "configs": ", ".join(facts["configs"]),
+        "more": facts["source"],
+    }
+    head = [facts["id"], *([f"  {facts['description']}"] if facts["description"] else [])]
+    spaces = [line for kind in ("action", "observation") for line in _space_lines(kind, facts[kind])]
+    return [*head, *spaces, *(f"{name:<12} {text}" for name, text in rows.items() if text)]
+
+
+def _space_lines(kind: str, space: Facts) -> list[str]:
+    shape = "x".join(map(str, space["shape"]))
+    size = f"{space['n']}" if "n" in space else f"{shape or 1} {space['dtype']}"
+    low, high, labels = space.get("low"), space.get("high"), space["labels"]
+    if low is not None and not isinstance(low, list):
+        return [f"{kind:<12} {space['space']} of {size}, {_range(low, high)}"]
+    width = max(map(len, labels), default=0)
+    rows = []
+    for i in range(max(len(labels), len(low or []))):
+        label = labels[i] if labels else ""
+        bounds = _range(low[i], high[i]) if low is not None and high is not None else ""
+        rows.append(f"  {i:>3}  {label:<{width}}  {bounds}".rstrip())
+    return [f"{kind:<12} {space['space']} of {size}", *rows]
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return f"{'-inf' if low is None else f'{low:g}'} .. {'inf' if high is None else f'{high:g}'}"
 
 
 @app.command()
@@ -109,14 +145,12 @@ def check(
     """Gymnasium's own checks, then the vector contract on every backend the environment runs on."""
     from ludus.checks.check import check as check_environment
     from ludus.checks.check import passed
-    from ludus.cli.env_facts import environment_of
     from ludus.cli.table import Column, print_table
+    from ludus.envs.facts import environment_of
 
     rows = check_environment(environment_of(id)[0], backend)
     if as_json:
-        import json
-
-        print(json.dumps([row._asdict() for row in rows], indent=2))
+        _print_json([row._asdict() for row in rows])
     else:
         columns = [Column("backend"), Column("check"), Column("result", style=_style), Column("")]
         print_table(columns, [[row.backend, row.check, row.status, row.detail] for row in rows])
@@ -125,3 +159,9 @@ def check(
 
 def _style(status: str) -> str:
     return {"PASS": "green", "FAIL": "red", "NOTE": "yellow"}.get(status, "")
+
+
+def _print_json(data: object) -> None:
+    import json
+
+    print(json.dumps(data, indent=2))

@@ -41,9 +41,12 @@ def evaluate(
 
         print(dump(facts), end="")
         return
-    low, high = facts["ci95"]
+    interval = ""
+    if facts["episodes"] > 1:
+        low, high = facts["ci95"]
+        interval = f", 95 % bootstrap interval of the mean {low:,.2f} to {high:,.2f}"
     print(f"{found.id}/{step}")
-    print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}, 95 % interval {low:,.2f} to {high:,.2f}")
+    print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}{interval}")
     print(
         f"         IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
     )
@@ -90,14 +93,14 @@ def statistics(result: EvalResult) -> dict[str, Any]:
     """Everything about the episodes, by name."""
     import numpy as np
 
-    from ludus.reports.statistics import iqm, mean_ci
+    from ludus.reports.statistics import iqm, mean, stratified_bootstrap
 
     return {
         "episodes": result.episodes,
         "deterministic": result.deterministic,
         "mean": result.mean,
         "std": result.std,
-        "ci95": list(mean_ci(result.returns)),
+        "ci95": list(stratified_bootstrap([result.returns], mean)) if result.episodes > 1 else [None, None],
         "iqm": float(iqm(result.returns)),
         "median": float(np.median(result.returns)),
         "min": result.worst,

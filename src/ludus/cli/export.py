@@ -35,11 +35,12 @@ def export(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Export runs (default: all) for spreadsheets, scripts and papers; json is everything known about them."""
+    from ludus import files
     from ludus.errors import of_system
     from ludus.reports.compare import compare
     from ludus.reports.export import check_format, export_comparison
     from ludus.reports.export import export as render
-    from ludus.runs import atomic, query
+    from ludus.runs import query
     from ludus.runs.index import Index
 
     check_format(format)
@@ -54,7 +55,7 @@ def export(
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(output, text)
+        files.write_text(output, text)
     except OSError as error:
         raise of_system(error, str(output)) from None
     print(f"{output}: {len(records)} runs")

@@ -1,4 +1,4 @@
-"""`ludus migrate PATH`: bring a config or a run folder of an older version up to date."""
+"""`ludus migrate PATH`: check the version of a config file or a run folder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import typer
 
 def migrate(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A config file (.yaml, .json) or a run folder.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Write; the old file stays beside it as .bak.")] = False,
 ) -> None:
-    """Show what an older file would become; --yes writes it."""
-    from ludus.runs.migrate import plan
+    """Check the version of a file; so far there is one version, so that nothing has to be migrated."""
+    from ludus.config.read import plain, read_file
+    from ludus.config.schema import SCHEMA_VERSION
+    from ludus.errors import ConfigError, DataError
+    from ludus.runs import checkpoint
 
-    for change in plan(path):
-        if not change.needed:
-            print(f"{change.path} is of the current version already")
-            continue
-        print(change.diff(), end="")
-        if yes:
-            print(f"written; the old file is {change.write()}")
-        else:
-            print(f"nothing is written; ludus migrate {path} --yes does it")
+    config = path / "config.yaml" if path.is_dir() else path
+    if not config.is_file():
+        raise ConfigError(str(path), "is neither a config file nor a run folder", "name one of them")
+    found = plain(read_file(config)).get("schema_version", SCHEMA_VERSION)
+    if found != SCHEMA_VERSION or isinstance(found, bool):
+        problem = f"schema_version {str(found)[:40]} cannot be migrated, this ludus knows only {SCHEMA_VERSION}"
+        raise DataError(str(config), problem, "install the ludus that wrote it")
+    for saved in checkpoint.checkpoints(path).values():
+        checkpoint.read_manifest(saved)
+    print(f"{config} has the current version {SCHEMA_VERSION}, nothing to migrate")

@@ -169,8 +169,8 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
     """The keyboard acts; closing the window or Escape ends it."""
     import numpy as np
 
-    from ludus.cli.env_facts import action_labels
     from ludus.cli.keyboard import Quit, Window, keys_for
+    from ludus.envs.facts import action_labels
 
     labels = action_labels(env.id)
     keys = keys_for(env.action_space, labels)
@@ -221,9 +221,9 @@ def checkpoint_name(run: RunFolder, checkpoint: str | None) -> str:
 def run_config(run: RunFolder) -> ExperimentConfig:
     """The config a run was started with."""
     from ludus.config.compose import parse
-    from ludus.config.files import read
+    from ludus.config.read import read_file
 
-    return parse(read(run.config_path), str(run.config_path))
+    return parse(read_file(run.config_path), str(run.config_path))
 
 
 def load(run: RunFolder, name: str, env: VectorEnv) -> Player:

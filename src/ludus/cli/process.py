@@ -32,7 +32,7 @@ def open_standard_streams() -> None:
 
 def fail(line: str, code: int) -> int:
     """`error: ...` on stderr, if anybody can still read it."""
-    from ludus.runs.scrub import hide
+    from ludus.secrets import hide
 
     with contextlib.suppress(OSError):
         print(f"error: {hide(line)}", file=sys.stderr, flush=True)

@@ -119,11 +119,10 @@ def _print_checkpoints(record: Record) -> None:
 def _print_config(record: Record) -> None:
     from ludus.cli.table import Column, print_table
     from ludus.reports.columns import config_text
-    from ludus.reports.compare import value_at
     from ludus.reports.defaults import changes
-    from ludus.runs.record import paths
+    from ludus.runs.record import paths, value_at
 
     changed = {change.path: config_text(change.before) for change in changes(record.config)}
-    rows = [[path, config_text(value_at(record, path)), changed.get(path, "")] for path in paths(record.config)]
+    rows = [[path, config_text(value_at(record.config, path)), changed.get(path, "")] for path in paths(record.config)]
     print()
     print_table([Column("config"), Column("value", style=lambda _: "bold"), Column("default, where it differs")], rows)

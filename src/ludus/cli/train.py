@@ -225,8 +225,8 @@ def debugger_overrides(config: ExperimentConfig) -> list[str]:
 def print_config(config: ExperimentConfig, kind: str, package: str | None) -> int:
     """The resolved config, or one part of it, as YAML."""
     from ludus.config.compose import dump
-    from ludus.config.files import to_yaml
-    from ludus.config.layers import MISSING, select
+    from ludus.config.read import to_yaml
+    from ludus.config.validate import MISSING, select
     from ludus.text import did_you_mean
 
     if kind != "job":

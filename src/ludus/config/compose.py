@@ -1,4 +1,4 @@
-"""From a spec and overrides to a validated experiment.
+"""From a spec and overrides to a validated experiment: read -> merge -> validate.
 
 Reading order: load -> _layers -> parse -> dump, config_hash.
 """
@@ -9,25 +9,23 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from ludus.config import files
+from ludus.config import groups, read
 from ludus.config.aliases import ALIASES
-from ludus.config.errors import config_error
-from ludus.config.interpolation import resolve
-from ludus.config.layers import Layer, layers_of, merge
-from ludus.config.options import document_layers, find_option, folders, is_group
-from ludus.config.overrides import Change, apply, read_overrides
+from ludus.config.groups import EXPERIMENT, EnvironmentFile, Option, Target, find_option, find_variant
+from ludus.config.merge import Draft, Layer, change, interpolate, layers_of
 from ludus.config.schema import ExperimentConfig
-from ludus.config.variants import SUFFIXES, EnvironmentFile, Target, find_variant, list_targets
+from ludus.config.validate import validate
 from ludus.errors import ConfigError
+from ludus.secrets import masked
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
 
 _FILE = re.compile(r"(.+\.(?:ya?ml|json))(?::([^/:]+))?", re.DOTALL)
-_EXPERIMENT = "+experiment="
+_EXPERIMENT = f"+{EXPERIMENT}="
 
 
 @dataclass(frozen=True)
@@ -49,20 +47,22 @@ class Resolved:
 def load(spec: str, overrides: Sequence[str] = (), *, config_dirs: Sequence[Path] | None = None) -> Resolved:
     """Compose `Env:variant`, `+experiment=name` or a .yaml/.json path (`path.yaml:variant`) with overrides."""
     dirs = search_path() if config_dirs is None else [Path(root).absolute() for root in config_dirs]
-    layers, changes = _layers(spec, read_overrides(overrides), dirs)
-    layer = resolve(apply(reduce(merge, layers, Layer()), changes))
-    origin = {".".join(path): where for path, where in layer.origins.items()}
-    return Resolved(_validate(layer, spec), spec, tuple(overrides), origin)
+    changes = read_overrides(overrides)
+    choices = [change for change in changes if _is_choice(change, dirs)]
+    draft = Draft(_layers(spec, [str(choice.input_line) for choice in choices], dirs))
+    change(draft, [change for change in changes if change not in choices])
+    origin = {".".join(path): where for path, where in draft.origins.items()}
+    return Resolved(validate(interpolate(draft), spec), spec, tuple(overrides), origin)
 
 
 def load_config(env_id: str, variant_id: str, *overrides: str) -> ExperimentConfig:
-    """The config of one variant; both names are needed, there is no fallback."""
+    """The config of one variant; both names are required."""
     return load(f"{env_id}:{variant_id}", overrides).config
 
 
 def parse(data: Mapping[str, Any], source: str) -> ExperimentConfig:
-    """Validate plain data (a saved config, say); aliases are understood, errors name `source`."""
-    return _validate(resolve(reduce(merge, layers_of(data, source), Layer())), source)
+    """Validate plain data such as a saved config; aliases are understood, errors name `source`."""
+    return validate(interpolate(Draft(layers_of(data, source))), source)
 
 
 def dump(config: ExperimentConfig) -> dict[str, Any]:
@@ -72,21 +72,48 @@ def dump(config: ExperimentConfig) -> dict[str, Any]:
 
 def to_yaml(config: ExperimentConfig) -> str:
     """`dump` as YAML."""
-    return files.to_yaml(dump(config))
+    return read.to_yaml(dump(config))
 
 
 def config_hash(config: ExperimentConfig) -> str:
-    """Sixteen hex digits that depend on nothing but the resolved values."""
-    return files.digest(dump(config))
+    """A hash of sixteen hex digits that depends only on the resolved values."""
+    return read.digest(dump(config))
 
 
 def search_path() -> list[Path]:
-    """`./configs` over the package's own."""
+    """`./configs`, then the package's own configs: an earlier directory takes precedence."""
     return [root for root in (Path.cwd() / "configs", Path(__file__).parent.parent / "configs") if root.is_dir()]
 
 
+def read_overrides(texts: Sequence[str]) -> list[Override]:
+    """Overrides in Hydra's grammar: `a.b=c` sets, `+a.b=c` adds, `++a.b=c` does either, `~a.b` removes."""
+    if not texts:
+        return []
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser, overrides = OverridesParser.create(), []
+    for text in texts:
+        if "=" not in text and not text.startswith("~"):
+            raise ConfigError(text, "not an override", "write key=value")
+        try:
+            override = parser.parse_override(text)
+        except RecursionError:
+            raise ConfigError(masked(text)[:60], "nested too deeply", "write it into a file") from None
+        except HydraException as error:
+            problem = f"not an override: {str(error).splitlines()[0]}"
+            raise ConfigError(masked(text), problem, "write key=value; quote values with special characters") from None
+        if override.is_sweep_override():
+            remedy = "use ludus sweep, [a,b] for a list, or quote a string that has commas"
+            raise ConfigError(masked(text), f"{override.key_or_group}: several values for one run", remedy)
+        if re.match(r"hydra\b", override.key_or_group):
+            raise ConfigError(text, "Hydra's own settings are not used", "see ludus train --help")
+        overrides.append(override)
+    return overrides
+
+
 def environment_file(spec: str) -> EnvironmentFile | None:
-    """The environment file an `Env:variant` or `path.yaml:variant` is in; none for other specs."""
+    """The environment file of an `Env:variant` or `path.yaml:variant`; None for other specs."""
     match, dirs = _FILE.fullmatch(spec), search_path()
     if match is not None:
         return EnvironmentFile(Path(match[1]).absolute(), dirs) if match[2] is not None else None
@@ -94,8 +121,8 @@ def environment_file(spec: str) -> EnvironmentFile | None:
 
 
 def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | None = None) -> list[Target]:
-    """Every `Env:variant` whose name or description holds `search`, else those whose name is near it."""
-    targets = list_targets(search_path() if config_dirs is None else config_dirs)
+    """Every `Env:variant` whose name or description contains `search`, else those with a similar name."""
+    targets = groups.list_targets(search_path() if config_dirs is None else config_dirs)
     if not search:
         return targets
     wanted = search.lower().replace("/", "-")
@@ -107,35 +134,25 @@ def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | Non
 
 def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
     """`+experiment=name` of every experiment file."""
-    roots = search_path() if config_dirs is None else config_dirs
-    found = [folder.glob("*") for root in roots for folder in folders(root, ["experiment"])]
-    names = {path.stem for paths in found for path in paths if path.suffix in SUFFIXES}
-    return [_EXPERIMENT + name for name in sorted(names)]
+    dirs = search_path() if config_dirs is None else config_dirs
+    return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, dirs)]
 
 
-def _validate(layer: Layer, source: str) -> ExperimentConfig:
-    try:
-        return ExperimentConfig.model_validate(layer.data)
-    except ValidationError as error:
-        raise config_error(error, layer, source) from None
-
-
-def _layers(spec: str, changes: list[Change], dirs: list[Path]) -> tuple[list[Layer], list[Change]]:
-    """The layers a spec names, and the changes that are not choices of config groups."""
-    grouped = [change for change in changes if _is_choice(change, dirs)]
-    values = [change for change in changes if change not in grouped]
+def _layers(spec: str, choices: list[str], dirs: list[Path]) -> list[Layer]:
+    """The layers of a spec and of the config groups chosen with it."""
     match = _FILE.fullmatch(spec)
-    if match is not None:
-        path = Path(match[1]).absolute()
-        if match[2] is not None:
-            return EnvironmentFile(path, dirs).layers(match[2]), values
-        return _file_layers(path, grouped, dirs, spec), values
-    if spec.startswith(_EXPERIMENT):
-        return _composed(None, [spec, *(change.text for change in grouped)], dirs, spec), values
-    file, variant = _find(spec, dirs)
-    if grouped:
-        return _composed(None, [_EXPERIMENT + spec, *(change.text for change in grouped)], dirs, spec), values
-    return file.layers(variant), values
+    if match is not None and match[2] is not None:
+        file, variant = EnvironmentFile(Path(match[1]).absolute(), dirs), match[2]
+        dirs = [file.path.parent.parent, *dirs] if choices else dirs
+    elif match is not None:
+        return _file_layers(Path(match[1]).absolute(), choices, dirs, spec)
+    elif spec.startswith(_EXPERIMENT):
+        return _composed(None, [spec, *choices], dirs, spec)
+    else:
+        file, variant = _find(spec, dirs)
+    if choices:
+        return _composed(None, [f"{_EXPERIMENT}{file.path.stem}:{variant}", *choices], dirs, spec)
+    return file.layers(variant)
 
 
 def _find(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str]:
@@ -146,33 +163,33 @@ def _find(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str]:
     raise ConfigError(spec, "names no variant (Env:variant), experiment or file", remedy)
 
 
-def _file_layers(path: Path, grouped: list[Change], dirs: list[Path], spec: str) -> list[Layer]:
-    block = files.read(path)
-    if "defaults" in block or grouped:
-        chosen = [change.text for change in grouped]
-        if path.parent.name in ("experiments", "experiment"):
-            return _composed(None, [_EXPERIMENT + path.stem, *chosen], [path.parent.parent, *dirs], spec)
-        return _composed(path.stem, chosen, [path.parent, *dirs], spec)
+def _file_layers(path: Path, choices: list[str], dirs: list[Path], spec: str) -> list[Layer]:
+    block = read.read_file(path)
+    if "defaults" in block or choices:
+        if path.parent.name in ("experiments", EXPERIMENT):
+            return _composed(None, [_EXPERIMENT + path.stem, *choices], [path.parent.parent, *dirs], spec)
+        return _composed(path.stem, choices, [path.parent, *dirs], spec)
     if "_base" in block or not (block.keys() & {"algorithm", "algo_id", "algo", "extends"}):
         variants = EnvironmentFile(path, dirs).variants
         if variants:
             raise ConfigError(spec, f"holds variants: {', '.join(variants)}", f"name one: {spec}:{variants[0]}")
-    return document_layers(path, dirs)
+    return Option(path).layers(dirs)
 
 
 def _composed(primary: str | None, choices: list[str], dirs: list[Path], spec: str) -> list[Layer]:
-    from ludus.config.groups import compose
+    from ludus.config.defaults import expand
 
     if primary is None and find_option("config", dirs) is not None:
         primary = "config"
     others = [choice for choice in choices if not choice.startswith(_EXPERIMENT)]
-    return compose(primary, choices, dirs, " ".join([spec, *others]))
+    return expand(primary, choices, dirs, " ".join([spec, *others]))
 
 
-def _is_choice(change: Change, dirs: list[Path]) -> bool:
-    """Whether an override picks a config group's option rather than setting a value."""
-    if "." in change.key or not (isinstance(change.value, str) or change.bare) or not is_group(change.key, dirs):
+def _is_choice(override: Override, dirs: list[Path]) -> bool:
+    """Whether an override picks an option of a config group rather than setting a value."""
+    key, bare = override.key_or_group, override.value_type is None
+    value = None if bare else override.value()
+    if "." in key or not (isinstance(value, str) or bare) or not groups.is_group(key, dirs):
         return False
-    is_field = change.key in ExperimentConfig.model_fields or change.key in ALIASES
-    named = change.key == "experiment" or find_option(f"{change.key}/{change.value}", dirs) is not None
-    return named or not is_field
+    is_field = key in ExperimentConfig.model_fields or key in ALIASES
+    return key == EXPERIMENT or find_option(f"{key}/{value}", dirs) is not None or not is_field

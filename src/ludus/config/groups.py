@@ -1,127 +1,212 @@
-"""Experiments by Hydra: config groups, defaults lists, packages. Imported only when a spec needs it.
+"""Where configs come from: environment files with their variants, and the files of config groups.
 
-Hydra decides which files make up an experiment and in which order. Our source plugin gives it the files (read strictly,
-no env var or file ever interpolated) and offers every `Env:variant` as an option of the group `experiment`; merging is
-our own, so that a choice can be switched, aliases work per file and every value keeps its origin.
+`configs/environments/<Env>.yaml` holds what all variants share, at the top level and under `_base`, and the variants.
+Other keys with a leading underscore are templates. A variant inherits by YAML's `<<: *anchor` or by `extends:`.
+
+Every other folder of `configs/` is a config group and each file in it an option of that group; each `Env:variant` is an
+option of the group `experiment`.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import NamedTuple
 
-from hydra import initialize
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
-from hydra.core.plugins import Plugins
-from hydra.errors import HydraException, MissingConfigException
-from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
-from hydra.plugins.search_path_plugin import SearchPathPlugin
-from hydra.types import RunMode
-from omegaconf import OmegaConf
-
-from ludus.config.files import plain, read, shown
-from ludus.config.layers import Layer
-from ludus.config.options import EXPERIMENT, find_option, folders, is_group
-from ludus.config.variants import SUFFIXES, EnvironmentFile, environment_files
+from ludus.config.aliases import ALIASES, canonical
+from ludus.config.merge import Draft, Layer, layers_of
+from ludus.config.read import Block, place, plain, read_file, shown
+from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
 from ludus.text import did_you_mean
 
+SUFFIXES = (".yaml", ".yml", ".json")
+EXPERIMENT = "experiment"
+FACTS = "spec"
+"""Key of an environment file with facts about the environment; of these only `action.valid` is a setting."""
 
-class LudusSource(ConfigSource):
-    """Config directories as Hydra sees them."""
 
-    @staticmethod
-    def scheme() -> str:
-        return "ludus"
+class Target(NamedTuple):
+    """An `Env:variant` that can be trained."""
+
+    spec: str
+    description: str
+    path: Path
+
+
+class EnvironmentFile:
+    """One environment file, read and taken apart."""
+
+    def __init__(self, path: Path, dirs: Sequence[Path]) -> None:
+        self.path, self.dirs, self.name = path, dirs, shown(path)
+        self.block = read_file(path)
+        self.base = self.block.only(lambda key: key in ExperimentConfig.model_fields or canonical((key,))[0] != (key,))
+        others = [key for key in self.block if key not in self.base and key != FACTS]
+        self.parts = {key: self._part(key, self.block[key]) for key in others}
 
     @property
-    def dirs(self) -> list[Path]:
-        return [Path(self.path)]
+    def variants(self) -> list[str]:
+        """Names that can be trained, in the order of the file."""
+        return [key for key in self.parts if not key.startswith("_")]
 
-    def load_config(self, config_path: str) -> ConfigResult:
-        option = find_option(config_path, self.dirs)
-        if option is None:
-            raise ConfigLoadError(f"no config {config_path}")
-        header: dict[str, str | None] = {"package": "_global_"}
-        defaults: list[Any] = []
-        if option.variant is None:
-            defaults = self._defaults(option.path)
-            with option.path.open(encoding="utf-8") as file:
-                header = self._get_header_dict(file.read(512))
-        if header["package"] is None and config_path.startswith(f"{EXPERIMENT}/"):
-            header["package"] = "_global_"
-        config = OmegaConf.create({"defaults": defaults} if defaults else {})
-        return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header=header)
+    def layers(self, variant: str) -> list[Layer]:
+        """The layers of a variant; the first one holds defaults that follow from the file's name and facts."""
+        stem, facts = self.path.stem, self.block.get(FACTS)
+        first: dict[str, dict[str, object]] = {"environment": {"id": stem}, "experiment": {"name": stem}}
+        action = facts.get("action") if isinstance(facts, Mapping) else None
+        if isinstance(action, Mapping) and "valid" in action:
+            first["environment"]["valid_actions"] = action["valid"]
+        return [*layers_of(first, self.name), *self.own_layers(variant)]
 
-    @staticmethod
-    def _defaults(path: Path) -> list[Any]:
-        defaults = plain(read(path).get("defaults", []))
-        if not isinstance(defaults, list) or re.search(r"\$\{[^}]*:", str(defaults)):
-            raise ConfigError(shown(path), "defaults: must be a list without resolvers", "write - group: option")
-        return defaults
+    def own_layers(self, variant: str, trail: tuple[str, ...] = ()) -> list[Layer]:
+        """The layers written in the file; `trail` are the variants that extend this one."""
+        if variant not in self.variants:
+            problem = f"{self.path.stem} has no variant '{variant}'"
+            raise ConfigError(trail[-1] if trail else self.name, problem, did_you_mean(variant, self.variants))
+        shared = self.parts.get("_base", Block())
+        return [*layers_of(self.base, self.name), *layers_of(shared, self.name), *self._chain(variant, trail)]
 
-    def is_group(self, config_path: str) -> bool:
-        return is_group(config_path, self.dirs)
+    def description(self, variant: str) -> str:
+        """The variant's one-line description."""
+        return str(Draft(self.layers(variant)).data["experiment"].get("description", ""))
 
-    def is_config(self, config_path: str) -> bool:
-        return find_option(config_path, self.dirs) is not None
+    def _chain(self, name: str, trail: tuple[str, ...]) -> list[Layer]:
+        me, block = f"{self.path.stem}:{name}", self.parts[name]
+        where = place(block, "extends", self.name)
+        if me in trail:
+            raise ConfigError(where, f"variants extend each other: {' -> '.join([*trail, me])}", "break the circle")
+        layers = []
+        for parent in _parents(block, where):
+            if ":" in parent:
+                file, variant = find_variant(parent, self.dirs)
+                layers += file.own_layers(variant, (*trail, me))
+            elif parent not in self.parts:
+                raise ConfigError(where, f"extends '{parent}', which is not here", did_you_mean(parent, self.parts))
+            elif parent != "_base":
+                layers += self._chain(parent, (*trail, me))
+        return [*layers, *layers_of(block.only(lambda key: key != "extends"), self.name)]
 
-    def available(self) -> bool:
-        return Path(self.path).is_dir()
-
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        group = folders(Path(self.path), config_path.split("/") if config_path else [])
-        names = {path.stem for folder in group for path in folder.iterdir() if path.suffix in SUFFIXES}
-        if config_path == EXPERIMENT:
-            for stem, path in environment_files(self.dirs).items():
-                names |= {f"{stem}:{variant}" for variant in EnvironmentFile(path, self.dirs).variants}
-        return sorted(names) if results_filter != ObjectType.GROUP else []
-
-
-class LudusSearchPath(SearchPathPlugin):
-    """Shows Hydra the config directories of the composition under way."""
-
-    dirs: ClassVar[Sequence[Path]] = ()
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for root in self.dirs:
-            search_path.append("ludus", f"ludus://{root}")
-
-
-def compose(primary: str | None, choices: Sequence[str], dirs: Sequence[Path], where: str) -> list[Layer]:
-    """The layers of a primary config and the chosen group options, in Hydra's order."""
-    listing = _listing(primary, list(choices), dirs, where)
-    layers: list[Layer] = []
-    for item in listing.defaults:
-        if item.config_path is not None and item.config_path.split("/")[0] != "hydra":
-            option = find_option(item.config_path, dirs)
-            assert option is not None
-            layers += option.layers(item.package or "", dirs)
-    return layers
+    def _part(self, key: str, value: object) -> Block:
+        where, sections = place(self.block, key, self.name), list(ExperimentConfig.model_fields)
+        if value is None:
+            return Block()
+        if not isinstance(value, Block):
+            raise ConfigError(where, f"{key}: unknown key", did_you_mean(key, [*sections, *ALIASES]))
+        near = difflib.get_close_matches(key, sections, n=1, cutoff=0.85)
+        if near or difflib.get_close_matches(key, [FACTS], n=1, cutoff=0.75):
+            remedy = did_you_mean(key, [*sections, FACTS])
+            raise ConfigError(where, f"{key}: neither a section nor a likely variant", remedy)
+        return value
 
 
-def _listing(primary: str | None, choices: list[str], dirs: Sequence[Path], where: str) -> Any:
-    Plugins.instance().register(LudusSource)
-    Plugins.instance().register(LudusSearchPath)
-    LudusSearchPath.dirs = dirs
-    try:
-        with initialize(config_path=None, job_name="ludus", version_base="1.3"):
-            return GlobalHydra.instance().config_loader().compute_defaults_list(primary, choices, RunMode.RUN)
-    except MissingConfigException as error:
-        name = str(error.missing_cfg_file)
-        raise ConfigError(where, f"no config '{name}'", _options(name, dirs)) from None
-    except HydraException as error:
-        problem, *rest = [line.strip(" .") for line in str(error).splitlines() if line.strip()]
-        raise ConfigError(where, problem, rest[0] if rest else "") from None
-    finally:
-        LudusSearchPath.dirs = ()
+def environment_files(dirs: Sequence[Path]) -> dict[str, Path]:
+    """Every environment file by stem; an earlier directory hides a later one."""
+    paths = [path for root in reversed(dirs) for path in sorted((root / "environments").glob("*"), reverse=True)]
+    return {path.stem: path for path in paths if path.suffix in SUFFIXES}
 
 
-def _options(name: str, dirs: Sequence[Path]) -> str:
-    group, _, option = name.rpartition("/")
-    found = {item for root in dirs for item in LudusSource("", f"ludus://{root}").list(group, None)}
-    return did_you_mean(option, sorted(found))
+def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]:
+    """File and variant of an `Env:variant`; `/` and `_` of the id may be `-`, and its version may be left out."""
+    env_id, _, variant = spec.rpartition(":")
+    found = environment_files(dirs)
+    wanted = env_id.replace("/", "-")
+    forms = {stem: stem.replace("_", "-") for stem in found}
+    near = [s for s, form in forms.items() if wanted.replace("_", "-") in (form, re.sub(r"-v\d+$", "", form))]
+    stem = near[0] if wanted not in found and len(near) == 1 else wanted
+    if stem not in found:
+        close = did_you_mean(stem, found)
+        remedy = close if "did you mean" in close else "`ludus train --list-envs` shows those that have one"
+        raise ConfigError(spec, f"no config for environment '{env_id}'", remedy)
+    file = EnvironmentFile(found[stem], dirs)
+    if variant not in file.variants:
+        raise ConfigError(spec, f"{stem} has no variant '{variant}'", did_you_mean(variant, file.variants))
+    return file, variant
+
+
+def list_targets(dirs: Sequence[Path]) -> list[Target]:
+    """Every variant of every environment file."""
+    files = [EnvironmentFile(path, dirs) for _, path in sorted(environment_files(dirs).items())]
+    return [Target(f"{f.path.stem}:{name}", f.description(name), f.path) for f in files for name in f.variants]
+
+
+# ---- config groups -------------------------------------------------------------------------------------------------
+
+
+class Option(NamedTuple):
+    """One option of a config group: a file, or a variant of an environment file."""
+
+    path: Path
+    variant: str | None = None
+
+    def layers(self, dirs: Sequence[Path], package: str = "") -> list[Layer]:
+        """The option's layers, its keys below `package`: first what it extends, then its own."""
+        if self.variant is not None:
+            return EnvironmentFile(self.path, dirs).layers(self.variant)
+        block, name = read_file(self.path), shown(self.path)
+        layers: list[Layer] = []
+        for parent in _parents(block, place(block, "extends", name)):
+            if ":" not in parent:
+                raise ConfigError(name, f"extends: '{parent}' is no Env:variant", "write extends: CartPole-v1:ppo")
+            file, variant = find_variant(parent, dirs)
+            layers += file.layers(variant)
+        own = block.only(lambda key: key not in ("extends", "defaults"))
+        return [*layers, *layers_of(own, name, tuple(filter(None, package.split("."))))]
+
+    def package(self) -> str | None:
+        """What its `# @package` line says; a variant is a whole config."""
+        if self.variant is not None:
+            return "_global_"
+        header = re.match(r"\s*#\s*@package\s+(\S+)", self.path.read_text(encoding="utf-8"))
+        return header[1] if header else None
+
+    def defaults(self) -> list[object]:
+        """Its defaults list."""
+        found = plain(read_file(self.path).get("defaults", [])) if self.variant is None else []
+        if not isinstance(found, list) or re.search(r"\$\{[^}]*:", str(found)):
+            raise ConfigError(shown(self.path), "defaults: must be a list without resolvers", "write - group: option")
+        return found
+
+
+def find_option(config: str, dirs: Sequence[Path]) -> Option | None:
+    """The option `group/name`; the group's folder may be named in the plural."""
+    *group, name = config.split("/")
+    for root in dirs if ".." not in group and "" not in (*group, name) else ():
+        for folder in folders(root, group):
+            for suffix in SUFFIXES:
+                if (folder / f"{name}{suffix}").is_file():
+                    return Option(folder / f"{name}{suffix}")
+    if ":" in name:
+        stem, _, variant = "-".join([*group[group[:1] == [EXPERIMENT] :], name]).rpartition(":")
+        path = environment_files(dirs).get(stem)
+        if path is not None and variant in EnvironmentFile(path, dirs).variants:
+            return Option(path, variant)
+    return None
+
+
+def is_group(name: str, dirs: Sequence[Path]) -> bool:
+    """Whether a config directory holds options of this group; every variant is an experiment."""
+    return name == EXPERIMENT or any(folders(root, name.split("/")) for root in dirs)
+
+
+def folders(root: Path, group: Sequence[str]) -> list[Path]:
+    """The folders of a group below a root; the name may be in the plural, but `environments` holds variants."""
+    if not group or ".." in group:
+        return [] if group else [root]
+    names = [group[0]] if group[0] == "environment" else [group[0], f"{group[0]}s"]
+    return [folder for name in names if (folder := root.joinpath(name, *group[1:])).is_dir()]
+
+
+def options(group: str, dirs: Sequence[Path]) -> list[str]:
+    """The names of a group's options, those of variants left out."""
+    found = [path for root in dirs for folder in folders(root, group.split("/")) for path in folder.iterdir()]
+    return sorted({path.stem for path in found if path.suffix in SUFFIXES})
+
+
+def _parents(block: Mapping[str, object], where: str) -> list[str]:
+    names = block.get("extends", [])
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(where, "extends: must be a name or a list of names", "write extends: ppo")
+    return names

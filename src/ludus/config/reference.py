@@ -1,14 +1,12 @@
-"""The config schema for editors (JSON schema) and for people (a markdown page), both generated from the models."""
+"""The reference of all settings, generated from the models: a JSON schema for editors, a markdown page for people."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -16,21 +14,21 @@ from ludus.config.aliases import ALIASES
 from ludus.config.model import Choice, Model, Registered
 from ludus.config.schedule import Schedule
 from ludus.config.schema import ExperimentConfig
-from ludus.config.tree import Many, Node, fields, node_of
+from ludus.config.validate import Many, Node, fields, node_of
 
 PAGE = Path("docs/reference/config.md")
 
 _HEAD = """# Configuration reference
 
-Generated from the models by `ludus config reference --write`; do not edit. Sections stand at the top level of a config.
-A *schedule* is a number, `lin_0.001` (linear to 0), `cos_0.001`, or `{start, end, from, to, schedule}`; its `schedule`
-is `linear`, `cosine` or `exponential`; positions up to 1 are fractions of the budget, larger ones environment steps.
+Generated from the models by `ludus config reference --write`; do not edit. A config file has these sections at its top
+level. A *schedule* is a number, `lin_0.001` (linear to 0), `cos_0.001`, or `{start, end, from, to, schedule}`, where
+`schedule` is `linear`, `cosine` or `exponential`. Positions up to 1 are fractions of the budget, larger ones are
+environment steps.
 """
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One field: where it stands and what it means."""
+class FieldRow(NamedTuple):
+    """One field of the reference page."""
 
     path: str
     type: str
@@ -56,51 +54,47 @@ def markdown() -> str:
     return "\n".join(parts)
 
 
-def tables() -> Iterator[tuple[str, str, list[Entry]]]:
+def tables() -> Iterator[tuple[str, str, list[FieldRow]]]:
     """Title, description and fields of every section and every registered part."""
-    top = [_entry(name, info) for name, info in fields(ExperimentConfig).items() if _node(info) is None]
+    top = [_row(name, info) for name, info in fields(ExperimentConfig).items() if _node(info) is None]
     yield "Top level", ExperimentConfig.__doc__ or "", top
     for name, info in fields(ExperimentConfig).items():
-        yield from _section(name, _node(info), info.description or "")
+        yield from _section(name, _node(info))
 
 
-def _section(path: str, node: Node, doc: str) -> Iterator[tuple[str, str, list[Entry]]]:
+def _section(path: str, node: Node) -> Iterator[tuple[str, str, list[FieldRow]]]:
     if isinstance(node, Many):
-        yield from _section(f"{path}.<name>" if node.keyed else f"{path}[]", node.item, doc)
+        yield from _section(f"{path}.<name>" if node.keyed else f"{path}[]", node.item)
     elif isinstance(node, Registered):
         for name in node.registry.names():
             model = node.registry[name].Config
-            title = f"`{path}`: `{node.key}: {name}`"
-            yield title, _line(model.__doc__), list(_entries(path, model))
+            yield f"`{path}`: `{node.key}: {name}`", _line(model.__doc__), list(_rows(path, model, inner=True))
     elif node is not None and not issubclass(node, Schedule):
-        yield f"`{path}`", _line(node.__doc__), list(_entries(path, node))
+        yield f"`{path}`", _line(node.__doc__), list(_rows(path, node))
         for name, info in fields(node).items():
-            yield from _section(f"{path}.{name}", _node(info), info.description or "")
+            yield from _section(f"{path}.{name}", _node(info))
 
 
-def _entries(path: str, model: type[Model]) -> Iterator[Entry]:
+def _rows(path: str, model: type[Model], *, inner: bool = False) -> Iterator[FieldRow]:
+    """The fields of a model; `inner` also lists those of the models in it."""
     for name, info in fields(model).items():
-        inner = _node(info)
-        if isinstance(inner, type) and not issubclass(inner, Schedule) and _is_choice_body(path):
-            yield from _entries(f"{path}.{name}", inner)
+        node = _node(info)
+        if inner and isinstance(node, type) and not issubclass(node, Schedule):
+            yield from _rows(f"{path}.{name}", node, inner=True)
         else:
-            yield _entry(f"{path}.{name}", info)
-
-
-def _is_choice_body(path: str) -> bool:
-    return path.split(".")[0] == "algorithm" or path.startswith(("network.encoder", "network.memory", "buffers"))
+            yield _row(f"{path}.{name}", info)
 
 
 def _node(info: FieldInfo) -> Node:
     return node_of(info.annotation, info.metadata)
 
 
-def _entry(path: str, info: FieldInfo) -> Entry:
+def _row(path: str, info: FieldInfo) -> FieldRow:
     default = "required" if info.is_required() else _default(info.get_default(call_default_factory=False))
-    return Entry(path, _type(info.annotation, info.metadata), default, _line(info.description))
+    return FieldRow(path, _type(info.annotation, info.metadata), default, _line(info.description))
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     if isinstance(value, Model) and not isinstance(value, Schedule):
         return ""
     if isinstance(value, Schedule):
@@ -108,7 +102,7 @@ def _default(value: Any) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def _type(annotation: Any, metadata: Any = ()) -> str:
+def _type(annotation: object, metadata: Iterable[object] = ()) -> str:
     registered = next((item for item in metadata if isinstance(item, Registered)), None)
     if registered is not None:
         return f"{registered.registry.kind}: {', '.join(registered.registry.names())}"
@@ -123,10 +117,10 @@ def _type(annotation: Any, metadata: Any = ()) -> str:
         return "list of " + " and ".join(dict.fromkeys(_type(arg) for arg in args if arg is not ...))
     if origin is dict or annotation is dict:
         return "mapping"
+    if not isinstance(annotation, type):
+        return "any"
     names = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", Schedule: "schedule"}
-    if annotation in names:
-        return names[annotation]
-    return "mapping" if isinstance(annotation, type) and issubclass(annotation, (Model, Choice)) else "any"
+    return names.get(annotation, "mapping" if issubclass(annotation, (Model, Choice)) else "any")
 
 
 def _line(text: str | None) -> str:
@@ -135,18 +129,3 @@ def _line(text: str | None) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def main() -> None:
-    """`python -m ludus.config.reference [--write]`."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
-    if parser.parse_args().write:
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(markdown(), encoding="utf-8")
-    else:
-        print(markdown(), end="")
-
-
-if __name__ == "__main__":
-    main()

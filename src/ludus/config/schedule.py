@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, model_serializer, model_validator
@@ -10,11 +11,12 @@ from pydantic_core import CoreSchema
 
 from ludus.config.model import Model
 
+PARTS = {"start", "end", "from", "to", "schedule"}
 _SHORT = {"lin": "linear", "cos": "cosine"}
 
 
-def expand(value: Any) -> dict[str, Any] | None:
-    """The parts a number or `lin_0.001` gives, None for anything else."""
+def expand(value: object) -> dict[str, object] | None:
+    """The parts of a schedule that a number or `lin_0.001` gives; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     kind, _, number = value.rpartition("_") if isinstance(value, str) else ("", "", value)
@@ -25,31 +27,35 @@ def expand(value: Any) -> dict[str, Any] | None:
 
 
 class Schedule(Model):
-    """From `start` to `end` between two points of the run; constant when the two are equal."""
+    """A value that changes from `start` to `end` between two points of the run; constant if both are equal."""
 
     model_config = ConfigDict(**{**Model.model_config, "populate_by_name": True})
 
     start: float = Field(allow_inf_nan=False)
-    """Value up to `from`."""
+    """Value before and at `from`."""
     end: float = Field(allow_inf_nan=False)
-    """Value from `to` on."""
+    """Value at and after `to`."""
     begin: float = Field(default=0.0, ge=0, alias="from")
-    """Where the change begins: up to 1 a fraction of the budget, above 1 environment steps."""
+    """Position where the change begins: up to 1 it is a fraction of the budget, above 1 it is environment steps."""
     finish: float = Field(default=1.0, gt=0, alias="to")
-    """Where the change is complete, counted like `from`."""
+    """Position where the change ends, counted like `from`."""
     schedule: Literal["linear", "cosine", "exponential"] = "linear"
     """Shape of the change."""
 
     @model_validator(mode="before")
     @classmethod
-    def short_forms(cls, value: Any) -> Any:
+    def short_forms(cls, value: object) -> object:
+        """Accept a number, `lin_0.001`, and a mapping with a shape but no end, which falls to 0."""
         parts = expand(value)
         if parts is None and isinstance(value, str):
             raise ValueError(f"'{value}' is neither a number nor of the form 'lin_0.001'")
+        if isinstance(value, Mapping):
+            return {"end": 0.0, **value} if "schedule" in value else value
         return {"end": parts["start"], **parts} if parts is not None else value
 
     @model_validator(mode="after")
-    def sane(self) -> Schedule:
+    def check(self) -> Schedule:
+        """Refuse a change that ends before it begins, and one that no exponential reaches."""
         if self.schedule == "exponential" and not (self.start > 0 and self.end > 0):
             raise ValueError("an exponential schedule needs start and end above 0")
         if (self.begin > 1) == (self.finish > 1) and self.begin >= self.finish:
@@ -57,16 +63,12 @@ class Schedule(Model):
         return self
 
     @model_serializer
-    def short(self) -> Any:
+    def short(self) -> float | dict[str, float | str]:
+        """The number of a constant, else all parts."""
         if self.constant:
             return self.start
-        return {
-            "start": self.start,
-            "end": self.end,
-            "from": self.begin,
-            "to": self.finish,
-            "schedule": self.schedule,
-        }
+        ends = {"start": self.start, "end": self.end, "from": self.begin, "to": self.finish}
+        return {**ends, "schedule": self.schedule}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -75,6 +77,7 @@ class Schedule(Model):
 
     @property
     def constant(self) -> bool:
+        """Whether the value never changes."""
         return self.start == self.end
 
     def at(self, env_steps: int, total_steps: int) -> float:
@@ -96,28 +99,18 @@ def constant(value: float) -> Schedule:
     return Schedule(start=value, end=value)
 
 
-def _positive(s: Schedule) -> Schedule:
-    if s.start <= 0 or s.end < 0:
-        raise ValueError(f"must start above 0 and stay at or above 0, got {s.start:g}" + _end(s))
-    return s
+def _checked(wanted: str, holds: Callable[[Schedule], bool]) -> AfterValidator:
+    def check(schedule: Schedule) -> Schedule:
+        if not holds(schedule):
+            end = "" if schedule.constant else f" -> {schedule.end:g}"
+            raise ValueError(f"must {wanted}, got {schedule.start:g}{end}")
+        return schedule
+
+    return AfterValidator(check)
 
 
-def _not_negative(s: Schedule) -> Schedule:
-    if s.start < 0 or s.end < 0:
-        raise ValueError(f"must not be negative, got {s.start:g}" + _end(s))
-    return s
-
-
-def _fraction(s: Schedule) -> Schedule:
-    if not (0 <= s.start <= 1 and 0 <= s.end <= 1):
-        raise ValueError(f"must lie between 0 and 1, got {s.start:g}" + _end(s))
-    return s
-
-
-def _end(s: Schedule) -> str:
-    return "" if s.constant else f" -> {s.end:g}"
-
-
-PositiveSchedule = Annotated[Schedule, AfterValidator(_positive)]
-NonNegativeSchedule = Annotated[Schedule, AfterValidator(_not_negative)]
-UnitSchedule = Annotated[Schedule, AfterValidator(_fraction)]
+PositiveSchedule = Annotated[
+    Schedule, _checked("start above 0 and stay at or above 0", lambda s: s.start > 0 and s.end >= 0)
+]
+NonNegativeSchedule = Annotated[Schedule, _checked("not be negative", lambda s: s.start >= 0 and s.end >= 0)]
+UnitSchedule = Annotated[Schedule, _checked("lie between 0 and 1", lambda s: 0 <= s.start <= 1 and 0 <= s.end <= 1)]

@@ -1,1 +1,1 @@
-"""What a run shows on the terminal while it trains."""
+"""The display of a run on the terminal."""

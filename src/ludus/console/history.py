@@ -1,4 +1,4 @@
-"""What the console remembers of a run: bounded, however long the run is."""
+"""The console's memory of a run, of bounded size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CAPACITY = 80
 
 
 class Series:
-    """One metric over the whole run in at most 80 points: when full, neighbours are averaged and points get wider."""
+    """One metric over the whole run in fewer than 80 points; when full, pairs of neighbours are averaged."""
 
     __slots__ = ("_held", "_stride", "_sum", "count", "last", "max", "mean", "min", "points", "previous", "spread")
 
@@ -23,7 +23,7 @@ class Series:
         self._stride, self._held, self._sum = 1, 0, 0.0
 
     def add(self, value: float) -> None:
-        """Append one value; minimum, maximum, mean and deviation count finite ones only."""
+        """Append a value; minimum, maximum, mean and deviation count finite values only."""
         self.last = value
         if math.isfinite(value):
             self.count += 1
@@ -46,23 +46,23 @@ class Series:
 
     @property
     def std(self) -> float:
-        """Deviation of the finite values."""
+        """Standard deviation of the finite values."""
         return math.sqrt(max(self.spread, 0.0) / self.count) if self.count else math.nan
 
     def curve(self) -> list[float]:
-        """The points, and the values not yet in one as the last."""
+        """The points so far; the last one may be of fewer values."""
         return [*self.points, self._sum / self._held] if self._held else self.points
 
 
 class History:
-    """A Series per metric, and the newest position of the run."""
+    """A Series per metric, and the current position of the run."""
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
         self.position: dict[str, float | str] = {}
 
     def extend(self, rows: Iterable[Mapping[str, float | str]]) -> None:
-        """Take in rows; `previous` of a series becomes what it last was before them."""
+        """Add rows; `previous` of a series becomes its last value before them."""
         started: set[str] = set()
         for row in rows:
             for key, value in row.items():

@@ -1,7 +1,7 @@
-"""The console: a live table with sparklines on a terminal, plain lines everywhere else, and a plain copy for run.log.
+"""The console: a live table with sparklines on a terminal, plain lines elsewhere, and a plain copy for run.log.
 
-`write` only keeps the row unless a redraw is due, and redraws come no faster than their own cost allows, so the display
-takes less than one per cent of the run however many epochs a second there are.
+`write` stores the row and redraws only from time to time: the display takes less than one per cent of the run's time,
+whatever the number of epochs per second.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import textwrap
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ludus.console import screen
 from ludus.console.history import History
-from ludus.console.summary import summary
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.sinks import Row, Sink
 from ludus.terminal import mute
@@ -35,7 +34,7 @@ _SPEED_WINDOW = 10.0
 
 
 class Console(Sink):
-    """Header, live table and progress bar, summary; `copy` gets every line as plain text, even when `quiet`."""
+    """Header, live table, progress bar and summary; `copy` gets every line as plain text, even when `quiet`."""
 
     def __init__(
         self,
@@ -80,11 +79,11 @@ class Console(Sink):
         self._due = self._line_due if self._plain else self._clock()
 
     def replay(self, rows: Iterable[Row]) -> None:
-        """Take in the rows of a run that goes on, before `start`."""
+        """Read the earlier rows of a resumed run, before `start`."""
         self._history.extend(rows)
 
     def write(self, row: Row) -> None:
-        """Keep the row; draw when it is time."""
+        """Store the row; redraw if it is time."""
         self._rows.append(row)
         if self._clock() >= self._due or len(self._rows) >= 4096:
             self._draw()
@@ -93,21 +92,21 @@ class Console(Sink):
             self._plain_line(row)
 
     def note(self, text: str, style: str = "") -> None:
-        """One line above the table."""
+        """Print one line above the table."""
         width = 10_000 if self._plain else self._console.width
         text = clean(text, 2000)
         self._print([[(part, style)] for part in textwrap.wrap(text, width)], [[(text, "")]])
 
-    def summary(self, result: Mapping[str, Any]) -> None:
-        """The end: `result` may hold mean and std (of the deciding evaluation), threshold, reason, seconds, env_steps,
-        epochs, updates, folder, and next: pairs of a command and what it does."""
+    def summary(self, result: Mapping[str, object]) -> None:
+        """Print the end of a run. Optional keys of `result`: mean and std of the last evaluation, threshold, reason,
+        seconds, env_steps, epochs, updates, folder, and next: pairs of a command and its purpose."""
         self.close()
         alerts = self._monitor.recap() if self._monitor else []
         width = min(self._console.width, 120)
-        self._print([[], *summary(result, self._history, self._rules, alerts, width)])
+        self._print([[], *screen.summary(result, self._history, self._rules, alerts, width)])
 
     def close(self) -> None:
-        """Draw the last state, leave it on the screen and give the cursor back."""
+        """Draw the last state, leave it on the screen and restore the cursor."""
         self._drain()
         if self._live is not None:
             live, self._live = self._live, None
@@ -123,7 +122,7 @@ class Console(Sink):
 
         self._live = Live(console=self._console, auto_refresh=False)
         self._out(self._live.start)
-        for _ in range(2):  # the first drawing warms caches; the second tells what one costs
+        for _ in range(2):  # the first drawing fills caches, the second is timed
             begin = time.perf_counter()
             self._redraw()
             self._cost = time.perf_counter() - begin
@@ -137,7 +136,7 @@ class Console(Sink):
             return
         self._redraw()
         cost = time.perf_counter() - begin
-        self._cost = min(cost, 2 * self._cost)  # one hiccup of the machine must not freeze the screen
+        self._cost = min(cost, 2 * self._cost)  # one slow redraw must not freeze the screen
         self._due = self._clock() + max(_FASTEST, self._cost / _SHARE)
 
     def _redraw(self) -> None:
@@ -145,7 +144,7 @@ class Console(Sink):
             self._out(self._live.update, _Screen(self._frame(), self._ascii), refresh=True)
 
     def _plain_line(self, last: Row) -> None:
-        """Where it stands, for whoever does not see the table: at every evaluation, and less often as time goes by."""
+        """A progress line for outputs without the table: at every evaluation, and less and less often between them."""
         evaluated = EVAL_RETURN in last
         if not evaluated and self._clock() < self._line_due:
             return
@@ -176,8 +175,8 @@ class Console(Sink):
 
     def _frame(self) -> list[screen.Line]:
         width, height = min(self._console.width, 120), self._console.height
-        rows = screen.items(self._history, self._rules)
-        lines = screen.table(rows, self._rules, width, max(height - 4, 3)) if rows else []
+        metrics = screen.rows(self._history, self._rules)
+        lines = screen.table(metrics, self._rules, width, max(height - 4, 3)) if metrics else []
         return [*lines, [], screen.progress(self._progress(), width)]
 
     def _line(self) -> str:
@@ -196,7 +195,7 @@ class Console(Sink):
         return f"[{duration(p.seconds):>7}] evaluation at {p.env_steps:,} steps: return {points(mean)}{spread}{goal}"
 
     def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
-        """`lines` on the screen, `plain` (or the same without colours) into the copy."""
+        """Print `lines` on the screen and `plain` (default: the same without colours) to the copy."""
         lines = list(lines)
         if self._copy is not None:
             self._keep(_texts(lines if plain is None else plain))
@@ -208,7 +207,7 @@ class Console(Sink):
             self._say(ascii_only(text) if self._ascii else text)
 
     def _keep(self, texts: Iterable[str]) -> None:
-        """A full disk costs the copy, not the run."""
+        """Write to the copy; an error ends the copy, not the run."""
         assert self._copy is not None
         try:
             for text in texts:
@@ -223,7 +222,7 @@ class Console(Sink):
             self._out(print, text, file=self._console.file, flush=True)
 
     def _out(self, write: Callable[..., object], *args: object, **options: object) -> None:
-        """A full disk, a closed terminal, a reader that had enough: training goes on without the screen."""
+        """Write to the screen; if that fails (full disk, closed terminal or pipe), training goes on without it."""
         try:
             write(*args, **options)
         except OSError:
@@ -236,7 +235,7 @@ def _texts(lines: Iterable[screen.Line]) -> list[str]:
 
 
 class _Screen:
-    """Ready-made lines as segments: no measuring, wrapping or markup, so nothing in a text can act as one."""
+    """Lines as rich segments, without wrapping and markup, so that no text is interpreted as markup."""
 
     def __init__(self, lines: list[screen.Line], plain_ascii: bool) -> None:
         self.lines, self.plain_ascii = lines, plain_ascii

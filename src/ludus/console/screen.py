@@ -1,28 +1,31 @@
-"""Lines of the console, as plain data: a line is a list of (text, style). Drawing them is the console sink's job.
+"""The content of the console as plain data: a line is a list of (text, style), which the Console prints.
 
-Widths are counted here instead of by rich's tables because a redraw has to cost about a millisecond.
+Widths are computed here because rich's own tables are too slow: a redraw may take about a millisecond.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from ludus.console.history import History, Series
-from ludus.text import clean, duration, number, rate, sparkline
+from ludus.text import clean, duration, near, number, points, rate, sparkline
 from ludus.watch.rules import Rules
 
 Line = list[tuple[str, str]]
 TITLE, DIM, SPARK = "bold cyan", "bright_black", "cyan"
 GOOD, BAD, WARN = "green", "red", "yellow"
 _TWO_COLUMNS = 76
+_NEXT = (("ludus play @last", "watch it play"), ("ludus play @last --video auto", "record it"))
 
 
-class Item(NamedTuple):
-    """One row of the table."""
+class TableRow(NamedTuple):
+    """One metric of the table."""
 
     key: str
     group: str
@@ -36,7 +39,7 @@ class Item(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the run is."""
+    """Position and speed of the run."""
 
     env_steps: int
     total: int
@@ -47,17 +50,17 @@ class Progress(NamedTuple):
 
     @property
     def eta(self) -> float:
-        """Remaining steps over the present speed."""
+        """Seconds that are left at the current speed."""
         return max(self.total - self.env_steps, 0) / self.fps if self.fps > 0 else math.inf
 
 
-def items(history: History, rules: Rules) -> list[Item]:
-    """The metrics worth showing, most important first."""
+def rows(history: History, rules: Rules) -> list[TableRow]:
+    """The metrics to display, the most important first."""
     keys = [key for key in history.series if rules[key].show_in_table]
     return [_item(key, history.series[key], rules) for key in sorted(keys, key=rules.rank)]
 
 
-def _item(key: str, series: Series, rules: Rules) -> Item:
+def _item(key: str, series: Series, rules: Rules) -> TableRow:
     rule, group = rules[key], rules.group(key)
     outside = not math.isfinite(series.last) or rule.outside(series.last)
     style = "bold " * rule.bold + (WARN if outside else "")
@@ -69,12 +72,12 @@ def _item(key: str, series: Series, rules: Rules) -> Item:
     curve = series.curve() if rule.sparkline and series.min < series.max else ()
     spark_style = f"bold {GOOD}" if rule.highlight else SPARK
     name = clean(name.removeprefix("roll/").removeprefix("time/"), 40)
-    return Item(key, group, name, value, style.strip(), arrow, arrow_style, curve, spark_style)
+    return TableRow(key, group, name, value, style.strip(), arrow, arrow_style, curve, spark_style)
 
 
-def table(rows: Sequence[Item], rules: Rules, width: int, height: int) -> list[Line]:
-    """The metrics by group in one or two columns; the least important ones go when there is no room."""
-    shown = list(rows)
+def table(metrics: Sequence[TableRow], rules: Rules, width: int, height: int) -> list[Line]:
+    """The metrics by group in one or two columns; without room for all, the least important are left out."""
+    shown = list(metrics)
     columns = _columns(shown, rules, width)
     while len(shown) > 1 and max(map(len, columns)) > height:
         shown.pop()
@@ -92,13 +95,13 @@ def table(rows: Sequence[Item], rules: Rules, width: int, height: int) -> list[L
     return lines
 
 
-def _columns(rows: Sequence[Item], rules: Rules, width: int) -> list[list[str | Item]]:
-    """Group titles and rows in reading order, split where both columns are about as long."""
-    groups: dict[str, list[Item]] = {}
-    for row in rows:
+def _columns(metrics: Sequence[TableRow], rules: Rules, width: int) -> list[list[str | TableRow]]:
+    """Group titles and metrics in reading order, split into columns of about equal length."""
+    groups: dict[str, list[TableRow]] = {}
+    for row in metrics:
         groups.setdefault(row.group, []).append(row)
     names = sorted(groups, key=rules.group_rank)
-    blocks: list[list[str | Item]] = [[name, *groups[name]] for name in names]
+    blocks: list[list[str | TableRow]] = [[name, *groups[name]] for name in names]
     if width < _TWO_COLUMNS or len(blocks) < 2:
         return [[cell for block in blocks for cell in block]]
     sizes = [len(block) for block in blocks]
@@ -106,8 +109,8 @@ def _columns(rows: Sequence[Item], rules: Rules, width: int) -> list[list[str | 
     return [[c for b in blocks[:split] for c in b], [c for b in blocks[split:] for c in b]]
 
 
-def _column(cells: Sequence[str | Item], width: int) -> list[Line]:
-    rows = [cell for cell in cells if isinstance(cell, Item)]
+def _column(cells: Sequence[str | TableRow], width: int) -> list[Line]:
+    rows = [cell for cell in cells if isinstance(cell, TableRow)]
     names = min(max((cell_len(row.name) for row in rows), default=0), 22)
     values = max(8, max((len(row.value) for row in rows), default=0))
     spark = max(min(width - names - values - 6, 32), 0)
@@ -145,7 +148,7 @@ def progress(p: Progress, width: int) -> Line:
 
 
 def box(title: str, body: Sequence[Line], width: int, style: str) -> list[Line]:
-    """A frame with the title in its upper edge."""
+    """A frame with a title."""
     inner = width - 4
     title = set_cell_size(title, min(cell_len(title), inner - 2))
     lines: list[Line] = [
@@ -159,7 +162,7 @@ def box(title: str, body: Sequence[Line], width: int, style: str) -> list[Line]:
 
 
 def header(title: str, facts: Mapping[str, str], width: int) -> list[Line]:
-    """Who runs what, where: short facts two to a line, long ones below."""
+    """The header of a run: short facts two to a line, long ones below."""
     labels = max((cell_len(clean(key, 20)) for key in facts), default=0) + 2
     inner = width - 4
     half = inner // 2
@@ -173,3 +176,75 @@ def header(title: str, facts: Mapping[str, str], width: int) -> list[Line]:
         (short if fits else long).append(cell)
     body = [[part for cell in short[i : i + 2] for part in cell] for i in range(0, len(short), 2)]
     return box(title, body + long, width, "cyan")
+
+
+def summary(
+    result: Mapping[str, object], history: History, rules: Rules, alerts: Sequence[str], width: int
+) -> list[Line]:
+    """The end of a run: curves, result, why it ended and what to do next; `result` as in Console.summary."""
+    return [*_curves(history, rules, width), [], *_verdict(result, width), *_facts(result, alerts, width)]
+
+
+def _curves(history: History, rules: Rules, width: int) -> list[Line]:
+    keys = sorted((key for key in history.series if rules[key].highlight), key=rules.rank)
+    if not keys:
+        return []
+    names = max(len(clean(key, 40)) for key in keys)
+    spark = max(min(width - names - 5 * 9 - 2, 40), 8)
+    columns = "".join(title.rjust(9) for title in ("last", "min", "max", "mean", "std"))
+    lines: list[Line] = [[("history".ljust(names + 2 + spark), TITLE), (columns, DIM)]]
+    for key in keys:
+        series, precision = history.series[key], rules[key].precision
+        drawn = sparkline(series.curve(), spark)
+        last, *rest = (number(v, precision) for v in (series.last, series.min, series.max, series.mean, series.std))
+        style = GOOD if rules[key].bold else SPARK
+        lines.append(
+            [
+                (clean(key, 40).ljust(names + 2), ""),
+                (drawn.ljust(spark), style),
+                (last.rjust(9), "bold"),
+                ("".join(text.rjust(9) for text in rest), ""),
+            ]
+        )
+    return lines
+
+
+def _verdict(result: Mapping[str, object], width: int) -> list[Line]:
+    threshold, mean, std = (_number(result.get(key)) for key in ("threshold", "mean", "std"))
+    size = min(width, 72)
+    if mean is None:
+        return box("FINISHED", [[("the run was not evaluated", "")]], size, DIM)
+    score = f"evaluated mean return {points(mean)}" + (f" ± {points(std)}" if std is not None else "")
+    if threshold is None:
+        return box("FINISHED", [[(score, "bold"), ("  no threshold is set", DIM)]], size, SPARK)
+    gap = f"{'+' if mean >= threshold else ''}{points(mean - threshold)}"
+    body: list[Line] = [[(score, "bold"), (f"   threshold {points(threshold)}   gap {gap}", "")]]
+    return box("SOLVED", body, size, GOOD) if mean >= threshold else box("NOT SOLVED", body, size, BAD)
+
+
+def _facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> list[Line]:
+    seconds = _number(result.get("seconds")) or 0.0
+    steps, epochs, updates = (int(_number(result.get(key)) or 0) for key in ("env_steps", "epochs", "updates"))
+    done, noun = (steps, "steps") if steps or not updates else (updates, "updates")
+    speed = rate(done / seconds) if seconds > 0 else "-"
+    counts = f"{steps:,} steps, {epochs:,} epochs, {updates:,} updates"
+    facts = [
+        ("stopped", str(result.get("reason") or "the budget is used up"), ""),
+        ("took", f"{duration(seconds)} for {counts}, {speed} {noun}/s", ""),
+        *(("alert", text, WARN) for text in alerts),
+        *([("folder", near(Path(str(result["folder"]))), "")] if result.get("folder") else []),
+    ]
+    lines: list[Line] = []
+    for label, text, style in facts:
+        parts = textwrap.wrap(clean(text, 400), width - 9) or [""]
+        lines += [[((label if i == 0 else "").ljust(9), DIM), (part, style)] for i, part in enumerate(parts)]
+    following = result.get("next", _NEXT)
+    commands = following if isinstance(following, Sequence) else _NEXT
+    size = max((len(command) for command, _ in commands), default=0) + 3
+    for i, (command, what) in enumerate(commands):
+        lines.append([(("" if i else "next").ljust(9), DIM), (clean(command).ljust(size), "bold"), (clean(what), DIM)])
+    return lines
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,6 +1,6 @@
 """From an environment id to its Gymnasium spec, or to one line that says what is missing.
 
-Importing this module imports no Gymnasium: `ludus env list` tells the suites without it.
+Importing this module does not import Gymnasium.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ludus.envs.suites import mujoco
+from ludus.envs.suites import SUITES, Suite, mujoco, suite_of
 from ludus.errors import ConfigError, Missing, MissingExtra
 from ludus.text import did_you_mean
 
@@ -22,74 +22,22 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 WHERE = "environment.id"
-DMC = "dmc/"
-MEMORY_GYM = "pip install 'ludus[video]' and then pip install --no-deps memory-gym, which pins old versions"
-
-
-class Suite(NamedTuple):
-    """Ids that an optional package registers when it is imported."""
-
-    prefix: str
-    module: str
-    extra: str
-    package: str = ""
-    """What the extra installs, where `module` is ours."""
-    observe: str = ""
-    """Wrapper that makes its observations ones we take, unless the config has another one that does."""
-    install: str = ""
-    """How to get it when it is in no extra."""
-    alone: bool = False
-    """One environment fills a process: `auto` gives each a worker of its own."""
-
-
-SUITES = (
-    Suite("Bandit", "ludus.envs.suites.bandit", ""),
-    Suite("TMaze", "ludus.envs.suites.t_maze", ""),
-    Suite("LookAndFeel", "ludus.envs.suites.look_and_feel", ""),
-    Suite("ProofOfMemory", "ludus.envs.suites.proof_of_memory", ""),
-    Suite("PocMemoryEnv", "ludus.envs.suites.proof_of_memory", ""),
-    Suite("PoMEnv", "ludus.envs.suites.proof_of_memory", ""),
-    Suite("Recall/", "ludus.envs.suites.recall_concentration", ""),
-    Suite("Tiger-", "ludus.envs.suites.pomdp", ""),
-    Suite("RiverSwim-", "ludus.envs.suites.pomdp", ""),
-    Suite("SparseRewardPOMDP-", "ludus.envs.suites.pomdp", ""),
-    Suite("ALE/", "ludus.envs.suites.atari", "atari", "ale_py"),
-    Suite("MiniGrid-", "minigrid", "minigrid", observe="minigrid_symbols"),
-    Suite("BabyAI-", "minigrid", "minigrid", observe="minigrid_symbols"),
-    Suite("dmc/", "ludus.envs.suites.dmc", "dmc", "dm_control"),
-    Suite("dm_control/", "shimmy", "dmc"),
-    Suite("Vizdoom", "vizdoom.gymnasium_wrapper", "vizdoom"),
-    Suite("VizDoom-", "ludus.envs.suites.vizdoom", "vizdoom", "vizdoom"),
-    Suite("Retro/", "ludus.envs.suites.retro", "retro", "stable_retro", alone=True),
-    Suite("MemoryGym/", "ludus.envs.suites.memory_gym", "", "memory_gym", install=MEMORY_GYM),
-    Suite("brax/", "ludus.envs.suites.brax", "brax", "brax"),
-)
-EXTRAS = {
-    "gymnasium.envs.box2d": "box2d",
-    "gymnasium.envs.mujoco": "mujoco",
-    "gymnasium.envs.classic_control": "video",
-    "gymnasium.envs.toy_text": "video",
-    "vizdoom.gymnasium_wrapper": "vizdoom",
-    "ludus.envs.suites.vizdoom": "vizdoom",
-    "ludus.envs.suites.retro": "retro",
-    "ludus.envs.suites.brax": "brax",
-}
-"""Entry-point package -> the extra that holds what it may miss."""
-
+Creator = Callable[..., Any]
+"""Makes an environment from keyword arguments: a class or a function."""
+EntryPoint = Creator | str | None
+"""As Gymnasium stores it: a creator, or `module:name` of one."""
 _HEADLESS = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
 _set_by_us: set[str] = set()
-_told: set[str] = set()
-"""Ids of former versions that were mentioned."""
+_announced: set[str] = set()
+"""Ids of former versions whose replacement was announced."""
 
 
 def find(id: str) -> EnvSpec:
-    """The spec of a registered id; its suite is imported first."""
+    """The spec of a registered id; imports its suite first."""
     if ":" in id:
         raise ConfigError(WHERE, f"'{id}' names a module", "load your code with --plugin and give the bare id")
     id = _current(id)
-    for suite in SUITES:
-        if id.startswith(suite.prefix):
-            _import(suite, id)
+    _import(suite_of(id), id)
     import gymnasium as gym
 
     spec = gym.registry.get(id)
@@ -99,19 +47,14 @@ def find(id: str) -> EnvSpec:
 
 
 def load_all() -> None:
-    """Import every suite that is installed, so that the registry holds its ids."""
+    """Import every suite that is installed, so that Gymnasium's registry holds its ids."""
     for suite in SUITES:
         with contextlib.suppress(ConfigError):
             _import(suite, "")
 
 
-def observer(id: str) -> str:
-    """The wrapper by which a suite's observations become ones we take; none: they are."""
-    return next((suite.observe for suite in SUITES if id.startswith(suite.prefix)), "")
-
-
-def creator(id: str, entry_point: Any) -> Any:
-    """The constructor behind an entry point; a missing package is named with its extra."""
+def creator(id: str, entry_point: EntryPoint) -> Creator:
+    """The constructor behind an entry point; a missing package is reported with the extra that installs it."""
     import gymnasium as gym
     from gymnasium.envs.registration import load_env_creator
 
@@ -119,28 +62,23 @@ def creator(id: str, entry_point: Any) -> Any:
         return entry_point
     try:
         with quiet(entry_point):
-            return load_env_creator(entry_point)
+            return load_env_creator(str(entry_point))
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise missing(id, entry_point, error) from error
 
 
-def missing(id: str, entry_point: Any, error: Exception) -> ConfigError:
-    """The extra that would help, as far as it is known."""
-    for package, extra in EXTRAS.items():
-        if str(entry_point).startswith(package):
-            return MissingExtra(f"{WHERE}: {id}", extra)
+def missing(id: str, entry_point: EntryPoint, error: Exception) -> ConfigError:
+    """The error for an entry point that cannot be imported; it names the extra, if there is one."""
+    for suite in SUITES:
+        if suite.extra and str(entry_point).startswith(suite.module):
+            return MissingExtra(f"{WHERE}: {id}", suite.extra)
     return ConfigError(WHERE, f"'{id}' cannot be imported: {error}", "install the package it comes from")
 
 
-def alone(id: str) -> bool:
-    """Whether one environment fills a process."""
-    return any(suite.alone and id.startswith(suite.prefix) for suite in SUITES)
-
-
 def headless(render_mode: str | None) -> None:
-    """Keep SDL silent and windowless, unless a window is what was asked for."""
+    """Keep SDL silent and without a window, unless `render_mode` asks for a window."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    mujoco.draw_unseen()
+    mujoco.render_offscreen()
     for name, value in _HEADLESS.items():
         if render_mode == "human" and name in _set_by_us:
             os.environ.pop(name, None)
@@ -151,8 +89,8 @@ def headless(render_mode: str | None) -> None:
 
 
 @contextmanager
-def quiet(entry_point: Any = None) -> Iterator[None]:
-    """Box2D's SWIG types warn on import, and break under `-W error`; MuJoCo at every half-cheetah."""
+def quiet(entry_point: EntryPoint = None) -> Iterator[None]:
+    """Suppress known warnings: Box2D's SWIG types warn on import, MuJoCo whenever a half-cheetah is made."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "builtin type .*", DeprecationWarning)
         if str(entry_point).startswith(mujoco.ENTRY_POINT):
@@ -161,11 +99,13 @@ def quiet(entry_point: Any = None) -> Iterator[None]:
 
 
 def _import(suite: Suite, id: str) -> None:
-    mujoco.draw_unseen()  # DM Control imports MuJoCo
+    if not suite.module or suite.builtin:
+        return
+    mujoco.render_offscreen()  # DM Control imports MuJoCo
     try:
         importlib.import_module(suite.module)
     except ModuleNotFoundError as error:
-        if str(error.name).split(".")[0] != (suite.package or suite.module).split(".")[0]:
+        if str(error.name).split(".")[0] not in suite.needs:
             raise
         if suite.extra:
             raise MissingExtra(f"{WHERE}: {id}", suite.extra) from error
@@ -173,10 +113,10 @@ def _import(suite: Suite, id: str) -> None:
 
 
 def _current(id: str) -> str:
-    """The id as it is spelled today; said once when that is another environment."""
+    """The id of today's version; a replacement is announced once."""
     newer = mujoco.successor(id)
-    if newer and id not in _told:
-        _told.add(id)
+    if newer and id not in _announced:
+        _announced.add(id)
         print(f"ludus: {WHERE}: '{id}' is '{newer}' here: the same task, maintained", file=sys.stderr, flush=True)
     return newer or id
 
@@ -186,8 +126,8 @@ def _unknown(id: str) -> ConfigError:
     from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
     for suite in SUITES:
-        if not suite.extra and not suite.install:
-            _import(suite, id)  # ours are worth a suggestion
+        if not suite.needs:
+            _import(suite, id)  # so that ids of our own suites can be suggested
     try:
         namespace, name, version = parse_env_id(id)
     except gym.error.Error:

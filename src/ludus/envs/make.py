@@ -19,7 +19,7 @@ from ludus.envs.check import probe as probe_env
 from ludus.envs.failure import close
 from ludus.envs.info import EnvInfo
 from ludus.envs.recipe import Recipe, WrapperCall
-from ludus.envs.suites import old_api
+from ludus.envs.suites import old_api, suite_of
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS, UnknownName
@@ -38,7 +38,7 @@ def make_vector(
     cfg = type(cfg).model_validate({**cfg.model_dump(), **overrides}) if overrides else cfg
     recipe = resolve(cfg, render_mode)
     count = num_envs or number_of_envs(cfg)
-    alone = catalog.alone(cfg.id)
+    alone = suite_of(cfg.id).alone
     if cfg.vectorization == "async" or (alone and cfg.vectorization == "auto" and count > 1 and render_mode != "human"):
         from ludus.envs.vector.workers import AsyncVectorEnv
 
@@ -110,7 +110,7 @@ def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
 def _listed(cfg: Environment) -> list[WrapperCall]:
     """The wrappers of the config, after the one its suite needs unless they have their own for that."""
     calls = [_call(i, wrapper) for i, wrapper in enumerate(cfg.wrappers)]
-    needed = catalog.observer(cfg.id)
+    needed = suite_of(cfg.id).observe
     if needed and not any(getattr(call.cls, "observes", False) for call in calls):
         calls.insert(0, WrapperCall(f"environment.id ({needed})", WRAPPERS[needed], {}))
     return calls

@@ -16,7 +16,7 @@ from ludus.envs.failure import close, raised
 from ludus.envs.info import EnvInfo
 from ludus.envs.spaces import convert_spaces
 from ludus.envs.vector import VectorEnv
-from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, LudusError
 
 
@@ -31,7 +31,7 @@ class WrapperCall(NamedTuple):
         """Call with the arguments; a ValueError is a bad config."""
         try:
             return function(target, **self.arguments)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # Gymnasium's own wrappers raise both
             raise ConfigError(self.where, str(error)) from error
 
 

@@ -26,6 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ludus import files
+
 SETTINGS = {
     "unroll_reductions_threshold": 1,  # a scalar for all weights stays a scalar
     "aot_inductor.precompile_headers": False,  # one build in its own folder: they would never be used again
@@ -117,7 +119,7 @@ def build(
         kept = folder / f"{key}-{content_hash(made)}.so"
         try:
             made.replace(kept)
-            sync(folder)
+            files.sync(folder)
         except OSError as error:
             announce(f"{folder}: cannot be written ({error.strerror}); the compiled update is not kept")
             kept = made
@@ -156,7 +158,7 @@ def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratc
         said = ended.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ended.returncode}"]
         named = [line for line in said if "error:" in line.lower()]  # of a compiler, which ends with less
         raise Unavailable(f"compiling failed ({(named or said)[-1].strip()[-200:]})")
-    sync(made)
+    files.sync(made)
     return made
 
 
@@ -174,15 +176,6 @@ def scratch_folder(folder: Path) -> Path:
             return Path(tempfile.mkdtemp(prefix="ludus-build-"))
         except OSError as error:
             raise Unavailable(f"no folder to compile in ({error.strerror})") from error
-
-
-def sync(path: Path) -> None:
-    """A file's bytes, or a folder's names, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def content_hash(path: Path) -> str:

@@ -1,11 +1,9 @@
-"""Metric names: `<stage>/<name>`, as in `train/roll/ep_rew/mean`; a few columns have no stage."""
+"""Metric names have the form `<stage>/<name>`, as in `train/roll/ep_rew/mean`; the columns below have no stage."""
 
 from __future__ import annotations
 
 COLUMNS = ("epoch", "env_steps", "updates", "phase", "seconds")
-"""Where in the run a row stands."""
-STAGES = ("train", "val", "test")
-"""Stages every run knows; algorithms may record others (`collect`, `controller`, ...)."""
+"""Columns of every row: its position in the run."""
 RETURN = "train/roll/ep_rew/mean"
 EVAL_RETURN = "val/roll/ep_rew/mean"
 
@@ -17,16 +15,8 @@ def join(stage: str, name: str) -> str:
     return f"{stage}/{name}"
 
 
-def split(key: str) -> tuple[str, str]:
-    """`train/loss/policy` -> `train` and `loss/policy`; the inverse of `join`."""
-    stage, slash, name = key.partition("/")
-    if not slash or not stage or not name:
-        raise ValueError(f"'{key}' is no metric name; expected <stage>/<name>")
-    return stage, name
-
-
 def group(key: str) -> str:
-    """The block of the table a metric stands in."""
+    """The group of a metric in tables."""
     parts = key.split("/")
     if parts[0] == "val":
         return "val"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ludus import files
 from ludus.errors import ResourceError
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import encode, read_rows
-from ludus.runs import atomic
 
 SUPERSEDED = "metrics.superseded.jsonl"
 
@@ -32,10 +32,10 @@ def _rewind(folder: Path, epoch: int) -> int:
             file.write(b"".join(encode(row) for row in moved))
             file.flush()
             os.fsync(file.fileno())
-        atomic.write_bytes(path, b"".join(encode(row) for row in kept))
+        files.write_bytes(path, b"".join(encode(row) for row in kept))
     table = folder / "metrics.csv"
     if table.exists():
-        beside = atomic.beside(table)
+        beside = files.beside(table)
         csv = Csv(beside)
         for row in kept:
             csv.write(row)

@@ -1,4 +1,4 @@
-"""Runs side by side: those that differ only in their seed are one group, with statistics over its seeds."""
+"""Compares groups of runs: runs that differ only in their seed form one group, with statistics over its seeds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.reports.columns import NUMBERS, config_text
 from ludus.reports.statistics import iqm, stratified_bootstrap
 from ludus.runs import history, query
-from ludus.runs.record import ALIASES, MISSING, Record, paths
+from ludus.runs.record import ALIASES, MISSING, Record, paths, value_at
 from ludus.text import did_you_mean
 
 IGNORED = (
@@ -28,7 +27,7 @@ IGNORED = (
     "training.checkpoints.*",
     "training.evaluation.video.*",
 )
-"""Config values that do not make another group: they change no learning curve."""
+"""Config values that do not separate groups: they change no learning curve."""
 SHORT = {
     "loss": "train/loss/total",
     "train_reward": RETURN,
@@ -36,84 +35,89 @@ SHORT = {
     "kl": "train/policy/kl",
     "fps": "train/time/fps_total",
 }
+"""Short names of metrics."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One number per run of a group, and what they say together."""
+    """One number per run of a group, and its statistics."""
 
     values: tuple[float, ...]
     mean: float
     median: float
     iqm: float
     low: float
-    """Lower end of the 95 % interval of the IQM."""
+    """Lower end of the 95 % bootstrap interval of the IQM; NaN for a single run."""
     high: float
     best: float
     worst: float
 
     @classmethod
     def of(cls, strata: Sequence[Sequence[float]]) -> Scores:
-        """Of values by stratum."""
+        """Statistics of the values of all strata (environments)."""
         values = [value for stratum in strata for value in stratum]
         low, high = stratified_bootstrap(strata) if len(values) > 1 else (math.nan, math.nan)
-        return cls(
-            values=tuple(values),
-            mean=statistics.fmean(values),
-            median=statistics.median(values),
-            iqm=float(iqm(values)),
-            low=low,
-            high=high,
-            best=max(values),
-            worst=min(values),
-        )
+        mean, median = statistics.fmean(values), statistics.median(values)
+        return cls(tuple(values), mean, median, float(iqm(values)), low, high, max(values), min(values))
+
+    def data(self) -> dict[str, object]:
+        """Plain data for `--json`."""
+        return {
+            "mean": self.mean,
+            "median": self.median,
+            "iqm": self.iqm,
+            "iqm_ci95": None if math.isnan(self.low) else [self.low, self.high],
+            "min": self.worst,
+            "max": self.best,
+            "values": list(self.values),
+        }
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are repetitions of each other."""
+    """Runs that repeat the same experiment."""
 
     label: str
     runs: tuple[Record, ...]
     scores: dict[str, Scores]
     """By metric; a metric that no run of the group has is missing."""
     steps_to_threshold: float | None
-    """Median over the runs that got there."""
+    """Median over the runs that reached the threshold."""
     reached: int
-    """Runs that got there."""
+    """Number of runs that reached the threshold."""
     seconds: float | None
     """Mean wall time."""
+
+    def data(self) -> dict[str, object]:
+        """Plain data for `--json`."""
+        return {
+            "label": self.label,
+            "n": len(self.runs),
+            "runs": [record.id for record in self.runs],
+            "seeds": [record.seed for record in self.runs],
+            "metrics": {name: scores.data() for name, scores in self.scores.items()},
+            "steps_to_threshold": self.steps_to_threshold,
+            "reached_threshold": self.reached,
+            "seconds": self.seconds,
+        }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Groups, best first, and what is different between them."""
+    """The groups, best first, and the config values in which they differ."""
 
     common: str
-    """The spec all groups share."""
+    """The spec that all groups share."""
     metrics: tuple[str, ...]
     groups: tuple[Group, ...]
     differences: dict[str, tuple[str, ...]]
     """Config path -> its value in each group."""
     notes: tuple[str, ...]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """Plain data for `--json`."""
-        groups = [
-            {
-                "label": group.label,
-                "n": len(group.runs),
-                "runs": [record.id for record in group.runs],
-                "seeds": [record.seed for record in group.runs],
-                "metrics": {name: _score_data(scores) for name, scores in group.scores.items()},
-                "steps_to_threshold": group.steps_to_threshold,
-                "reached_threshold": group.reached,
-                "seconds": group.seconds,
-            }
-            for group in self.groups
-        ]
-        differences = {path: list(values) for path, values in self.differences.items()}
-        return {"common": self.common, "groups": groups, "differences": differences, "notes": list(self.notes)}
+        groups = [group.data() for group in self.groups]
+        return {"common": self.common, "groups": groups, "differences": self.differences, "notes": self.notes}
 
 
 def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
@@ -131,20 +135,14 @@ def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), 
     groups = [_group(label, runs, keys) for label, runs in zip(labels, grouped, strict=True)]
     first = metrics[0]
     groups.sort(key=lambda group: -group.scores[first].iqm if first in group.scores else math.inf)
-    return Comparison(
-        common=common,
-        metrics=tuple(metrics),
-        groups=tuple(groups),
-        differences=_differences([group.runs for group in groups]),
-        notes=tuple(_notes(groups, keys)),
-    )
+    differences = _differences([group.runs for group in groups])
+    return Comparison(common, tuple(metrics), tuple(groups), differences, tuple(_notes(groups, keys)))
 
 
 def metric_key(metric: str, records: Sequence[Record]) -> str:
-    """The column of metrics.jsonl behind a name people use: `reward`, `loss`, `policy/kl` or the whole of it."""
+    """The column of metrics.jsonl, or the field, that a name means: `reward`, `loss`, `policy/kl` or a full name."""
     if metric in ("reward", "best"):
-        evaluated = any(record.reward is not None for record in records)
-        return EVAL_RETURN if evaluated else RETURN
+        return EVAL_RETURN if any(record.reward is not None for record in records) else RETURN
     if ALIASES.get(metric, metric) in NUMBERS:
         return ALIASES.get(metric, metric)
     known = dict.fromkeys(
@@ -166,7 +164,7 @@ def score(record: Record, metric: str, key: str) -> float | None:
         return record.reward
     if key in NUMBERS:
         value = record.get(key)
-        return None if value is None else float(value)
+        return None if value is None else history.number(value)
     _, values = history.curve(record.folder, key)
     if not values:
         return None
@@ -203,47 +201,35 @@ def _steps_to_threshold(record: Record) -> float | None:
 
 
 def _group_key(record: Record, group_by: str) -> str:
+    """Equal for runs of one group; a config value that an older ludus did not have counts as null."""
     if group_by != "config":
         return query.shown(record.get(group_by)) or "(none)"
-    return json.dumps(_essence(record), sort_keys=True)
-
-
-def _essence(record: Record) -> dict[str, Any]:
-    """What makes a run what it is, by path; a value an older ludus did not know counts as null."""
-    values = {path: value_at(record, path) for path in paths(record.config) if not _ignored(path)}
-    return {path: value for path, value in values.items() if value is not None}
+    values = {path: value_at(record.config, path) for path in paths(record.config) if not _ignored(path)}
+    return json.dumps({path: value for path, value in values.items() if value is not None}, sort_keys=True)
 
 
 def _ignored(path: str) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in IGNORED)
 
 
-def value_at(record: Record, path: str) -> Any:
-    """The whole value at a path, where `Record.get` takes a schedule for its start."""
-    value: Any = record.config
-    for key in path.split("."):
-        value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
-    return value
-
-
 def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...]]:
     known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
     found = {}
     for path in known:
-        values = tuple(_joined(value_at(record, path) for record in runs) for runs in groups)
+        values = tuple(_joined(value_at(record.config, path) for record in runs) for runs in groups)
         if not _ignored(path) and len({"null" if value == "-" else value for value in values}) > 1:
             found[path] = values
     return found
 
 
-def _joined(values: Iterable[Any]) -> str:
+def _joined(values: Iterable[object]) -> str:
     texts = ("-" if value is MISSING else config_text(value) for value in values)
     return " | ".join(dict.fromkeys(texts))
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> tuple[str, list[str]]:
-    """What all groups have in common, and for each what tells it apart: its spec, or values others do not have."""
-    bases = [_base(runs[0]) for runs in groups]
+    """The spec that all groups share, and a label for each: its spec, or the config values that other groups lack."""
+    bases = [runs[0].spec or f"{runs[0].algorithm} on {runs[0].environment}" for runs in groups]
     common = bases[0] if len(set(bases)) == 1 else ""
     labels = []
     for base, runs in zip(bases, groups, strict=True):
@@ -255,17 +241,13 @@ def _labels(groups: Sequence[Sequence[Record]]) -> tuple[str, list[str]]:
 
 
 def _distinctions(runs: Sequence[Record], rivals: Sequence[Sequence[Record]]) -> list[str]:
-    """`lr=0.001` and so on; values that some group lacks altogether (an older ludus) only if there is nothing else."""
+    """`lr=0.001` and so on; a path that some group does not have is used only if there is no other."""
     different = _differences(rivals)
     whole = {path: values for path, values in different.items() if "-" not in values} or different
     leaves = Counter(path.rpartition(".")[2] for path in whole)
     names = {path: leaf if leaves[leaf := path.rpartition(".")[2]] == 1 else path for path in whole}
     own = [f"{names[path]}={values[rivals.index(runs)]}" for path, values in whole.items()]
     return [*own[:4], *(["..."] if len(own) > 4 else [])]
-
-
-def _base(record: Record) -> str:
-    return record.spec or f"{record.algorithm} on {record.environment}"
 
 
 def _notes(groups: Sequence[Group], keys: dict[str, str]) -> list[str]:
@@ -280,21 +262,6 @@ def _notes(groups: Sequence[Group], keys: dict[str, str]) -> list[str]:
         ]
         if len({record.environment for record in group.runs}) > 1:
             notes.append(f"{group.label}: returns of different environments are pooled; compare them one by one")
-        if len({record.compiled for record in group.runs} - {None}) > 1:
-            notes.append(f"{group.label}: some runs were compiled, others eager: they differ from the last bits on")
         if any(record.state != "finished" for record in group.runs):
             notes.append(f"{group.label}: not every run is finished")
     return notes
-
-
-def _score_data(scores: Scores) -> dict[str, Any]:
-    interval = None if math.isnan(scores.low) else [scores.low, scores.high]
-    return {
-        "mean": scores.mean,
-        "median": scores.median,
-        "iqm": scores.iqm,
-        "iqm_ci95": interval,
-        "min": scores.worst,
-        "max": scores.best,
-        "values": list(scores.values),
-    }

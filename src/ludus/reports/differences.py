@@ -1,11 +1,10 @@
-"""What a resumed run may change about itself, and what would make it another run."""
+"""Differences between two configs, and which of them a resumed run may have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ludus.errors import ConfigError, LudusError
 
@@ -23,23 +22,23 @@ MAY_CHANGE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One field that is not what it was."""
+    """One field with two values."""
 
     path: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
     @property
     def allowed(self) -> bool:
-        """Whether the run stays the same run."""
+        """Whether a resumed run may change this field."""
         return any(self.path == prefix or (prefix[-1] == "." and self.path.startswith(prefix)) for prefix in MAY_CHANGE)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.before!r} -> {self.after!r}"
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[Difference]:
-    """Field by field, in the order of the files."""
+def differences(before: Mapping[str, object], after: Mapping[str, object], prefix: str = "") -> list[Difference]:
+    """All fields that differ, in the order of the files."""
     found: list[Difference] = []
     for key in dict.fromkeys([*before, *after]):
         old, new, path = before.get(key), after.get(key), f"{prefix}{key}"
@@ -50,18 +49,18 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
     return found
 
 
-def edits(folder: Path, trained: Mapping[str, Any]) -> list[Difference]:
-    """Where config.yaml says something else than what was trained; none if it cannot be read."""
-    from ludus.config import files
+def edits(folder: Path, trained: Mapping[str, object]) -> list[Difference]:
+    """Where config.yaml differs from the config that was trained; nothing if it cannot be read."""
+    from ludus.config.read import plain, read_file
 
     try:
-        return differences(trained, files.plain(files.read(folder / "config.yaml")))
+        return differences(trained, plain(read_file(folder / "config.yaml")))
     except LudusError:
         return []
 
 
 def refuse_what_may_not_change(found: list[Difference]) -> None:
-    """One line with every field that stands in the way, and those that do not."""
+    """Raise with every field that a resumed run may not change."""
     refused = [difference for difference in found if not difference.allowed]
     if not refused:
         return
@@ -73,7 +72,7 @@ def refuse_what_may_not_change(found: list[Difference]) -> None:
 
 
 def refuse_what_was_edited(found: list[Difference], path: Path) -> None:
-    """A config.yaml that says something else than what was trained, in a field that may not change."""
+    """Raise if config.yaml was edited in a field that may not change."""
     refused = [difference for difference in found if not difference.allowed]
     if refused:
         problem = "was edited, but the run was trained otherwise: " + ", ".join(map(str, refused))

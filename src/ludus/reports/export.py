@@ -1,4 +1,4 @@
-"""Tables of runs for other programs and for papers: csv, json, markdown and LaTeX, each escaped for its reader."""
+"""Exports runs and comparisons as CSV, JSON, markdown or LaTeX, each correctly escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ludus.errors import ConfigError, LudusError
 from ludus.reports import columns
@@ -22,7 +21,7 @@ from ludus.text import clean, did_you_mean, number
 
 FORMATS = ("csv", "json", "markdown", "latex")
 PAPER = ("spec", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved")
-"""Columns of markdown and LaTeX unless others are asked for."""
+"""Default columns of markdown and LaTeX."""
 _FORMULA = ("=", "+", "-", "@")
 _LONGEST = 10_000
 _LATEX = {
@@ -43,18 +42,19 @@ _DOCUMENT = r"""\documentclass{{article}}
 
 
 @dataclass(frozen=True)
-class Table:
-    """Text in columns; numbers are set flush right."""
+class TextTable:
+    """A table of text."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[bool]
+    """Whether each column is right-aligned."""
     bold: frozenset[tuple[int, int]] = frozenset()
-    """Cells (row, column) to stand out."""
+    """Bold cells (row, column)."""
 
 
 def export(records: Sequence[Record], kind: str, keys: Sequence[str] | None = None, *, fragment: bool = False) -> str:
-    """The runs as `csv`, `json` (everything known about them), `markdown` or `latex`."""
+    """The runs as `csv`, `json` (without `keys`: everything known about them), `markdown` or `latex`."""
     check_format(kind)
     for key in keys or ():
         query.check_key(key, records, f"--columns {key}")
@@ -75,13 +75,13 @@ def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = Fal
 
 
 def check_format(kind: str) -> None:
-    """Refuse what we cannot write."""
+    """Refuse an unknown format."""
     if kind not in FORMATS:
         raise ConfigError(f"--format {kind}", "is not known", did_you_mean(kind, FORMATS))
 
 
-def render(table: Table, kind: str, *, fragment: bool = False) -> str:
-    """A table as CSV, markdown, or as LaTeX: a document that compiles, or only the tabular of a paper."""
+def render(table: TextTable, kind: str, *, fragment: bool = False) -> str:
+    """A table as CSV, markdown or LaTeX: a whole document, or only the tabular with `fragment`."""
     if kind == "csv":
         return _csv([table.head, *table.rows])
     if kind == "markdown":
@@ -90,29 +90,24 @@ def render(table: Table, kind: str, *, fragment: bool = False) -> str:
     return tabular if fragment else _DOCUMENT.format(table=tabular.rstrip())
 
 
-def complete(record: Record) -> dict[str, Any]:
-    """A run in full: fields, config, meta, status, summary and evaluations."""
+def complete(record: Record) -> dict[str, object]:
+    """Everything about a run: fields, config, meta, status, summary and evaluations."""
     files = {name: run_file(record, f"{name}.json") for name in ("meta", "status", "metrics")}
     evaluations = [
         {key: value for key, value in row.items() if key == "env_steps" or key.startswith("val/")}
         for row in history.evaluations(record.folder)
     ]
-    return {
-        **record.facts(),
-        "folder": str(record.folder),
-        "config": record.config,
-        **files,
-        "evaluations": evaluations,
-    }
+    facts = {**record.facts(), "folder": str(record.folder), "config": record.config}
+    return {**facts, **files, "evaluations": evaluations}
 
 
 def to_csv(records: Sequence[Record], keys: Sequence[str]) -> str:
-    """Raw values for programs; nothing a spreadsheet would run as a formula."""
+    """Raw values; text that a spreadsheet would run as a formula is quoted."""
     return _csv([keys, *([_csv_cell(record.get(key)) for key in keys] for record in records)])
 
 
-def to_markdown(table: Table) -> str:
-    """A table as GitHub shows it."""
+def to_markdown(table: TextTable) -> str:
+    """A table in GitHub's markdown."""
     rule = ["---:" if right else "---" for right in table.right]
     body = [
         [f"**{markdown_text(cell)}**" if (i, j) in table.bold else markdown_text(cell) for j, cell in enumerate(row)]
@@ -122,7 +117,7 @@ def to_markdown(table: Table) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: TextTable) -> str:
     """A booktabs tabular."""
     body = [
         " & ".join(
@@ -138,18 +133,18 @@ def to_latex(table: Table) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Text that LaTeX prints as it is; letters the standard fonts lack lose their accents or become `?`."""
+    """Text escaped for LaTeX; letters that the standard fonts lack lose their accents or become `?`."""
     return "".join(_LATEX.get(char) or _ascii(char) for char in text)
 
 
 def markdown_text(text: str) -> str:
-    """Text without a meaning for markdown or HTML."""
+    """Text escaped for markdown and HTML."""
     escaped = re.sub(r"[\\`*\[\]<|~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
     return " ".join(escaped.split()) or " "
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """One row per metric and group: n, mean, median, IQM with interval, range, and how fast the threshold came."""
+def comparison_table(comparison: Comparison) -> TextTable:
+    """One row per metric and group: n, mean, median, IQM with interval, range, and steps to the threshold."""
     several = len(comparison.metrics) > 1
     head = [comparison.common or "group", "n", "mean", "median", "IQM", "95 % interval", "min", "max"]
     head += ["steps to threshold", "reached", "time"]
@@ -165,7 +160,7 @@ def comparison_table(comparison: Comparison) -> Table:
             rows.append([metric, *row] if several else row)
     names = ["metric"] if several else []
     right = [*[False] * (1 + several), *[True] * (len(head) - 1)]
-    return Table([*names, *head], rows, right, frozenset(bold))
+    return TextTable([*names, *head], rows, right, frozenset(bold))
 
 
 def _score_cells(scores: Scores | None) -> list[str]:
@@ -179,7 +174,7 @@ def _score_cells(scores: Scores | None) -> list[str]:
     return [mean, median, iqm, "-" if low == "nan" else f"{low} to {high}", worst, best]
 
 
-def _runs_table(records: Sequence[Record], keys: Sequence[str]) -> Table:
+def _runs_table(records: Sequence[Record], keys: Sequence[str]) -> TextTable:
     rows = [[columns.cell(record, key) for key in keys] for record in records]
     right = [any(columns.is_number(key, record.get(key)) for record in records) for key in keys]
     best = max((record.reward for record in records if record.reward is not None), default=None)
@@ -190,7 +185,7 @@ def _runs_table(records: Sequence[Record], keys: Sequence[str]) -> Table:
         for j, key in enumerate(keys)
         if same and key == "reward" and record.reward == best is not None
     }
-    return Table(list(keys), rows, right, frozenset(bold))
+    return TextTable(list(keys), rows, right, frozenset(bold))
 
 
 def _every_column(records: Sequence[Record]) -> list[str]:
@@ -204,14 +199,14 @@ def _csv(lines: Sequence[Sequence[str]]) -> str:
     return buffer.getvalue()
 
 
-def _csv_cell(value: Any) -> str:
+def _csv_cell(value: object) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     return query.shown(value) if not isinstance(value, float) else repr(value)
 
 
 def _no_formula(cell: str) -> str:
-    """Text is quoted where a spreadsheet would run it; numbers, also negative ones, stay numbers."""
+    """Quotes text that a spreadsheet would run as a formula; numbers, also negative ones, stay as they are."""
     flat = cell if cell.isprintable() else clean(cell, _LONGEST)
     try:
         float(flat)
@@ -229,8 +224,8 @@ def _ascii(char: str) -> str:
     return "".join(_LATEX.get(part, part) for part in plain) or "?"
 
 
-def run_file(record: Record, name: str) -> Any:
-    """A JSON file of a run folder, or nothing."""
+def run_file(record: Record, name: str) -> dict[str, object] | None:
+    """The content of a JSON file of a run folder, or None."""
     try:
         return read_json(record.folder / name)
     except LudusError:

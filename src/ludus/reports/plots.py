@@ -1,73 +1,52 @@
-"""Learning curves of groups of runs over environment steps, as a picture good enough to print."""
+"""Draws learning curves of groups of runs over environment steps."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ludus import files
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
 from ludus.reports.compare import Comparison, Group, metric_key
 from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
-from ludus.runs import atomic, history
+from ludus.runs import history
 from ludus.text import clean
 from ludus.types import Array
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
-"""Okabe and Ito 2008, without the yellow that white swallows: told apart by colour-blind readers too."""
+"""Okabe and Ito 2008, without yellow, which is hard to see on white; colour-blind readers can tell them apart."""
 STATISTICS = {"iqm": iqm, "mean": mean}
 _GRID = 200
 _RESAMPLES = 500
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.linewidth": 0.8,
-    "axes.labelcolor": "#333333",
-    "axes.titleweight": "bold",
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.8,
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "text.color": "#333333",
-    "svg.fonttype": "none",
-    "svg.hashsalt": "ludus",
-    "pdf.fonttype": 42,
-    "savefig.dpi": 200,
-    "text.parse_math": False,
-}
+STYLE = Path(__file__).parent / "assets" / "plots.mplstyle"
+"""Matplotlib settings of every figure."""
 
 
 class Band(NamedTuple):
-    """A group's curve: the statistic, its 95 % interval, and from where on fewer runs go on."""
+    """The curve of a group: a statistic over its runs and the 95 % bootstrap interval."""
 
     steps: Array
     middle: Array
     low: Array
     high: Array
     until: float
-    """End of the shortest run; later on its last value is held."""
+    """End of the shortest run; after it that run counts with its last value."""
     curves: Sequence[tuple[Sequence[float], Sequence[float]]]
 
 
 def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: str = "iqm") -> Band:
-    """Runs on a common grid, from where all of them have begun to the end of the longest."""
+    """The band of some curves, from where all of them have begun to the end of the longest."""
     start, end = max(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves)
     steps_G = np.linspace(min(start, end), end, _GRID)
     values_NG = np.stack([on_grid(steps, values, steps_G) for steps, values in curves])
@@ -78,16 +57,16 @@ def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: s
 
 
 def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
-    """Draw every metric of a comparison, one panel each, into a .png, .svg or .pdf."""
+    """Draw every metric of a comparison into a .png, .svg or .pdf file, one panel each."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ConfigError(f"--plot {path}", "is no kind of picture we draw", "end it in .png, .svg or .pdf")
+        raise ConfigError(f"--plot {path}", "is not a format of figures", "use .png, .svg or .pdf")
     records = [record for group in comparison.groups for record in group.runs]
     keys = {metric: metric_key(metric, records) for metric in comparison.metrics}
     drawn = [(metric, key) for metric, key in keys.items() if key not in NUMBERS]
     if not drawn:
         raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
     plt = pyplot()
-    with plt.rc_context(STYLE):
+    with plt.rc_context(fname=STYLE):
         figure, axes = plt.subplots(1, len(drawn), figsize=(6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4),
                                     squeeze=False, layout="constrained")  # fmt: skip
         for axis, (metric, key) in zip(axes[0], drawn, strict=True):
@@ -99,8 +78,8 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
     return path
 
 
-def pyplot() -> Any:
-    """Matplotlib without a window, or the extra that brings it."""
+def pyplot() -> ModuleType:
+    """matplotlib.pyplot without windows; MissingExtra if it is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -112,17 +91,17 @@ def pyplot() -> Any:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Whole or not at all, and without dates: the same runs give the same file."""
+    """Write a figure in one step and without a date, so that the same runs give the same file."""
     kind = path.suffix[1:].lower()
-    dateless: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, metadata=dateless)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_bytes(path, buffer.getvalue())
+    files.write_bytes(path, buffer.getvalue())
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    found: dict[str, Any] = {}
+    found: dict[str, Artist] = {}
     for axis in axes:
         found.update({label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)})
     longest = max(map(len, found), default=0)
@@ -191,8 +170,8 @@ def _title(metric: str, key: str) -> str:
     return clean(key, 60)
 
 
-def steps_text(value: float, _: Any) -> str:
-    """A number of steps on an axis."""
+def steps_text(value: float, _: object) -> str:
+    """Label of a number of steps on an axis."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"

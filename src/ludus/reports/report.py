@@ -1,33 +1,33 @@
-"""report.md and report.html: how a run went, in one page that needs nothing but itself.
+"""report.md and report.html: the facts of a run on one page.
 
-Everything is read from the run folder, so that a report can be written at the end of a run, in the middle of one or a
-year later. The html holds its style, script and curves; only videos stay files beside it.
+Everything is read from the run folder, so that a report can be written at any time, also of a run that is under way.
 """
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from ludus import files
 from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports import defaults
 from ludus.reports.columns import local_time, size
 from ludus.reports.differences import Difference, edits
-from ludus.runs import atomic, checkpoint, history, rebuild, record
+from ludus.runs import checkpoint, history, rebuild, record
 from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
-from ludus.runs.store import read_json
+from ludus.runs.store import read_or_empty
 from ludus.text import number
 from ludus.watch import idle
 from ludus.watch.monitor import Alert, Monitor
 from ludus.watch.rules import SHIPPED, Rules
 
 MOST_ROWS = 1000
-"""Rows a report looks at, or up to twice as many; those of a longer run are taken at even distances."""
+"""A report reads evenly spaced rows of a longer run: at least this number, at most twice as many."""
 
 
 @dataclass(frozen=True)
@@ -38,30 +38,40 @@ class Saved:
     step: int
     size: int
     marks: tuple[str, ...]
-    """best, last"""
+    """The links that point to it: best, last."""
     mean: float | None
     """Evaluated mean return at that step."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """Everything both pages say."""
+class RunReport:
+    """The content of both pages."""
 
     run: Record
-    meta: dict[str, Any]
-    summary: dict[str, Any]
+    meta: dict[str, object]
+    summary: dict[str, object]
     rows: list[Row]
     rules: Rules
     alerts: list[Alert]
     evaluations: list[Row]
     checkpoints: list[Saved]
     changes: list[Difference]
-    """Config values that are not the defaults."""
+    """Config values that differ from the defaults."""
     videos: list[Path]
 
     @property
+    def x_axis(self) -> str:
+        """The counter that curves are drawn over."""
+        return history.x_axis(self.rows)
+
+    @property
+    def noun(self) -> str:
+        """What that counter counts, for people."""
+        return "steps" if self.x_axis == "env_steps" else "updates"
+
+    @property
     def verdict(self) -> tuple[str, str]:
-        """What to write large, and whether that is good, bad or neither."""
+        """The headline, and whether it is good, bad or open."""
         if self.run.state in ("failed", "lost"):
             return self.run.state.upper(), "bad"
         if self.run.state == "running":
@@ -71,35 +81,40 @@ class Report:
         return self.run.state.upper(), "open"
 
     @property
+    def spread(self) -> float | None:
+        """Standard deviation of the returns of the last evaluation."""
+        found = history.number(self.evaluations[-1].get("val/roll/ep_rew/std")) if self.evaluations else math.nan
+        return found if math.isfinite(found) else None
+
+    @property
     def gap(self) -> float | None:
-        """Last evaluated mean less the threshold."""
-        known = self.run.last is not None and self.run.threshold is not None
-        return self.run.last - self.run.threshold if known else None  # type: ignore[operator]
+        """Mean return of the last evaluation minus the threshold."""
+        last, threshold = self.run.last, self.run.threshold
+        return None if last is None or threshold is None else last - threshold
 
 
 def write_report(folder: Path) -> Path:
-    """Write both pages into the run folder; the path of report.html. OSError if the disk refuses."""
-    from ludus.reports.html import html
-    from ludus.reports.markdown import markdown
+    """Write both pages into the run folder and return the path of report.html; OSError if that fails."""
+    from ludus.reports.pages import html, markdown
 
     report = gather(folder)
-    atomic.write_text(folder / "report.md", markdown(report), durable=False)
-    atomic.write_text(folder / "report.html", html(report), durable=False)
+    files.write_text(folder / "report.md", markdown(report), durable=False)
+    files.write_text(folder / "report.html", html(report), durable=False)
     return folder / "report.html"
 
 
-def gather(folder: Path) -> Report:
-    """Read what the folder says about the run."""
+def gather(folder: Path) -> RunReport:
+    """Read the content of a report from a run folder."""
     run = record.read(folder)
     if run is None:
         raise DataError(str(folder), "has no config.yaml", "it is not the folder of a run")
     rules = _rules()
     alerts, rows = watch(run, rules)
     evaluations = [row for row in rows if EVAL_RETURN in row]
-    return Report(
+    return RunReport(
         run=record.present(run),
         meta=rebuild.meta(folder),
-        summary=_read(folder / "metrics.json"),
+        summary=read_or_empty(folder / "metrics.json"),
         rows=rows,
         rules=rules,
         alerts=alerts,
@@ -110,8 +125,8 @@ def gather(folder: Path) -> Report:
     )
 
 
-def provenance(report: Report) -> dict[str, str]:
-    """Where the run came from and what it ran on, by name."""
+def provenance(report: RunReport) -> dict[str, str]:
+    """Code, command, machine and versions of the run, by name."""
     meta, run, summary = report.meta, report.run, report.summary
     git, host, versions = (mapping(meta.get(name)) for name in ("git", "host", "versions"))
     argv, rung = meta.get("argv"), summary.get("resume")
@@ -133,15 +148,15 @@ def provenance(report: Report) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _updates(compiled: bool | None, summary: Mapping[str, Any]) -> str:
-    """How updates ran; a run that has not ended has no summary yet."""
+def _updates(compiled: bool | None, summary: Mapping[str, object]) -> str:
+    """Whether updates were compiled or eager; a run that has not ended has no summary yet."""
     if "updates_run" in summary:
         return str(summary["updates_run"])
     return "" if compiled is None else "compiled" if compiled else "eager"
 
 
-def _resumes(entries: Any) -> list[str]:
-    """`at step 4,096`, for every resume with other versions or another commit; meta.json has them in full."""
+def _resumes(entries: object) -> list[str]:
+    """`at step 4,096` for every resume with other versions or another commit."""
     found = [mapping(entry).get("env_steps") for entry in entries] if isinstance(entries, list) else []
     return [f"at step {steps:,}" for steps in found if isinstance(steps, int)]
 
@@ -155,11 +170,11 @@ def _timings(rows: list[Row]) -> list[tuple[str, float]]:
 
 
 def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Row]]:
-    """Alerts of the run, most frequent first, and the rows they were found in."""
+    """Alerts of the run, the most frequent first, and the rows they were found in."""
     rows = history.sampled(run.folder, MOST_ROWS)
     monitor = Monitor(rules or _rules(), threshold=run.threshold)
     monitor.replay(rows)
-    if _read(run.folder / "metrics.json").get("idle"):  # the rows alone do not know whether updates were asked for
+    if read_or_empty(run.folder / "metrics.json").get("idle"):  # the rows do not say whether updates were requested
         idle.tell(monitor)
     return sorted(monitor.alerts, key=lambda alert: -alert.rows), rows
 
@@ -167,12 +182,12 @@ def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Ro
 def _rules() -> Rules:
     try:
         return Rules.load()
-    except LudusError:  # somebody else's configs/metrics.yaml must not stand in the way of a report
+    except LudusError:  # a bad configs/metrics.yaml must not prevent a report
         return Rules.load(SHIPPED)
 
 
 def checkpoints_of(folder: Path, evaluations: list[Row]) -> list[Saved]:
-    """Every checkpoint of a run folder, oldest first, with what its evaluation said."""
+    """Every checkpoint of a run folder, oldest first, with the mean return of its evaluation."""
     means = {row.get("env_steps"): history.number(row[EVAL_RETURN]) for row in evaluations}
     marks: dict[str, list[str]] = {}
     for mark in ("best", "last"):
@@ -189,10 +204,3 @@ def checkpoints_of(folder: Path, evaluations: list[Row]) -> list[Saved]:
 def _videos(folder: Path) -> list[Path]:
     parent = folder / "videos"
     return sorted(path for path in parent.glob("*.mp4") if path.is_file()) if parent.is_dir() else []
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except LudusError:
-        return {}

@@ -1,4 +1,4 @@
-"""Line charts as SVG: complete pictures by themselves, and data for a script that shows values under the pointer."""
+"""Line charts as SVG, with their data for the script that shows the values under the pointer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ludus.text import clean, number
 
 
-class Series(NamedTuple):
-    """One line; its colour is the CSS class `c0`, `c1`, ..."""
+class ChartLine(NamedTuple):
+    """One line of a chart; its colour is the CSS class `c0`, `c1`, ..."""
 
     name: str
     steps: Sequence[float]
@@ -24,7 +24,7 @@ class Series(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Where in the picture the plot is, and which values it spans."""
+    """Size and margins of a chart, and the range of its axes."""
 
     width: float
     height: float
@@ -45,8 +45,8 @@ class Box(NamedTuple):
         )
 
 
-def chart(series: Sequence[Series], *, title: str, wide: bool = False, threshold: float | None = None) -> str:
-    """A chart over environment steps; empty text if there is nothing to draw."""
+def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, threshold: float | None = None) -> str:
+    """A chart over environment steps; empty if there is no point to draw."""
     shown = [finite for line in series if (finite := _finite(line)).steps]
     if not shown:
         return ""
@@ -68,7 +68,7 @@ def chart(series: Sequence[Series], *, title: str, wide: bool = False, threshold
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two values: multiples of 1, 2, 2.5 or 5 times a power of ten."""
+    """At most about `most` round numbers between two values: multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(most, 1)
     power = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     step = next((size * power for size in (1, 2, 2.5, 5, 10) if size * power >= raw), 10 * power)
@@ -84,21 +84,21 @@ def label(value: float) -> str:
     return f"{value:.3g}" if value and abs(value) < 1e-3 else f"{value:.4g}"
 
 
-def _finite(line: Series) -> Series:
+def _finite(line: ChartLine) -> ChartLine:
     spread = line.spread or [0.0] * len(line.steps)
     points = [point for point in zip(line.steps, line.values, spread, strict=True) if all(map(math.isfinite, point))]
     steps, values, around = ([point[i] for point in points] for i in range(3))
     return line._replace(steps=steps, values=values, spread=around if line.spread else ())
 
 
-def _box(series: Sequence[Series], threshold: float | None, wide: bool) -> Box:
+def _box(series: Sequence[ChartLine], threshold: float | None, wide: bool) -> Box:
     steps = [step for line in series for step in line.steps]
     values = [value for line in series for value in line.values]
     low, high = min(values), max(values)
     if threshold is not None and low - 3 * (high - low) <= threshold <= high + 3 * (high - low):
         low, high = min(low, threshold), max(high, threshold)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    # a metric that is never negative starts at zero where that costs little
+    # the axis of a metric that is never negative starts at zero if that wastes little room
     floor = 0.0 if 0 <= low < 0.35 * high else low - room
     end = max(steps)
     if wide:
@@ -131,7 +131,7 @@ def _threshold(box: Box, value: float) -> str:
     )
 
 
-def _line(box: Box, line: Series) -> str:
+def _line(box: Box, line: ChartLine) -> str:
     points = [box.at(x, y) for x, y in zip(line.steps, line.values, strict=True)]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     parts = [f'<path class="line c{line.colour}" d="{path}"/>']
@@ -147,6 +147,6 @@ def _line(box: Box, line: Series) -> str:
 
 
 def _short(value: float) -> float:
-    """Six digits are enough to read a value."""
+    """The value with six digits."""
     rounded = float(f"{value:.6g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

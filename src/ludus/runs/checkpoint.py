@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.runs import atomic
 
 FORMAT, VERSION = "ludus-checkpoint", 2
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
@@ -40,15 +40,15 @@ class Loaded(NamedTuple):
 def save(folder: Path, state: Mapping[str, Any], *, step: int, best: bool = False) -> Path:
     """Write the state of a run folder as its checkpoint of `step` and point the links at it."""
     parent = folder / "checkpoints"
-    files = _encode(state)
+    content = _encode(state)
     target = parent / f"step={step}"
     try:
         parent.mkdir(mode=0o700, exist_ok=True)
         sweep(folder)
-        if not _same(target, files):
-            _install(files, target, step)
+        if not _same(target, content):
+            _install(content, target, step)
         for link in ("last", *(["best"] if best else [])):
-            atomic.replace_link(parent / link, target.name)
+            files.replace_link(parent / link, target.name)
     except FileExistsError:  # somebody planted a link or a file there
         raise
     except OSError as error:
@@ -155,7 +155,7 @@ def sweep(folder: Path) -> None:
     for path in list(parent.iterdir()) if parent.is_dir() else ():
         if _STALE.fullmatch(path.name) and not path.is_symlink():
             shutil.rmtree(path)
-        elif path.name.startswith(".") and path.name.endswith(atomic.TEMPORARY):
+        elif path.name.startswith(".") and path.name.endswith(files.TEMPORARY):
             path.unlink()
 
 
@@ -182,7 +182,7 @@ def _relink(parent: Path, known: list[str], best: str) -> None:
     """Links that point nowhere: to what they should point at, or away."""
     for link, name in ((parent / "last", known[-1] if known else ""), (parent / "best", best)):
         if link.is_symlink() and str(link.readlink()) not in known:
-            atomic.replace_link(link, name) if name in known else link.unlink()
+            files.replace_link(link, name) if name in known else link.unlink()
 
 
 def about(folder: Path) -> dict[str, Any]:
@@ -215,33 +215,33 @@ def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:
     return {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}
 
 
-def _same(target: Path, files: Mapping[str, bytes]) -> bool:
+def _same(target: Path, content: Mapping[str, bytes]) -> bool:
     """The very same state is already there, and whole."""
     try:
         manifest = read_manifest(target)
-        return all(_read_listed(target / name, manifest["files"][name]) == data for name, data in files.items())
+        return all(_read_listed(target / name, manifest["files"][name]) == data for name, data in content.items())
     except DataError:
         return False
 
 
-def _install(files: Mapping[str, bytes], target: Path, step: int) -> None:
+def _install(content: Mapping[str, bytes], target: Path, step: int) -> None:
     token = secrets.token_hex(6)
     new, old = (target.with_name(f".{kind}-{target.name}-{token}") for kind in ("new", "old"))
     new.mkdir(mode=0o700)
     try:
-        for name, data in files.items():
-            atomic.write_new(new / name, data)
-        listed = {name: {"size": len(data), "sha256": _digest(data)} for name, data in files.items()}
+        for name, data in content.items():
+            files.write_new(new / name, data)
+        listed = {name: {"size": len(data), "sha256": _digest(data)} for name, data in content.items()}
         body = {"format": FORMAT, "version": VERSION, "step": step, "files": listed}
-        atomic.write_new(new / MANIFEST, _dump({**body, "sha256": _digest(_dump(body))}))
-        atomic.sync_folder(new)
+        files.write_new(new / MANIFEST, _dump({**body, "sha256": _digest(_dump(body))}))
+        files.sync(new)
         if target.exists():
             target.rename(old)
         new.rename(target)
     except OSError:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    atomic.sync_folder(target.parent)
+    files.sync(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -249,7 +249,7 @@ def _read(file: Path, limit: int) -> bytes:
     """A file that claims more than the machine's memory is refused before anything is read."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        return atomic.read(file, min(limit, memory))
+        return files.read(file, min(limit, memory))
     except OSError as error:
         raise DataError(str(file), f"cannot be read: {error.strerror}", "use another checkpoint") from None
 

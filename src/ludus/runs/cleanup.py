@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from ludus import files
 from ludus.errors import LudusError
-from ludus.runs import atomic, query
+from ludus.runs import query
 from ludus.runs.lock import RunLock
 from ludus.runs.record import Record, may_be_live, size_of
 
@@ -137,6 +138,6 @@ def _remove(folder: Path) -> int:
     if not folder.name.startswith(_LEFT_OVER):
         aside = folder.with_name(f"{_LEFT_OVER}{folder.name}-{secrets.token_hex(4)}")
         folder.rename(aside)
-        atomic.sync_folder(folder.parent)
+        files.sync(folder.parent)
     shutil.rmtree(aside)
     return size

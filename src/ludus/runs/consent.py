@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.config import files
-from ludus.config.guard import masked
+from ludus import files
+from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
-from ludus.runs import atomic
 from ludus.runs.store import read_json
+from ludus.secrets import masked
 from ludus.text import clean
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _settings() -> Command:
     path = _own(SETTINGS)
     if path is None:
         return ()
-    data: dict[str, Any] = files.plain(files.read(path))
+    data: dict[str, Any] = plain(read_file(path))
     command = data.pop("alert_command", [])
     if data:
         raise ConfigError(str(path), f"unknown key '{next(iter(data))}'", "alert_command is the only one")
@@ -139,7 +139,7 @@ def _remember(command: Command) -> str:
         if home is None:
             raise OSError(0, "this user has no home directory")
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        atomic.write_json(home / ALLOWED, {**known, _digest(command): list(command)})
+        files.write_json(home / ALLOWED, {**known, _digest(command): list(command)})
     except OSError as error:
         return f"{WHERE}: a resume will have to be given it again: {error.strerror}"
     return ""

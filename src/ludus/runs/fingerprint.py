@@ -1,20 +1,19 @@
-"""One hash over everything a checkpoint says about learning, wall-clock times left out."""
+"""A hash of the training state in a checkpoint, without wall-clock times."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from ludus.runs.tree import flatten
 
 
-def fingerprint(state: Mapping[str, Any]) -> str:
+def fingerprint(state: Mapping[str, object]) -> str:
     """sha256 over weights, optimizer, normalisers, environments, random streams, settings and counters.
 
-    What merely watches a run (callbacks) or describes it (about) is left out: a repetition may be watched by others;
-    and so is where in its files a buffer keeps its steps (`places`), since their content is in the sums.
+    Left out: callbacks and `about`, which do not influence training, and `places`, the positions of a buffer's steps in
+    its files, since the checksums cover their content.
     """
     import torch
 
@@ -27,10 +26,9 @@ def fingerprint(state: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _without_times(state: Any) -> Any:
-    if isinstance(state, Mapping):
-        return {k: _without_times(v) for k, v in state.items() if not (isinstance(k, str) and _is_time(k))}
-    return state
+def _without_times(state: Mapping[str, object]) -> dict[str, object]:
+    kept = {key: value for key, value in state.items() if not (isinstance(key, str) and _is_time(key))}
+    return {key: _without_times(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
 
 
 def _is_time(key: str) -> bool:

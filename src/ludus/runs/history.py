@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
-from ludus.metrics.sinks.jsonl import open_regular
+from ludus.files import open_regular
+from ludus.metrics.names import COLUMNS, EVAL_RETURN
 
 FILE = "metrics.jsonl"
 _TAIL = 1 << 16
@@ -59,15 +59,17 @@ def last_row(folder: Path) -> Row:
 
 
 def curve(folder: Path, key: str) -> tuple[list[float], list[float]]:
-    """A metric over environment steps, finite points only."""
-    points = [(number(row.get("env_steps")), number(row[key])) for row in rows(folder, key)]
+    """A metric over environment steps, or updates in a run that took none; finite points only."""
+    found = list(rows(folder, key))
+    x = x_axis(found)
+    points = [(number(row.get(x)), number(row[key])) for row in found]
     good = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     return [x for x, _ in good], [y for _, y in good]
 
 
-def reward_key(folder: Path) -> str:
-    """Evaluated return, or the training return of a run that never evaluated."""
-    return EVAL_RETURN if next(rows(folder, EVAL_RETURN), None) is not None else RETURN
+def x_axis(found: Sequence[Row]) -> str:
+    """The counter that curves of these rows are drawn over."""
+    return "env_steps" if not found or any(row.get("env_steps") for row in found) else "updates"
 
 
 def metric_names(found: list[Row]) -> list[str]:

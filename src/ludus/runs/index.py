@@ -1,7 +1,7 @@
-"""runs/index.sqlite: a cache of what the run folders say, so that a thousand of them can be listed at once.
+"""runs/index.sqlite: a cache of the records of all runs, so that `ludus list` need not read every folder.
 
-Never the truth: a missing, old or corrupt index is made anew from the folders, and a folder nobody may write beside is
-indexed in memory. Several processes may use it at the same time.
+A missing, old or corrupt index is rebuilt from the folders; without write access it lives in memory.
+Several processes may use it at the same time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ludus.runs.store import ROOT, RunFolder, runs_in
 
 NAME = "index.sqlite"
 VERSION = 2
-"""Of the table; any other one is dropped and made anew."""
+"""Version of the table; a table of another version is rebuilt."""
 _UNAVAILABLE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -39,14 +39,14 @@ _TYPES = {part.name: str(part.type) for part in fields(Record)}
 
 
 class Index:
-    """The runs of a folder: find, pick and compare them."""
+    """The runs of a folder: list, find and pick them."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = Path(root)
         self.path = self.root / NAME
 
     def records(self) -> list[Record]:
-        """Every run as its folder is now, newest first."""
+        """Every run as its folder is now, the newest first."""
         if not self.root.is_dir():
             return []
         try:
@@ -55,18 +55,14 @@ class Index:
             found = self._synced(self._mended(error))
         return sorted(map(present, found), key=lambda record: (record.started or "", record.id), reverse=True)
 
-    def find(self, *filters: str, **values: Any) -> list[Record]:
-        """Runs for which all of `"reward>400"` and `algorithm="ppo"` hold; config paths fit in a dict:
-        `find(**{"algorithm.lr": 0.001})`."""
+    def find(self, *filters: str, **values: object) -> list[Record]:
+        """The runs that fulfil `"reward>400"` and `algorithm="ppo"`; for config paths `**{"algorithm.lr": 0.001}`."""
         wanted = [query.parse(text) for text in filters]
         wanted += [query.Filter(key, "=", query.shown(value)) for key, value in values.items()]
         return query.select(self.records(), wanted)
 
     def pick(self, words: Sequence[str]) -> list[Record]:
-        """The runs that references (id, prefix, `@last`, `@best`), globs and filters name, each once.
-
-        Filters narrow down what the other words name, or all runs if there are none.
-        """
+        """The runs that references (id, prefix, `@last`, `@best`) and globs name (default: all), filtered."""
         records = self.records()
         names = [word for word in words if not query.is_filter(word)]
         chosen = [record for word in names for record in self._named(word, records)] if names else records
@@ -78,24 +74,24 @@ class Index:
         return self._named(reference, self.records())[0]
 
     def register(self, folder: Path) -> None:
-        """Take in one run now; listing does it by itself."""
+        """Add or update one run; listing does so by itself."""
         record = read(folder)
         if record is not None:
             with self._open(self.path) as base:
                 _store(base, [(signature(folder), record)])
 
     def rebuild(self) -> int:
-        """Forget everything and read every folder again; how many runs there are."""
+        """Read every folder again; returns the number of runs."""
         self.discard()
         return len(self.records())
 
     def discard(self) -> None:
-        """Remove the file; a link is removed, not what it points at."""
+        """Remove the file; of a link only the link itself."""
         for suffix in ("", "-wal", "-shm", "-journal"):
             self.path.with_name(NAME + suffix).unlink(missing_ok=True)
 
     def _mended(self, error: Exception) -> Path | None:
-        """Where to index after a failure: in memory if the file cannot be had, else in a new one."""
+        """Where to put the index after an error: in memory if the file is unavailable, otherwise in a new file."""
         if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE:
             return None
         try:
@@ -139,7 +135,7 @@ class Index:
         if path is not None and path.is_symlink():
             path.unlink()
         if path is not None:
-            with suppress(OSError):  # sqlite would make it readable for others
+            with suppress(OSError):  # sqlite itself would make the file readable for others
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode=WAL")
@@ -150,7 +146,7 @@ class Index:
 
 
 def _create(base: sqlite3.Connection) -> None:
-    """An empty table; whoever comes second finds it made."""
+    """Create an empty table unless another process just did."""
     columns = ", ".join(f'"{name}" {_sql_type(name)}' for name in _COLUMNS if name != "id")
     base.execute("BEGIN IMMEDIATE")
     if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
@@ -176,8 +172,8 @@ def _store(base: sqlite3.Connection, fresh: Iterable[tuple[str, Record]], gone: 
     base.execute("COMMIT")
 
 
-def _plain(value: Any) -> Any:
-    """What sqlite can hold: no nesting, no lone surrogates, 64 bits."""
+def _plain(value: object) -> object:
+    """A value for sqlite, which has neither nested values nor lone surrogates nor integers of more than 64 bits."""
     if isinstance(value, dict | tuple):
         return json.dumps(value)
     if isinstance(value, str):
@@ -185,7 +181,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
 
 
-def _load(root: Path, row: Sequence[Any]) -> Record:
+def _load(root: Path, row: tuple[Any, ...]) -> Record:
     values = dict(zip(_COLUMNS, row, strict=True))
     values["tags"], values["config"] = tuple(json.loads(values["tags"])), json.loads(values["config"])
     for name in _BOOLEANS:

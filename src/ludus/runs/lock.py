@@ -15,6 +15,7 @@ import socket
 import time
 from pathlib import Path
 
+from ludus import files
 from ludus.errors import ConfigError
 
 NAME = ".lock"
@@ -157,9 +158,7 @@ def _sign(descriptor: int) -> None:
 
 def _owner(path: Path) -> str:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            facts = json.loads(file.read(4096))
+        facts = json.loads(files.read(path, 4096, follow=False))
         return f"process {int(facts['pid'])} on {str(facts['host'])[:60]}"
     return "another process"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.runs.scrub import scrub
+from ludus.secrets import scrub
 
 _STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
 """A look into the files of a submodule would run the filters of its own config."""

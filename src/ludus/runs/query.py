@@ -1,4 +1,4 @@
-"""Filters and sorting of runs by any field or config value: `algorithm=ppo`, `reward>400`, `algorithm.lr<=1e-3`."""
+"""Filters and sorts runs by any field or config value: `algorithm=ppo`, `reward>400`, `algorithm.lr<=1e-3`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from operator import ge, gt, le, lt
 
 from ludus.errors import ConfigError
 from ludus.runs.record import ALIASES, FIELDS, MISSING, Record, paths
@@ -15,25 +15,20 @@ from ludus.text import did_you_mean
 
 _FILTER = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(==|!=|>=|<=|!~|=|>|<|~)(.*)", re.DOTALL)
 _RISING = {"id", "name", "spec", "algorithm", "environment", "seed", "state", "reason", "config_hash", "commit", "tags"}
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    ">": lambda a, b: a > b,
-    "<": lambda a, b: a < b,
-    ">=": lambda a, b: a >= b,
-    "<=": lambda a, b: a <= b,
-}
+_ORDER: dict[str, Callable[..., bool]] = {">": gt, "<": lt, ">=": ge, "<=": le}
 
 
 @dataclass(frozen=True)
 class Filter:
-    """One condition; all of several must hold."""
+    """One condition on a run."""
 
     key: str
     operator: str
     text: str
-    """The value as it was written."""
+    """The value as written."""
 
     def matches(self, record: Record) -> bool:
-        """Whether a run fits; a run that has no such value fits only what is negated."""
+        """Whether the condition holds; for a run without such a value only negated conditions do."""
         found = record.get(self.key)
         if self.operator in ("!=", "!~"):
             return not Filter(self.key, "=" if self.operator == "!=" else "~", self.text).matches(record)
@@ -44,14 +39,14 @@ class Filter:
         return self._holds(found)
 
     @property
-    def value(self) -> Any:
-        """What the text means, by the rules of config files."""
-        from ludus.config.files import scalar
+    def value(self) -> object:
+        """The value of the text, parsed like a value of a config file."""
+        from ludus.config.read import scalar
 
         text = self.text.strip()
         return [] if text == "[]" else scalar(text)
 
-    def _holds(self, found: Any) -> bool:
+    def _holds(self, found: object) -> bool:
         if self.operator == "~":
             return found is not None and re.search(self.text.strip(), shown(found)) is not None
         text = self.text.strip().lower()
@@ -65,7 +60,7 @@ class Filter:
 
 
 def parse(text: str) -> Filter:
-    """`key=value`, with one of = != > >= < <= ~ !~ (regular expression); `=` knows `*` and `?`."""
+    """Parse `key=value`; operators: = != > >= < <= ~ !~ (regular expression); `=` accepts `*` and `?`."""
     match = _FILTER.fullmatch(text)
     if match is None:
         raise ConfigError(f"--filter {text}", "is no condition", "write key=value, key>value or key~regex")
@@ -74,17 +69,19 @@ def parse(text: str) -> Filter:
         try:
             re.compile(value.strip())
         except re.error as error:
-            raise ConfigError(f"--filter {text}", f"not a regular expression: {error}", "mend it, or use =") from None
+            raise ConfigError(
+                f"--filter {text}", f"not a regular expression: {error}", "correct it, or use ="
+            ) from None
     return Filter(key, "=" if operator == "==" else operator, value)
 
 
 def is_filter(text: str) -> bool:
-    """Whether a word is a condition rather than the name of a run."""
+    """Whether a word is a condition and not the name of a run."""
     return _FILTER.fullmatch(text) is not None
 
 
 def select(records: Sequence[Record], filters: Iterable[Filter]) -> list[Record]:
-    """The runs for which every condition holds; a key that no run has is an error."""
+    """The runs that fulfil every condition; a key that no run has is an error."""
     chosen = list(records)
     for condition in filters:
         check_key(condition.key, records, f"--filter {condition.key}{condition.operator}{condition.text}")
@@ -93,7 +90,7 @@ def select(records: Sequence[Record], filters: Iterable[Filter]) -> list[Record]
 
 
 def order(records: Sequence[Record], by: str) -> list[Record]:
-    """Sorted by `field`, `field:asc` or `field:desc`; names rise and numbers fall by default, nothing comes last."""
+    """Sort by `field`, `field:asc` or `field:desc`; by default text ascends, numbers descend; missing values last."""
     key, colon, direction = by.partition(":")
     if colon and direction not in ("asc", "desc"):
         raise ConfigError(f"--sort {by}", f"'{direction}' is no direction", "use asc or desc")
@@ -106,7 +103,7 @@ def order(records: Sequence[Record], by: str) -> list[Record]:
 
 
 def check_key(key: str, records: Sequence[Record], where: str) -> None:
-    """Refuse a key that is neither a field nor in any config."""
+    """Refuse a key that is neither a field nor a path of any config."""
     if ALIASES.get(key, key) in FIELDS or not records or any(record.get(key) is not MISSING for record in records):
         return
     known = dict.fromkeys([*FIELDS, *ALIASES, *(path for record in records[:50] for path in paths(record.config))])
@@ -115,8 +112,8 @@ def check_key(key: str, records: Sequence[Record], where: str) -> None:
     raise ConfigError(where, f"no run has '{key}'", remedy)
 
 
-def shown(value: Any) -> str:
-    """A value as text: what filters see and tables print."""
+def shown(value: object) -> str:
+    """A value as text, as filters match it and tables print it."""
     if value is None or value is MISSING:
         return ""
     if isinstance(value, bool):
@@ -128,15 +125,15 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def _comparable(found: Any, wanted: Any) -> bool:
+def _comparable(found: object, wanted: object) -> bool:
     numbers = all(isinstance(value, int | float) for value in (found, wanted))
     return numbers or (isinstance(found, str) and isinstance(wanted, str))
 
 
-def _sortable(value: Any) -> bool:
+def _sortable(value: object) -> bool:
     nothing = value is None or value is MISSING
     return not nothing and not (isinstance(value, float) and math.isnan(value))
 
 
-def _rank(value: Any) -> tuple[int, float, str]:
+def _rank(value: object) -> tuple[int, float, str]:
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, shown(value).lower())

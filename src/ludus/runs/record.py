@@ -1,4 +1,4 @@
-"""What is known about one run, read from its folder; the folder is the truth, a record only what it said."""
+"""A record: the facts about one run, read from its folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from ludus.errors import LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.runs import checkpoint, history, rebuild
 from ludus.runs.lock import RunLock
-from ludus.runs.store import read_json
+from ludus.runs.store import read_or_empty
 
 TAGS = "tags.json"
-MISSING: Any = object()
+MISSING: Final = object()
+"""Stands for a config value that a run does not have."""
 ALIASES = {
     "best": "reward",
     "return": "reward",
@@ -30,12 +31,12 @@ ALIASES = {
 }
 _DAY = 86_400.0
 _FRESH = 600.0
-"""Seconds for which another machine's word that it is running counts."""
+"""Seconds after which a run on another machine no longer counts as running."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run as lists, comparisons and exports see it."""
+    """The facts about one run that lists, comparisons and exports show."""
 
     folder: Path
     id: str
@@ -45,7 +46,7 @@ class Record:
     environment: str | None = None
     seed: int | None = None
     state: str = "lost"
-    """running, finished, stopped, failed, or lost: it says running but no process is at work."""
+    """running, finished, stopped, failed, or lost: status.json says running but no process works on it."""
     reason: str | None = None
     """Why it ended."""
     started: str | None = None
@@ -63,7 +64,7 @@ class Record:
     exact: bool | None = None
     """Whether it can be resumed to the bit."""
     compiled: bool | None = None
-    """Whether updates ran compiled: they round otherwise than eager ones."""
+    """Whether updates were compiled; they round differently from eager ones."""
     config_hash: str = ""
     commit: str | None = None
     tags: tuple[str, ...] = ()
@@ -71,16 +72,17 @@ class Record:
     """Bytes in the folder."""
     host: str | None = None
     pid: int | None = None
-    config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    config: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
-    def get(self, key: str) -> Any:
-        """A field, or a config value by its dotted path (a schedule counts as its start); MISSING if there is none."""
+    def get(self, key: str) -> object:
+        """A field, or a config value by its dotted path (of a schedule its start), or MISSING."""
         key = ALIASES.get(key, key)
         if key in FIELDS:
             return getattr(self, key)
-        return dotted(self.config, key)
+        value = value_at(self.config, key)
+        return value["start"] if isinstance(value, Mapping) and value.keys() >= {"start", "schedule"} else value
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Every field as plain data, without the config."""
         return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in FIELDS}
 
@@ -88,9 +90,9 @@ class Record:
 FIELDS = tuple(part.name for part in fields(Record) if part.name not in ("folder", "config"))
 
 
-def dotted(config: Mapping[str, Any], path: str) -> Any:
+def value_at(config: Mapping[str, object], path: str) -> object:
     """The value at a dotted path, or MISSING."""
-    value: Any = config
+    value: object = config
     for key in path.split("."):
         if isinstance(value, Mapping) and key in value:
             value = value[key]
@@ -98,43 +100,49 @@ def dotted(config: Mapping[str, Any], path: str) -> Any:
             value = value[int(key)]
         else:
             return MISSING
-    return value["start"] if isinstance(value, Mapping) and value.keys() >= {"start", "schedule"} else value
+    return value
 
 
-def paths(config: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The dotted paths of a config's leaves; a schedule is one."""
+def paths(config: Mapping[str, object], prefix: str = "") -> list[str]:
+    """The dotted paths of a config's leaves; a schedule is a leaf."""
     found: list[str] = []
     for key, value in config.items():
-        inner = isinstance(value, Mapping) and value and "schedule" not in value
-        found += paths(value, f"{prefix}{key}.") if inner else [f"{prefix}{key}"]
+        if isinstance(value, Mapping) and value and "schedule" not in value:
+            found += paths(value, f"{prefix}{key}.")
+        else:
+            found.append(f"{prefix}{key}")
     return found
 
 
 def read(folder: Path) -> Record | None:
-    """Everything the folder says, as far as it can be read; None if it is not the folder of a run."""
-    from ludus.config import files  # imports yaml, which an index that is up to date does not need
+    """Everything the folder says, as far as it can be read; None if it is not a run folder."""
+    from ludus.config.read import plain, read_file  # imports yaml, which a listing from the index does not need
 
     try:
-        config = files.plain(files.read(folder / "config.yaml"))
+        config: Mapping[str, object] = plain(read_file(folder / "config.yaml"))
     except LudusError:
         if not (folder / "meta.json").is_file():
             return None
         config = {}
-    meta, status, summary = rebuild.meta(folder), rebuild.status(folder), _read(folder / "metrics.json")
+    meta, status, summary = rebuild.meta(folder), rebuild.status(folder), read_or_empty(folder / "metrics.json")
     config = trained(folder, config, meta)
-    experiment = mapping(config.get("experiment"))
-    return Record(
+    compiled, rung = status.get("compiled", summary.get("compiled")), summary.get("resume")
+    thresholds = (summary.get("threshold"), status.get("threshold"), value_at(config, "environment.reward_threshold"))
+    record = Record(
         folder=folder,
         id=folder.name,
         name=str(meta.get("name") or ""),
         spec=str(meta.get("spec") or ""),
         algorithm=_text(mapping(config.get("algorithm")).get("name")),
         environment=_text(mapping(config.get("environment")).get("id")),
-        seed=_whole(experiment.get("seed")),
+        seed=_whole(mapping(config.get("experiment")).get("seed")),
         state=_text(status.get("state")) or "lost",
         reason=_text(status.get("reason")),
         started=_text(meta.get("started") or status.get("started")),
         updated=_text(status.get("updated")),
+        threshold=next((found for value in thresholds if (found := _number(value)) is not None), None),
+        exact=None if rung is None else rung != "none",
+        compiled=compiled if isinstance(compiled, bool) else None,
         config_hash=str(meta.get("config_hash") or ""),
         commit=_text(mapping(meta.get("git")).get("commit")),
         tags=read_tags(folder, config),
@@ -142,49 +150,40 @@ def read(folder: Path) -> Record | None:
         host=_text(mapping(meta.get("host")).get("name")),
         pid=_whole(status.get("pid")),
         config=config,
-        **_progress(folder, config, status, summary),
     )
+    return _with_progress(record, status, summary)
 
 
-def trained(folder: Path, config: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config the run was trained with: config.yaml, unless that was edited and a checkpoint knows better."""
-    from ludus.config import files
+def trained(folder: Path, config: Mapping[str, object], meta: Mapping[str, object]) -> Mapping[str, object]:
+    """The config the run was trained with: config.yaml, or a checkpoint's copy if config.yaml was edited."""
+    from ludus.config.read import digest
 
-    if not config or not meta.get("config_hash") or files.digest(config) == meta["config_hash"]:
+    if not config or not meta.get("config_hash") or digest(config) == meta["config_hash"]:
         return config
     return checkpoint.trained(checkpoint.about(folder)) or config
 
 
-def _progress(folder: Path, config: Mapping[str, Any], status: Mapping[str, Any], summary: Any) -> dict[str, Any]:
-    """How far and how well; metrics.json counts only once the run has ended, for a resumed run has an old one."""
-    rung = summary.get("resume")
-    known = (summary, status, {"threshold": mapping(config.get("environment")).get("reward_threshold")})
-    threshold = next((value for facts in known if (value := _number(facts.get("threshold"))) is not None), None)
-    compiled = status.get("compiled", summary.get("compiled"))
-    common = {
-        "threshold": threshold,
-        "exact": None if rung is None else rung != "none",
-        "compiled": compiled if isinstance(compiled, bool) else None,
-    }
-    if status.get("state") in ("finished", "stopped") and summary:
+def _with_progress(record: Record, status: Mapping[str, object], summary: Mapping[str, object]) -> Record:
+    """Adds counters and returns: from metrics.json once the run has ended, before that from metrics.jsonl."""
+    if record.state in ("finished", "stopped") and summary:
         best, last, now = _number(summary.get("best")), _number(summary.get("mean")), summary
     else:
-        _, returns = history.curve(folder, EVAL_RETURN)
+        _, returns = history.curve(record.folder, EVAL_RETURN)
         best, last = max(returns, default=None), returns[-1] if returns else None
-        now = {**status, **history.last_row(folder)}
-    return {
-        **common,
-        "reward": best,
-        "last": last,
-        "solved": None if threshold is None or last is None else last >= threshold,
-        "seconds": _number(now.get("seconds")),
-        "env_steps": _whole(now.get("env_steps")),
-        "updates": _whole(now.get("updates")),
-    }
+        now = {**status, **history.last_row(record.folder)}
+    return replace(
+        record,
+        reward=best,
+        last=last,
+        solved=None if record.threshold is None or last is None else last >= record.threshold,
+        seconds=_number(now.get("seconds")),
+        env_steps=_whole(now.get("env_steps")),
+        updates=_whole(now.get("updates")),
+    )
 
 
 def signature(folder: Path) -> str:
-    """Changes whenever a file a record is made of does; costs a few calls of the system."""
+    """Changes whenever a file that a record is read from does; needs only a few system calls."""
     watched = ("", "config.yaml", "status.json", "metrics.json", history.FILE, TAGS, "checkpoints", "videos", "buffers")
     found = []
     for name in watched:
@@ -198,7 +197,7 @@ def signature(folder: Path) -> str:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder; links are not followed."""
+    """Total bytes of all files below a folder; links are not followed."""
     total, queue = 0, [os.fspath(folder)]
     while queue:
         try:
@@ -208,37 +207,37 @@ def size_of(folder: Path) -> int:
                         queue.append(entry.path)
                     else:
                         total += entry.stat(follow_symlinks=False).st_size
-        except OSError:  # a live run removes what is listed
+        except OSError:  # a live run may remove files meanwhile
             continue
     return total
 
 
-def read_tags(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The run's labels: those of `ludus tag`, or else of its config."""
-    told = _read(folder / TAGS).get("tags")
-    tags = mapping(config.get("experiment")).get("tags") if not isinstance(told, list) else told
+def read_tags(folder: Path, config: Mapping[str, object]) -> tuple[str, ...]:
+    """The tags of a run: from tags.json, which `ludus tag` writes, or from its config."""
+    own = read_or_empty(folder / TAGS).get("tags")
+    tags = own if isinstance(own, list) else mapping(config.get("experiment")).get("tags")
     return tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
 
 
 def present(record: Record) -> Record:
-    """The record with the state of this moment: a run that says it is running may be long dead."""
+    """The record with its current state: a run that says it is running may be dead."""
     if record.state == "running" and not works(record):
         return replace(record, state="lost")
     return record
 
 
 def works(record: Record) -> bool:
-    """Whether a process is at work on a run that says it is running."""
+    """Whether a process works on a run that says it is running."""
     if record.host not in (None, socket.gethostname()):
         return _age(record.updated) < _FRESH
     if record.pid is None or not _alive(record.pid):
         return False
     lock = record.folder / ".lock"
-    return RunLock.is_held(record.folder) if lock.exists() else True  # else the number may be another process's by now
+    return RunLock.is_held(record.folder) if lock.exists() else True  # without a lock, trust the pid
 
 
 def may_be_live(record: Record) -> bool:
-    """Whether touching the folder could hurt a process, here or on another machine that was heard of today."""
+    """Whether a process may still use the folder, here or on another machine that was active within a day."""
     if RunLock.is_held(record.folder):
         return True
     if record.host not in (None, socket.gethostname()):
@@ -251,7 +250,7 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # not ours, but there
+    except PermissionError:  # another user's process
         return True
     return pid > 0
 
@@ -264,27 +263,20 @@ def _age(stamp: str | None) -> float:
     return (datetime.now(UTC) - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds()
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except LudusError:
-        return {}
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is one; files of other people hold anything."""
+def mapping(value: object) -> Mapping[str, object]:
+    """The value if it is a mapping, otherwise an empty one; foreign files may contain anything."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     found = history.number(value)
     return found if abs(found) < float("inf") else None
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     found = _number(value)
     return None if found is None else int(found)

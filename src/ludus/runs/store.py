@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.runs import atomic
 from ludus.runs.provenance import provenance
-from ludus.runs.scrub import hide
+from ludus.secrets import hide
 from ludus.text import did_you_mean
 
 ROOT = Path("runs")
@@ -85,10 +85,10 @@ class RunFolder:
                 "number": number,
             }
             meta |= {"start": dict(start)} if start else {}
-            atomic.write_text(run.config_path, config_yaml)
-            atomic.write_json(run.path / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
+            files.write_text(run.config_path, config_yaml)
+            files.write_json(run.path / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
             run.set_status("running", started=_now())
-            atomic.replace_link(last, run.id)
+            files.replace_link(last, run.id)
         except OSError as error:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -123,7 +123,7 @@ class RunFolder:
         told = {key: hide(value) if isinstance(value, str) else value for key, value in facts.items()}
         status = {"state": state, "pid": os.getpid(), "updated": _now(), **told}
         try:
-            atomic.write_json(self.path / "status.json", status)
+            files.write_json(self.path / "status.json", status)
         except OSError as error:
             if state not in ("running", "failed"):  # those must neither end a training nor hide why it failed
                 raise _unwritten(self.path / "status.json", error) from None
@@ -139,21 +139,21 @@ class RunFolder:
     def write_meta(self, meta: Mapping[str, Any]) -> None:
         """Replace meta.json when a resumed run has more to say about itself, or has to say it again."""
         try:
-            atomic.write_json(self.path / "meta.json", dict(meta))
+            files.write_json(self.path / "meta.json", dict(meta))
         except OSError as error:
             raise _unwritten(self.path / "meta.json", error) from None
 
     def write_config(self, config_yaml: str) -> None:
         """Replace config.yaml when a resumed run changes what it may."""
         try:
-            atomic.write_text(self.config_path, config_yaml)
+            files.write_text(self.config_path, config_yaml)
         except OSError as error:
             raise _unwritten(self.config_path, error) from None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace metrics.json, the final numbers."""
         try:
-            atomic.write_json(self.path / "metrics.json", dict(summary))
+            files.write_json(self.path / "metrics.json", dict(summary))
         except OSError as error:
             raise _unwritten(self.path / "metrics.json", error) from None
 
@@ -191,7 +191,7 @@ def runs_in(root: Path) -> list[str]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object of a run folder."""
     try:
-        value = json.loads(atomic.read(path, _JSON_LIMIT))
+        value = json.loads(files.read(path, _JSON_LIMIT))
     except FileNotFoundError:
         raise DataError(str(path), "does not exist", "the run is incomplete") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -199,6 +199,14 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(str(path), "expected a JSON object")
     return value
+
+
+def read_or_empty(path: Path) -> dict[str, object]:
+    """A JSON object of a run folder; empty if it cannot be read."""
+    try:
+        return read_json(path)
+    except DataError:
+        return {}
 
 
 def _new_folder(root: Path, name: str) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ludus import files
 from ludus.errors import ConfigError, of_system
-from ludus.runs import atomic
 from ludus.runs.record import TAGS, Record
 
 _TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
@@ -29,7 +29,7 @@ def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
         tags = [tag for tag in tags if tag != label] + ([] if remove else [label])
     path = record.folder / TAGS
     try:
-        atomic.write_json(path, {"tags": tags})
+        files.write_json(path, {"tags": tags})
     except OSError as error:
         raise of_system(error, str(path)) from None
     return tuple(tags)

@@ -1,13 +1,13 @@
-"""Nested state as JSON plus a flat table of tensors, and back, without ever pickling.
+"""Turns nested state into JSON and a flat table of tensors, and back, without pickle.
 
-Everything JSON cannot say is an object with one key that begins with `~`:
+A value that JSON lacks becomes an object with one key that begins with `~`:
 `~tensor`, `~array`, `~scalar` (name in the table), `~tuple`, `~float` (nan, inf), `~dict` (pairs, for other keys).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _MARKS = ("~tensor", "~array", "~scalar", "~tuple", "~float", "~dict")
 
 
-def flatten(state: Mapping[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
-    """JSON-ready tree and the tensors it names by their dotted path."""
+def flatten(state: Mapping[str, object]) -> tuple[object, dict[str, torch.Tensor]]:
+    """A tree for JSON, and the tensors that it refers to by their dotted path."""
     writer = _Writer()
     return writer.encode(dict(state), ()), writer.tensors
 
 
 def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """The inverse of `flatten`; raises ValueError or KeyError for a tree it did not make."""
+    """The inverse of `flatten`; ValueError or KeyError for a tree that `flatten` did not make."""
     if isinstance(tree, list):
         return [unflatten(item, tensors) for item in tree]
     if not isinstance(tree, dict):
@@ -49,7 +49,8 @@ class _Writer:
     def __init__(self) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
 
-    def encode(self, value: Any, path: tuple[str, ...]) -> Any:
+    def encode(self, value: object, path: tuple[str, ...]) -> object:
+        """The JSON form of a value; its tensors go to the table."""
         import torch
 
         if isinstance(value, torch.Tensor):
@@ -69,10 +70,10 @@ class _Writer:
         raise TypeError(f"checkpoint: {'.'.join(path)}: {type(value).__name__} cannot be saved; use tensors, arrays, "
                         "numbers, strings, lists, tuples and dicts")  # fmt: skip
 
-    def _items(self, items: Any, path: tuple[str, ...]) -> list[Any]:
+    def _items(self, items: Iterable[object], path: tuple[str, ...]) -> list[object]:
         return [self.encode(item, (*path, str(i))) for i, item in enumerate(items)]
 
-    def _dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> Any:
+    def _dict(self, value: dict[object, object], path: tuple[str, ...]) -> object:
         encoded = []
         for key, item in value.items():
             if type(key) not in (str, int):
@@ -82,7 +83,7 @@ class _Writer:
         return dict(encoded) if plain else {"~dict": [list(pair) for pair in encoded]}
 
     def _add(self, tensor: torch.Tensor, path: tuple[str, ...]) -> str:
-        """Own, dense memory on the CPU under a name nothing else has."""
+        """Stores a contiguous copy on the CPU under a unique name."""
         import torch
 
         base = name = ".".join(path).encode("utf-8", "replace").decode() or "value"

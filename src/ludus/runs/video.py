@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ludus import files
 from ludus.errors import MissingExtra
-from ludus.runs import atomic
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
@@ -20,8 +20,8 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
         import av
     except ImportError:
         raise MissingExtra("video", "video") from None
-    temporary = atomic.beside(path)
-    atomic.write_new(temporary, b"")
+    temporary = files.beside(path)
+    files.write_new(temporary, b"")
     count = 0
     try:
         with av.open(str(temporary), "w", format="mp4", options={"movflags": "faststart"}) as container:

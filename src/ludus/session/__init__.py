@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
+from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
@@ -119,7 +119,7 @@ def resume(
     folder = RunFolder.load(runs_dir, reference)
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     folder = replace(folder, path=folder.path.absolute())
-    saved = parse(files.read(folder.config_path), str(folder.config_path))
+    saved = parse(read_file(folder.config_path), str(folder.config_path))
     changed = load(str(folder.config_path), overrides)
     changes = differences(dump(saved), dump(changed.config))
     refuse_what_may_not_change(changes)
@@ -205,7 +205,7 @@ def write_down(session: Session, folder: RunFolder) -> list[str]:
 
 def _digest(folder: RunFolder) -> str:
     """The hash of config.yaml as it is written there."""
-    return files.digest(files.plain(files.read(folder.config_path)))
+    return digest(plain(read_file(folder.config_path)))
 
 
 def run_name(resolved: Resolved) -> str:

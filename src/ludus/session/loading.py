@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ludus.config import files
 from ludus.config.compose import parse
+from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import DataError
 from ludus.experiment import Player, build_player
@@ -54,7 +54,7 @@ def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, An
 
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(files.read(run.config_path), str(run.config_path))
+    config = parse(read_file(run.config_path), str(run.config_path))
     return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 

@@ -1,1 +1,1 @@
-"""Watching a run: alerts, vital signs, tensors that are not finite."""
+"""Watches a run: alerts, speed and memory, tensors that are not finite."""

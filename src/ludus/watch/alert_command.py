@@ -1,4 +1,4 @@
-"""Runs the user's program for every new alert, off the training thread and without a shell."""
+"""Runs the user's program for every new alert, in a thread and without a shell."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ludus.watch.monitor import Event
 log = logging.getLogger(__name__)
 WHERE = "logging.alert_command"
 WAITING = 100
-"""Alerts that may wait for the program; more are dropped."""
+"""Length of the queue of alerts; further alerts are dropped."""
 
 
 class AlertCommand:
-    """A listener of the monitor: `[program, arguments..., "ludus <name>: <alert>"]`, one after the other."""
+    """A listener of the monitor: runs `[program, arguments..., "ludus <name>: <alert>"]`, one alert after the other."""
 
     def __init__(self, command: Sequence[str], name: str, *, timeout: float = 30.0, cwd: Path | None = None) -> None:
         if shutil.which(command[0]) is None:
-            raise ConfigError(WHERE, f"'{command[0]}' is no program on this machine", "give its full path")
+            raise ConfigError(WHERE, f"'{command[0]}' is not a program on this machine", "give its full path")
         self.command, self.name, self.timeout, self.cwd = list(command), name, timeout, cwd
         self._failed = False
         self._queue: queue.Queue[str | None] = queue.Queue(WAITING)
@@ -32,12 +32,12 @@ class AlertCommand:
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        """Hand the alert over if it begins."""
+        """Queue an alert that begins."""
         if event.begins and not self._queue.full():
             self._queue.put_nowait(f"ludus {self.name}: {event.text}")
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the queued alerts."""
         if not self._queue.full():
             self._queue.put_nowait(None)
         self._thread.join(self.timeout)
@@ -49,16 +49,8 @@ class AlertCommand:
     def _run(self, text: str) -> None:
         nothing = subprocess.DEVNULL
         try:
-            subprocess.run(
-                [*self.command, text],
-                stdin=nothing,
-                stdout=nothing,
-                stderr=nothing,
-                timeout=self.timeout,
-                check=True,
-                start_new_session=True,
-                cwd=self.cwd,
-            )
+            subprocess.run([*self.command, text], stdin=nothing, stdout=nothing, stderr=nothing, check=True,
+                           timeout=self.timeout, start_new_session=True, cwd=self.cwd)  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if not self._failed:
                 log.warning("%s: %s failed: %s; training goes on", WHERE, self.command[0], error)

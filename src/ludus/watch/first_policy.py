@@ -1,4 +1,4 @@
-"""Whether a policy begins by trying everything: its first entropy against that of uniform actions."""
+"""Checks that the first policy explores: compares its entropy with that of uniform actions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
 SHARE = 0.7
-"""Least share of the highest entropy for choices."""
+"""Smallest share of the maximum entropy for discrete actions."""
 NARROW, WIDE = 1 / 4, 8.0
-"""Least and greatest width of the drawn actions, in widths of the action range."""
+"""Smallest and largest width of the sampled actions, relative to the action range."""
 TIP = "use a small gain for the last layer of the actor; for bounded actions the wrapper rescale_action"
 
 
 def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
-    """What is wrong with a policy that begins with this entropy (in nats); None if nothing is."""
+    """The problem of a policy that starts with this entropy (in nats), or None."""
     choices = _choices(space)
     if choices is not None:
         most = sum(map(math.log, choices))

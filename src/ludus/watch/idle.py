@@ -1,4 +1,4 @@
-"""The alert of a run that made no update: nothing else in its rows says that it has learned nothing."""
+"""The alert of a run that made no update; its rows alone do not show it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ KEY = "updates"
 PROBLEM = "nothing was learned"
 TIP = (
     "lower algorithm.learning_starts or raise training.total_timesteps; "
-    "what learns from whole episodes needs some that end: environment.max_episode_steps"
+    "algorithms that learn from whole episodes need episodes that end: environment.max_episode_steps"
 )
 
 
 def tell(monitor: Monitor) -> None:
-    """It held in every row."""
+    """Add the alert to the monitor, as if every row had it."""
     monitor.bad(KEY, "idle", PROBLEM, TIP, value=0.0, env_steps=0, rows=max(monitor.rows, 1))

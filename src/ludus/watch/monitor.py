@@ -1,7 +1,7 @@
-"""Watches the rows for numbers that mean trouble, and says what to do about each.
+"""Checks the rows for suspicious numbers and raises alerts with advice.
 
-An alert begins when a check fails for `patience` rows in a row and is over when it holds for as many. Beginnings and
-ends go to the listeners (the console, the alert command); an alert that comes back too often is only counted.
+An alert begins when a check fails in `patience` consecutive rows and ends when it passes in as many. Listeners (the
+console, the alert command) get both events; from the third time on an alert is only counted.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
 SHOWN = 3
-"""Beginnings of one alert that are told; later ones are counted."""
+"""Listeners get this number of beginnings of one alert; later ones are only counted."""
 NOISES = 6.0
-"""A fall counts from so many times the usual change from row to row."""
+"""A fall must exceed this multiple of the usual change between rows."""
 _NAN_TIP = "lower the learning rate, clip gradients, look for extreme observations or rewards; --debug names the tensor"
 _UNSEEN = object()
 
 
 @dataclass
 class Alert:
-    """One kind of trouble with one metric."""
+    """One problem of one metric."""
 
     key: str
     problem: str
     tip: str
     env_steps: int
-    """When it first began."""
+    """Position of the run when it first began."""
     value: float
-    """What it was when it last began."""
+    """Value of the metric when it last began."""
     rows: int = 0
-    """Rows it held in."""
+    """Number of rows with this problem."""
     times: int = 0
-    """How often it began."""
+    """Number of times it began."""
     active: bool = False
 
     def line(self) -> str:
-        """For the console, when it begins."""
+        """The message when it begins."""
         head = f"{clean(self.key)} = {number(self.value)}: {self.problem}"
         return f"{head}; {self.tip}" if self.tip else head
 
 
 class Event(NamedTuple):
-    """An alert begins or is over."""
+    """An alert begins or ends."""
 
     alert: Alert
     begins: bool
@@ -72,7 +72,7 @@ class _Watch:
 
 
 class Monitor(Sink):
-    """`alerts` holds every kind of trouble there was, in the order they first began."""
+    """Raises alerts; `alerts` lists all of them in the order in which they first began."""
 
     def __init__(self, rules: Rules, *, threshold: float | None = None, action_space: gym.Space | None = None) -> None:
         self.alerts: list[Alert] = []
@@ -83,7 +83,7 @@ class Monitor(Sink):
         self._rule_of: dict[str, Rule | None] = {}
         self._tracks: dict[str, _Track] = {}
         self._watches: dict[tuple[str, str], _Watch] = {}
-        self._lock = threading.Lock()  # the watch over stalled runs is a thread
+        self._lock = threading.Lock()  # Stalled raises alerts from a thread
 
     def write(self, row: Row) -> None:
         """Check every metric of a row."""
@@ -103,14 +103,14 @@ class Monitor(Sink):
                 self._check(row, key, value, rule)
 
     def replay(self, rows: Iterable[Row]) -> None:
-        """Take in the rows of a run that goes on: everything is counted, nobody is told."""
-        told, self.listeners = self.listeners, []
+        """Read the earlier rows of a resumed run: alerts are counted, listeners get no event."""
+        listeners, self.listeners = self.listeners, []
         for row in rows:
             self.write(row)
-        self.listeners = told
+        self.listeners = listeners
 
     def recap(self) -> list[str]:
-        """Every alert with how often it held, most frequent first."""
+        """One line per alert with its frequency, the most frequent first."""
         ordered = sorted(self.alerts, key=lambda alert: -alert.rows)
         return [
             f"{clean(a.key)}: {a.problem} {_often(a, self.rows)}" + (f"; {a.tip}" if a.tip else "") for a in ordered
@@ -128,7 +128,7 @@ class Monitor(Sink):
         patience: int = 1,
         rows: int = 1,
     ) -> None:
-        """A check failed once more, for a row or for several."""
+        """A check failed, for one row or for `rows`."""
         with self._lock:
             watch = self._watches.get((key, kind))
             if watch is None:
@@ -138,7 +138,7 @@ class Monitor(Sink):
             alert.rows += rows
             if alert.active or watch.bad < patience:
                 return
-            alert.active, alert.problem, alert.value = True, problem, value  # as the recap shows them: the newest
+            alert.active, alert.problem, alert.value = True, problem, value
             alert.times += 1
             if alert.times == 1:
                 alert.env_steps = env_steps
@@ -146,7 +146,7 @@ class Monitor(Sink):
         self._tell(alert, True, alert.line())
 
     def good(self, key: str, kind: str, patience: int = 1) -> None:
-        """A check held once more."""
+        """A check passed."""
         with self._lock:
             watch = self._watches.get((key, kind))
             if watch is None:
@@ -162,12 +162,12 @@ class Monitor(Sink):
         if alert.times > SHOWN:
             return
         if begins and alert.times == SHOWN:
-            text += " (once more; from now on it is only counted)"
+            text += " (again; from now on it is only counted)"
         for listener in self.listeners:
             listener(Event(alert, begins, text))
 
     def _meet(self, row: Row, key: str, value: float | str) -> Rule | None:
-        """First sight of a metric: keep its rule if there is something to check."""
+        """Look up the rule of a new metric; None if there is nothing to check."""
         rule = self._rules[key]
         known = key in COLUMNS or isinstance(value, str) or not rule.checked
         self._rule_of[key] = None if known else rule
@@ -175,7 +175,7 @@ class Monitor(Sink):
             problem = far_from_uniform(self.action_space, value)
             if problem:
                 self.bad(key, "first", problem, UNIFORM_TIP, value=value, env_steps=_at(row))
-                self._watches[key, "first"].alert.active = False  # a fact about the start, over at once
+                self._watches[key, "first"].alert.active = False  # it concerns the first row only
         return self._rule_of[key]
 
     def _check(self, row: Row, key: str, value: float, rule: Rule) -> None:
@@ -193,7 +193,7 @@ class Monitor(Sink):
 
 
 class _Track:
-    """What has to be remembered of a checked metric."""
+    """The history of a checked metric, as far as the checks need it."""
 
     __slots__ = ("best", "best_row", "down", "first", "last", "noise", "row", "top")
 
@@ -203,7 +203,7 @@ class _Track:
         self.row, self.best_row = 0, 1
 
     def add(self, value: float) -> None:
-        """Take in one more value."""
+        """Add a value."""
         self.row += 1
         if self.is_best(value):
             self.best, self.best_row = value, self.row
@@ -213,12 +213,12 @@ class _Track:
         self.last = value
 
     def is_best(self, value: float) -> bool:
-        """Better than everything before."""
+        """Whether a value is better than all before."""
         return value < self.best if self.down else value > self.best
 
 
 def _checks(rule: Rule, value: float, track: _Track, solved: bool) -> Iterator[tuple[Kind, str | None]]:
-    """Every check a rule makes, and what is wrong if it fails."""
+    """Every check of a rule, with the problem if it fails."""
     if rule.min is not None:
         yield "min", f"below {rule.min:g}" if value < rule.min else None
     if rule.max is not None:

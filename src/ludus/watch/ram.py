@@ -1,4 +1,4 @@
-"""Memory of this process and of the machine, or of the container it runs in."""
+"""Memory use of this process and memory limits of the machine or container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def used() -> int:
-    """Bytes of RAM this process holds now; where the system does not tell, the most it ever held."""
+    """Bytes of RAM this process uses now; where the system does not say, its peak."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE
     except OSError:
@@ -23,24 +23,24 @@ def used() -> int:
 
 
 def peak() -> int:
-    """Most bytes of RAM this process ever held."""
+    """Peak RAM of this process in bytes."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
 
 
 def total() -> int:
-    """Bytes of RAM there are, or that the container may use."""
+    """Bytes of RAM of the machine, or of the container's limit."""
     return min([_meminfo("MemTotal") or os.sysconf("SC_PHYS_PAGES") * _PAGE, *(limit for limit, _ in _limits())])
 
 
 def available() -> int:
-    """Bytes that can still be taken without swapping."""
+    """Bytes that can still be allocated without swapping."""
     free = _meminfo("MemAvailable") or total() - used()
     return max(min([free, *(limit - taken for limit, taken in (*_limits(), *_address_space()))]), 0)
 
 
 def _address_space() -> list[tuple[int, int]]:
-    """(limit, taken) of what this process may address (`ulimit -v`)."""
+    """(limit, used) of this process's address space (`ulimit -v`)."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY or not _STATM.exists():
         return []
@@ -56,7 +56,7 @@ def _meminfo(name: str) -> int | None:
 
 
 def _limits() -> list[tuple[int, int]]:
-    """(limit, taken) of the control groups around this process; file cache can be given back and is not counted."""
+    """(limit, used) of the control groups of this process, without file cache, which can be freed."""
     try:
         own = Path("/proc/self/cgroup").read_text().splitlines()[-1].split(":")[-1]
     except (OSError, IndexError):

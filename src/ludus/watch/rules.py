@@ -1,16 +1,16 @@
-"""metrics.yaml: how each metric is shown and when it is suspicious."""
+"""metrics.yaml: how each metric is displayed and when it raises an alert."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from ludus.config.files import plain, read, shown
 from ludus.config.model import Model
+from ludus.config.read import plain, read_file, shown
 from ludus.errors import ConfigError
 from ludus.metrics.names import group
 from ludus.text import did_you_mean
@@ -18,7 +18,7 @@ from ludus.text import did_you_mean
 SHIPPED = Path(__file__).parents[1] / "configs" / "metrics.yaml"
 OVERLAY = Path("configs/metrics.yaml")
 Kind = Literal["min", "max", "delta", "collapse", "stall", "fall"]
-"""Ways in which a metric can be suspicious."""
+"""Kinds of checks."""
 
 
 class Rule(Model):
@@ -29,39 +29,39 @@ class Rule(Model):
     trim: bool = False
     """Drop trailing zeros."""
     highlight: bool = False
-    """A main metric: bright in the table, part of the summary at the end."""
+    """A main metric: bright in the table, part of the final summary."""
     bold: bool = False
     """Bold value."""
     show_in_table: bool = True
-    """Shown in the console; every metric is in the files."""
+    """Show it in the console; the files have every metric."""
     description: str = ""
-    """What it is, for reports."""
+    """Description for reports."""
     group: str | None = None
-    """Block of the table; the default is made from the name."""
+    """Group in the table; by default the first parts of the name."""
     sparkline: bool = True
-    """History beside the value."""
+    """Draw a sparkline beside the value."""
     better: Literal["up", "down"] | None = None
-    """Direction that is good news."""
+    """Which direction is an improvement."""
     min: float | None = None
-    """Below this it is yellow, and an alert."""
+    """A lower value is yellow and raises an alert."""
     max: float | None = None
-    """Above this it is yellow, and an alert."""
+    """A higher value is yellow and raises an alert."""
     delta: Literal["non_decreasing", "non_increasing"] | None = None
-    """A step the other way is an alert."""
+    """A change in the other direction raises an alert."""
     collapse: float | None = Field(default=None, gt=0, lt=1)
-    """Falling below this share of its highest value so far is an alert; for metrics above zero."""
+    """A fall below this share of its highest value raises an alert; for positive metrics."""
     stall: PositiveInt | None = None
-    """So many rows without a new best, and a third of all rows so far, are an alert."""
+    """An alert after this number of rows, and a third of all rows, without a new best value."""
     fall: float | None = Field(default=None, gt=0)
-    """Losing this share of the way from its first value to its best is an alert."""
+    """Losing this share of the improvement from the first to the best value raises an alert."""
     patience: PositiveInt | dict[Kind, PositiveInt] = 1
-    """Rows in a row before it is an alert, and before that is over; one number, or one for each kind of check."""
+    """Consecutive rows before an alert begins or ends; one number, or one for each kind of check."""
     tip: str | dict[Kind, str] = ""
-    """What to do about it; one text, or one for each kind of check."""
+    """Advice; one text, or one for each kind of check."""
 
     @property
     def checked(self) -> bool:
-        """Whether anything about it can be suspicious."""
+        """Whether the rule has any check."""
         checks = (self.min, self.max, self.delta, self.collapse, self.stall, self.fall)
         return any(check is not None for check in checks)
 
@@ -74,7 +74,7 @@ class Rule(Model):
         return self.tip.get(kind, "") if isinstance(self.tip, dict) else self.tip
 
     def outside(self, value: float) -> bool:
-        """Out of bounds."""
+        """Whether a value is out of bounds."""
         return (self.min is not None and value < self.min) or (self.max is not None and value > self.max)
 
 
@@ -82,15 +82,15 @@ class General(Model):
     """The `_global` entry."""
 
     key_priority: tuple[str, ...] = ()
-    """Names or patterns, most important first: order in the table, and what goes last when the screen is small."""
+    """Names or patterns, most important first: the order in the table, of which a small screen shows the beginning."""
     groups: tuple[str, ...] = ()
-    """Order of the blocks of the table."""
+    """Order of the groups in the table."""
 
 
 class Rules:
-    """The rule of every metric: all patterns that match it, in file order, its own name last."""
+    """The rule of each metric, merged from all patterns that match it, in file order, and its own entry."""
 
-    def __init__(self, entries: Mapping[str, Mapping[str, Any]] | None = None, general: General | None = None) -> None:
+    def __init__(self, entries: Mapping[str, dict[str, object]] | None = None, general: General | None = None) -> None:
         self.general = general or General()
         self._entries = dict(entries or {})
         self._cache: dict[str, Rule] = {}
@@ -98,25 +98,25 @@ class Rules:
 
     @classmethod
     def load(cls, overlay: Path = OVERLAY) -> Rules:
-        """The package's rules, overlaid entry by entry by the user's file if there is one."""
-        entries: dict[str, dict[str, Any]] = {}
+        """The package's rules, overridden entry by entry by the user's file."""
+        entries: dict[str, dict[str, object]] = {}
         for path in (SHIPPED, overlay):
             if path is SHIPPED or path.exists():
-                for name, fields in _read(path).items():
-                    entries[name] = {**entries.get(name, {}), **fields}
-        return cls(entries, General(**entries.pop("_global", {})))
+                for name, fields in plain(read_file(path)).items():
+                    entries[name] = {**entries.get(name, {}), **_check(name, fields, shown(path))}
+        return cls(entries, General.model_validate(entries.pop("_global", {})))
 
     def __getitem__(self, key: str) -> Rule:
         if key not in self._cache:
-            fields: dict[str, Any] = {}
+            fields: dict[str, object] = {}
             for pattern, entry in self._entries.items():
                 if pattern != key and fnmatchcase(key, pattern):
                     fields.update(entry)
-            self._cache[key] = Rule(**{**fields, **self._entries.get(key, {})})
+            self._cache[key] = Rule.model_validate({**fields, **self._entries.get(key, {})})
         return self._cache[key]
 
     def group(self, key: str) -> str:
-        """Block of the table."""
+        """The metric's group in the table."""
         return self[key].group or group(key)
 
     def rank(self, key: str) -> tuple[int, str]:
@@ -126,7 +126,7 @@ class Rules:
         return self._ranks[key]
 
     def group_rank(self, name: str) -> tuple[int, str]:
-        """Sort key of the blocks."""
+        """Sort key of the groups."""
         return _position(name, self.general.groups), name
 
 
@@ -134,14 +134,8 @@ def _position(name: str, patterns: tuple[str, ...]) -> int:
     return next((i for i, pattern in enumerate(patterns) if fnmatchcase(name, pattern)), len(patterns))
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    data = plain(read(path))
-    for name, fields in data.items():
-        _check(name, fields, shown(path))
-    return data
-
-
-def _check(name: str, fields: Any, source: str) -> None:
+def _check(name: str, fields: object, source: str) -> dict[str, object]:
+    """The fields of an entry; ConfigError names the field that is wrong."""
     model = General if name == "_global" else Rule
     if not isinstance(fields, dict):
         raise ConfigError(source, f"{name}: expected a mapping such as {{precision: 2}}, got {fields!r}")
@@ -154,3 +148,4 @@ def _check(name: str, fields: Any, source: str) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in (name, *first["loc"]))
         raise ConfigError(source, f"{where}: {first['msg']}, got {first['input']!r}") from None
+    return fields

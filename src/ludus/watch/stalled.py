@@ -1,4 +1,4 @@
-"""Notices a run that no longer moves: a hung environment writes no rows, so that a thread has to look."""
+"""Detects a run without progress. A hung environment writes no rows, so that a thread has to watch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIP = "an environment may hang, or an epoch is very long: environment.step_deadl
 
 
 class Stalled(Sink):
-    """Raises an alert when no row with new steps or updates has come for `seconds`, and ends it with the next one."""
+    """Raises an alert when there was no row with new steps or updates for `seconds`; the next such row ends it."""
 
     def __init__(self, monitor: Monitor, seconds: float) -> None:
         self.monitor, self.seconds = monitor, seconds
@@ -24,24 +24,24 @@ class Stalled(Sink):
         self._thread.start()
 
     def write(self, row: Row) -> None:
-        """A sign of life, if anything moved."""
+        """Note the progress of a row."""
         position = (row.get("env_steps", 0), row.get("updates", 0))
         if position != self._position:
             self._position, self._beat = position, time.monotonic()
             self.monitor.good(KEY, "stalled")
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop the thread."""
         self._closing.set()
         self._thread.join()
 
     def _watch(self) -> None:
         pause = min(self.seconds / 4, 10.0)
-        told = 0.0
+        reported = 0.0
         while not self._closing.wait(pause):
             beat = self._beat
-            if time.monotonic() - beat >= self.seconds and beat != told:
-                told = beat
+            if time.monotonic() - beat >= self.seconds and beat != reported:
+                reported = beat
                 steps = float(self._position[0])
                 problem = f"no progress for {self.seconds:g} s"
                 self.monitor.bad(KEY, "stalled", problem, TIP, value=steps, env_steps=int(steps))

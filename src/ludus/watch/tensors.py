@@ -1,9 +1,8 @@
-"""Numbers about every layer of a model: weights, gradients, activations. For --debug; costs nothing unless used."""
+"""Statistics of the weights, gradients and activations of every layer, for --debug."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +11,17 @@ from ludus.watch.finite import tensors_of
 
 BINS = 16
 SAME = 1e-6
-"""A unit whose output moves less than this over a whole batch is dead."""
+"""A unit is dead if its output varies less than this over a batch."""
 
 
 @torch.no_grad()
-def weight_statistics(model: nn.Module) -> dict[str, dict[str, Any]]:
-    """Moments and a histogram of every parameter, and the size of its newest gradient."""
+def weight_statistics(model: nn.Module) -> dict[str, dict[str, float | list[int]]]:
+    """Moments and histogram of every parameter, and the norm of its newest gradient."""
     found = {}
     for name, parameter in model.named_parameters():
         values = parameter.detach().float().flatten()
         low, high = float(values.min()), float(values.max())
-        entry: dict[str, Any] = {
+        entry: dict[str, float | list[int]] = {
             **_moments(values),
             "min": low,
             "max": high,
@@ -37,7 +36,7 @@ def weight_statistics(model: nn.Module) -> dict[str, dict[str, Any]]:
 
 
 class Activations:
-    """Remembers the newest output of every layer and hands each to `look` as it comes."""
+    """Keeps the newest output of every layer and passes each output to `look`."""
 
     def __init__(self, model: nn.Module, look: Callable[[str, nn.Module, Tensor], None]) -> None:
         self._outputs: dict[str, Tensor] = {}
@@ -46,16 +45,16 @@ class Activations:
         self._hooks = [module.register_forward_hook(self._hook(name)) for name, module in leaves]
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Mean, deviation and share of dead units of the newest outputs."""
+        """Mean, standard deviation and share of dead units of the newest outputs."""
         return {name: _activation(output) for name, output in self._outputs.items()}
 
     def remove(self) -> None:
-        """Leave the model as it was."""
+        """Remove the hooks from the model."""
         for hook in self._hooks:
             hook.remove()
 
     def _hook(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, _: Any, output: Any) -> None:
+        def hook(module: nn.Module, _: object, output: object) -> None:
             for _, tensor in tensors_of(output):
                 self._look(name, module, tensor)
                 if tensor.is_floating_point():

@@ -1,44 +1,45 @@
-"""Memory architectures under one PPO: same task, optimizer and schedule, equal numbers of parameters."""
+"""Compares memory cores under one PPO: same task, optimizer, schedule and number of parameters."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus import files
 from ludus.bench.memory import jobs, matching, pictures, results
-from ludus.bench.memory.jobs import Job
-from ludus.bench.memory.tasks import Core, Size, Task
+from ludus.bench.memory.jobs import BenchRun
+from ludus.bench.memory.tasks import BenchTask, Core, Size
 from ludus.errors import ConfigError
 from ludus.reports.export import render
-from ludus.runs import atomic
 from ludus.runs.record import Record
 
 EVALUATIONS = 20
-"""Points of a curve when the budget is given."""
+"""Evaluations of a run whose budget is given."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare, and how often."""
+    """Which cores are trained on which tasks, with which seeds."""
 
-    tasks: Sequence[Task]
+    tasks: Sequence[BenchTask]
     cores: Sequence[Core]
     seeds: Sequence[int]
     share: float | None
-    """Parameters as a share of the reference's; none leaves every core as wide as the config makes it."""
+    """Parameters as a share of the reference's; None keeps the width of each core's config."""
     steps: Sequence[int] = ()
-    """Budget of a run: one for all tasks or one for each; none is the config's own."""
+    """Environment steps of a run: one number for all tasks or one for each; empty keeps the config's."""
 
-    def jobs(self) -> list[Job]:
-        """One run per task, core and seed; the first seeds of all come before the second ones."""
+    def jobs(self) -> list[BenchRun]:
+        """One run per task, core and seed, in the order of the seeds."""
         planned = []
         for task, steps in zip(self.tasks, self._budgets(), strict=True):
             target = None if self.share is None else matching.reference_size(task, self.share)
             for core in self.cores:
                 size, count = self._size(task, core, target)
                 planned.append((task, core, count, self._overrides(task, core, size, steps)))
-        return [Job(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
+        return [BenchRun(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
 
     def _budgets(self) -> Sequence[int | None]:
         given: Sequence[int | None] = self.steps or [None]
@@ -47,23 +48,23 @@ class Plan:
             raise ConfigError("--steps", problem, "give one for all, or one for each")
         return [*given] * (len(self.tasks) // len(given))
 
-    def _size(self, task: Task, core: Core, target: int | None) -> tuple[Size | None, int]:
+    def _size(self, task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
         if target is not None:
             return matching.matched(task, core, target)
         return None, matching.count(matching.configured(task, core, None))
 
-    def _overrides(self, task: Task, core: Core, size: Size | None, steps: int | None) -> tuple[str, ...]:
+    def _overrides(self, task: BenchTask, core: Core, size: Size | None, steps: int | None) -> tuple[str, ...]:
         budget: tuple[str, ...] = ()
-        if steps is not None:  # curves need points, however short the run
+        if steps is not None:
             every = max(1, steps // EVALUATIONS)
             budget = (f"training.total_timesteps={steps}", f"training.evaluation.every_steps={every}")
-        # every core trains to the end of the budget: a run that stops early has no final return to compare
+        # every run uses its whole budget, so that final returns can be compared
         stops = ("training.stop.eval_reward=null", "training.stop.train_reward=null")
         return (*matching.overrides(task, core, size), *budget, *stops)
 
 
 def bench(plan: Plan, folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
-    """Train what is missing, then write tables, pictures and sentences; the runs that failed."""
+    """Train the missing runs, then write tables and figures; returns one line per failed run."""
     planned = plan.jobs()
     for job in planned[: len(plan.tasks) * len(plan.cores)]:
         say(f"{job.task.name}: {job.core.name} with {job.parameters:,} parameters")
@@ -72,18 +73,16 @@ def bench(plan: Plan, folder: Path, workers: int, say: Callable[[str], None]) ->
     return failures
 
 
-def publish(planned: Sequence[Job], folder: Path) -> None:
-    """Everything that can be made of the runs that are finished."""
+def publish(planned: Sequence[BenchRun], folder: Path) -> None:
+    """Write tables and figures of the finished runs."""
     runs = jobs.finished(planned, folder / "runs")
     if not runs:
         return
     found = results.rows(runs)
     table = results.table(found)
-    atomic.write_text(folder / "table.md", render(table, "markdown"))
-    atomic.write_text(folder / "table.csv", render(table, "csv"))
-    atomic.write_text(folder / "table.tex", render(table, "latex"))
-    atomic.write_json(folder / "results.json", {"rows": results.as_data(found)})
-    atomic.write_text(folder / "findings.md", "".join(f"- {sentence}\n" for sentence in results.sentences(found)))
+    for name, kind in (("table.md", "markdown"), ("table.csv", "csv"), ("table.tex", "latex")):
+        files.write_text(folder / name, render(table, kind))
+    files.write_json(folder / "results.json", {"rows": [dataclasses.asdict(row) for row in found]})
     for task in dict.fromkeys(job.task for job in runs):
         cores: dict[str, list[Record]] = {}
         for job, record in runs.items():

@@ -1,4 +1,4 @@
-"""The runs of a benchmark: ordinary runs in a folder of their own, so that a second call goes on with what is left."""
+"""Trains the runs of a benchmark: ordinary runs in one folder, so that a second call trains only missing ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.bench.memory.tasks import Core, Task
+from ludus.bench.memory.tasks import BenchTask, Core
 from ludus.config.compose import config_hash, load
 from ludus.config.schema import ExperimentConfig
 from ludus.runs.index import Index
@@ -18,10 +18,10 @@ from ludus.runs.record import Record
 
 
 @dataclass(frozen=True)
-class Job:
+class BenchRun:
     """One core on one task with one seed."""
 
-    task: Task
+    task: BenchTask
     core: Core
     seed: int
     parameters: int
@@ -29,7 +29,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Of the experiment: all seeds of it are one group."""
+        """The experiment's name, shared by all seeds."""
         return f"{self.task.name}.{self.core.name}"
 
     @property
@@ -46,26 +46,26 @@ class Job:
 
     @property
     def hash(self) -> str:
-        """By which its run is found again."""
+        """Config hash: identifies the run in the folder."""
         return config_hash(self.config)
 
 
-def finished(jobs: Sequence[Job], folder: Path) -> dict[Job, Record]:
-    """The jobs whose run has come to its end."""
+def finished(jobs: Sequence[BenchRun], folder: Path) -> dict[BenchRun, Record]:
+    """The jobs whose run is finished, with its record."""
     runs = {record.config_hash: record for record in Index(folder).records() if record.state == "finished"}
     return {job: runs[hash] for job in jobs if (hash := job.hash) in runs}
 
 
-def train(jobs: Sequence[Job], folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
-    """Run what is not finished, several at a time; one line for every run that failed."""
+def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
+    """Train every unfinished run, `workers` at a time; returns one line per failed run."""
     folder.mkdir(parents=True, exist_ok=True)
     done = finished(jobs, folder)
     left = [job for job in jobs if job not in done]
     if done:
-        say(f"{len(done)} of {len(jobs)} runs are there already")
+        say(f"{len(done)} of {len(jobs)} runs are finished already")
     failures: list[str] = []
 
-    def one(job: Job) -> None:
+    def train_one(job: BenchRun) -> None:
         say(f"{job.task.name}: {job.core.name}, seed {job.seed}")
         problem = _train(job, folder)
         if problem:
@@ -73,12 +73,12 @@ def train(jobs: Sequence[Job], folder: Path, workers: int, say: Callable[[str], 
             say(failures[-1])
 
     with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(one, left))
+        list(pool.map(train_one, left))
     return failures
 
 
-def _train(job: Job, folder: Path) -> str | None:
-    """In a process of its own; what went wrong, if anything."""
+def _train(job: BenchRun, folder: Path) -> str | None:
+    """Train in a new process; returns the error line, or None."""
     command = [sys.executable, "-m", "ludus", "train", *job.words, "--resume", "auto", "-q", "--runs-dir", str(folder)]
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **threads}, check=False)

@@ -1,4 +1,4 @@
-"""What one decision costs."""
+"""Measures the time of one decision."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ludus.networks.policy import Policy
 from ludus.types import zeros
 
 FILLED = 128
-"""Steps before the clock runs: what a transformer reads grows until its memory is full."""
+"""Untimed steps: a transformer reads more at each step until its memory is full."""
 TIMED = 200
 
 
 def decision_ms(config: ExperimentConfig) -> float:
-    """Median milliseconds for one environment late in an episode, on one thread; weights make no difference."""
+    """Median milliseconds of one action for one environment, on one thread, after `FILLED` steps."""
     spaces, threads = spaces_of(config), torch.get_num_threads()
     policy = Policy(config.network, spaces)
     actor = make_actor(policy.trunk, policy.heads)

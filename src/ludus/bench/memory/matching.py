@@ -1,12 +1,11 @@
-"""Equal numbers of parameters: the width of every core at which its policy is as large as the reference's."""
+"""Finds the width at which a core's policy has as many parameters as the reference."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
-from ludus.bench.memory.tasks import REFERENCE, Core, Size, Task
+from ludus.bench.memory.tasks import REFERENCE, BenchTask, Core, Size
 from ludus.config.compose import dump, load
 from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import make_vector
@@ -18,22 +17,22 @@ TOLERANCE = 0.02
 WIDEST = 1 << 13
 
 
-def reference_size(task: Task, share: float) -> int:
-    """Parameters of the reference at its own width, times `share`."""
+def reference_size(task: BenchTask, share: float) -> int:
+    """Parameters of the reference policy as configured, times `share`."""
     return round(share * count(configured(task, REFERENCE, None)))
 
 
-def matched(task: Task, core: Core, target: int) -> tuple[Size, int]:
-    """(size, parameters) nearest to the target; an error if that is further away than the tolerance."""
+def matched(task: BenchTask, core: Core, target: int) -> tuple[Size, int]:
+    """Size and parameter count nearest to the target; ConfigError if the tolerance is missed."""
     spaces = spaces_of(configured(task, core, None))
 
-    def parameters(size: Size) -> int:
-        return count(configured(task, core, size), spaces)
+    def search(make: Callable[[int], Size]) -> tuple[int, int]:
+        return nearest_width(lambda n: count(configured(task, core, make(n)), spaces), target)
 
-    grains, found = nearest_width(lambda n: parameters(Size(n)), target)
+    grains, found = search(Size)
     size = Size(grains)
     if core.trim is not None and abs(found - target) > TOLERANCE / 2 * target:
-        trim, found = nearest_width(lambda n: parameters(Size(grains, n)), target)
+        trim, found = search(lambda n: Size(grains, n))
         size = Size(grains, trim)
     if abs(found - target) > TOLERANCE * target:
         problem = f"{core.name} on {task.name} has {found:,} parameters at best, {target:,} are wanted"
@@ -42,7 +41,7 @@ def matched(task: Task, core: Core, target: int) -> tuple[Size, int]:
 
 
 def nearest_width(size: Callable[[int], int], target: int) -> tuple[int, int]:
-    """The width whose size is nearest to the target, for sizes that grow with it."""
+    """The width whose size is nearest to the target, by bisection; `size` must grow with the width."""
     low, high = 1, 2
     while size(high) < target and high < WIDEST:
         low, high = high, 2 * high
@@ -54,8 +53,8 @@ def nearest_width(size: Callable[[int], int], target: int) -> tuple[int, int]:
     return best, sizes[best]
 
 
-def overrides(task: Task, core: Core, size: Size | None) -> tuple[str, ...]:
-    """What makes the task's config the core's: memory, size and stacked observations, nothing else."""
+def overrides(task: BenchTask, core: Core, size: Size | None) -> tuple[str, ...]:
+    """Overrides that put the core into the task's config: memory, size and stacked observations, nothing else."""
     chosen = (*task.overrides, f"network.memory={core.memory}")
     if size is not None:
         chosen += core.sized(size)
@@ -65,8 +64,8 @@ def overrides(task: Task, core: Core, size: Size | None) -> tuple[str, ...]:
     return chosen
 
 
-def _written(value: Any) -> str:
-    """Plain data in the grammar of overrides."""
+def _written(value: object) -> str:
+    """Plain data in Hydra's override grammar."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{key}:{_written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -74,18 +73,18 @@ def _written(value: Any) -> str:
     return json.dumps(value)
 
 
-def configured(task: Task, core: Core, size: Size | None) -> ExperimentConfig:
+def configured(task: BenchTask, core: Core, size: Size | None) -> ExperimentConfig:
     """The resolved config."""
     return load(task.spec, list(overrides(task, core, size))).config
 
 
 def spaces_of(config: ExperimentConfig) -> Spaces:
-    """What the policy sees and does."""
+    """Observation and action space."""
     with make_vector(config.environment, num_envs=1, vectorization="sync") as env:
         return Spaces(env.observation_space, env.action_space)
 
 
 def count(config: ExperimentConfig, spaces: Spaces | None = None) -> int:
-    """Parameters of the policy."""
+    """Number of parameters of the policy."""
     policy = Policy(config.network, spaces or spaces_of(config))
     return sum(parameter.numel() for parameter in policy.parameters())

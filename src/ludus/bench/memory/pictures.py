@@ -1,18 +1,21 @@
-"""Pictures of a benchmark: a small panel of learning curves per core, and what a good return costs."""
+"""Figures of a benchmark: learning curves, one panel per core, and return against training speed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ludus.bench.memory.results import Row
+from ludus.bench.memory.results import CoreResult
 from ludus.bench.memory.tasks import CORES
 from ludus.reports.compare import metric_key
 from ludus.reports.plots import PALETTE, STYLE, Band, band, pyplot, save, steps_text
 from ludus.runs import history
 from ludus.runs.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = 3
 OTHERS = "#C4C4C4"
@@ -20,17 +23,17 @@ INK = "#444444"
 
 
 def colour_of(core: str) -> str:
-    """The same in every picture."""
+    """Colour of a core, the same in every figure."""
     return ("#222222", *PALETTE)[list(CORES).index(core) % (len(PALETTE) + 1)]
 
 
 def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path) -> Path:
-    """One panel per core with its runs, over the curves of all others in grey."""
+    """One panel per core: its runs in colour, the curves of the other cores in grey."""
     bands = {core: found for core, records in runs.items() if (found := _band(records)) is not None}
     plt = pyplot()
     columns = min(COLUMNS, len(bands))
     lines = math.ceil(len(bands) / columns)
-    with plt.rc_context(STYLE):
+    with plt.rc_context(fname=STYLE):
         figure, axes = plt.subplots(lines, columns, figsize=(2.6 * columns + 0.6, 1.9 * lines + 0.9), sharex=True,
                                     sharey=True, squeeze=False, layout="constrained")  # fmt: skip
         for axis in axes.flat[len(bands) :]:
@@ -58,18 +61,18 @@ def _band(records: Sequence[Record]) -> Band | None:
     return band(curves) if curves else None
 
 
-def _curve(axis: Any, drawn: Band, colour: str) -> None:
+def _curve(axis: Axes, drawn: Band, colour: str) -> None:
     for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
         axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.5, zorder=3)
     axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.18, linewidth=0, zorder=2)
     axis.plot(drawn.steps, drawn.middle, color=colour, linewidth=2, zorder=4)
 
 
-def trade_off(found: Sequence[Row], path: Path) -> Path:
-    """Up is better, right is faster, a larger dot needs more memory."""
+def trade_off(found: Sequence[CoreResult], path: Path) -> Path:
+    """One panel per task: final return (up) over training speed (right)."""
     plt = pyplot()
     tasks = list(dict.fromkeys(row.task for row in found))
-    with plt.rc_context(STYLE):
+    with plt.rc_context(fname=STYLE):
         figure, axes = plt.subplots(1, len(tasks), figsize=(4.2 * len(tasks) + 0.6, 4), squeeze=False,
                                     layout="constrained")  # fmt: skip
         for axis, task in zip(axes[0], tasks, strict=True):
@@ -81,19 +84,18 @@ def trade_off(found: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def _panel(axis: Any, rows: Sequence[Row]) -> None:
-    most = max(row.memory for row in rows)
+def _panel(axis: Axes, rows: Sequence[CoreResult]) -> None:
     for i, row in enumerate(sorted(rows, key=lambda row: row.speed)):
-        above = i % 2 == 0  # names of neighbours do not meet
+        above = i % 2 == 0  # so that the labels of neighbours do not overlap
         colour, scores = colour_of(row.core), row.returns
         if len(scores.values) > 1:
             axis.plot([row.speed] * 2, [scores.low, scores.high], color=colour, linewidth=1.2, alpha=0.6, zorder=2)
-        axis.scatter([row.speed], [scores.iqm], s=30 + 120 * row.memory / most, color=colour, alpha=0.85, zorder=3)
+        axis.scatter([row.speed], [scores.iqm], s=90, color=colour, alpha=0.85, zorder=3)
         axis.annotate(row.core, (row.speed, scores.iqm), xytext=(4, 7) if above else (-4, -7), fontsize=8, color=colour,
                       textcoords="offset points", ha="left" if above else "right", va="bottom" if above else "top",
                       rotation=40, rotation_mode="anchor")  # fmt: skip
     axis.set_xscale("log", subs=[2, 5])
     for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
-        ticks(steps_text)  # powers of ten are formulas otherwise, which the style does not draw
+        ticks(steps_text)  # the default labels are formulas, which the style does not draw
     axis.margins(0.2)
     axis.set_xlabel("training steps per second of processor time")

@@ -1,4 +1,4 @@
-"""What is compared: tasks that need memory, and the cores that may have it, all under the PPO of the task's config."""
+"""The tasks and memory cores of the benchmark; every core trains with the PPO settings of the task's config."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.text import did_you_mean
 
 
 @dataclass(frozen=True)
-class Task:
+class BenchTask:
     """An environment with its PPO; every core gets the same settings."""
 
     name: str
@@ -20,7 +20,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Size:
-    """How large a core is made."""
+    """Width of a core in multiples of its grain, and the value of the field that fine-tunes its size."""
 
     grains: int
     trim: int | None = None
@@ -28,24 +28,19 @@ class Size:
 
 @dataclass(frozen=True)
 class Core:
-    """What stands between encoder and heads."""
+    """A memory core, or the same policy without one."""
 
     name: str
     memory: str
     stack: int = 1
-    """Observations an environment shows at once."""
+    """Number of stacked observations."""
     grain: int = 1
-    """Widths come in multiples of this (whole heads)."""
+    """The width is a multiple of this, so that attention heads divide it."""
     trim: str | None = None
-    """What makes up for a coarse grain."""
-
-    @property
-    def remembers(self) -> bool:
-        """Whether it knows more than the newest observation."""
-        return self.memory != "none" or self.stack > 1
+    """Config field that fine-tunes the number of parameters where the grain is coarse."""
 
     def sized(self, size: Size) -> tuple[str, ...]:
-        """The overrides that make it so large."""
+        """Overrides that give the core this size."""
         units = size.grains * self.grain
         if self.memory == "none":
             return tuple(f"network.{head}.hidden_dims=[{units},{units}]" for head in ("actor", "critic"))
@@ -68,12 +63,12 @@ CORES = {
     )
 }
 REFERENCE = CORES["lstm"]
-"""Whose number of parameters the others are brought to."""
+"""All other cores get the same number of parameters as this one."""
 
 
-def _masked(env: str, hidden: Sequence[int], num_envs: int) -> Task:
-    """The env's PPO without some numbers of the observation, in eight batches of whole sequences of 128 steps."""
-    return Task(
+def _masked(env: str, hidden: Sequence[int], num_envs: int) -> BenchTask:
+    """The environment with some entries of the observation hidden; eight batches of whole sequences of 128 steps."""
+    return BenchTask(
         f"{env}-masked",
         f"{env}:ppo",
         (
@@ -85,31 +80,31 @@ def _masked(env: str, hidden: Sequence[int], num_envs: int) -> Task:
     )
 
 
-_CARTPOLE = Task("CartPole-v1-masked", "CartPole-v1:ppo_gru_masked")
+_CARTPOLE = BenchTask("CartPole-v1-masked", "CartPole-v1:ppo_gru_masked")
 _PENDULUM = _masked("Pendulum-v1", [2], 32)
 _LANDER = _masked("LunarLander-v3", [2, 3, 5], 32)
 _CHEETAH = _masked("HalfCheetah-v5", range(8, 17), 16)
-# those without a memory: the others have settings for one core
-_PROOF = Task("ProofOfMemory-v0", "ProofOfMemory-v0:ppo_forgetful")
-_MAZE = Task("TMaze-v0", "TMaze-v0:ppo_forgetful")
-_GRIDS = tuple(Task(f"MiniGrid-{name}", f"MiniGrid-{name}-v0:ppo") for name in ("MemoryS7", "MemoryS11"))
-PRESETS: dict[str, tuple[Task, ...]] = {
+# the variants without memory: the other variants have settings for one core
+_PROOF = BenchTask("ProofOfMemory-v0", "ProofOfMemory-v0:ppo_forgetful")
+_MAZE = BenchTask("TMaze-v0", "TMaze-v0:ppo_forgetful")
+_GRIDS = tuple(BenchTask(f"MiniGrid-{name}", f"MiniGrid-{name}-v0:ppo") for name in ("MemoryS7", "MemoryS11"))
+PRESETS: dict[str, tuple[BenchTask, ...]] = {
     "classic-masked": (_CARTPOLE, _PENDULUM, _LANDER),
     "proof-of-memory": (_PROOF, _MAZE),
     "minigrid": _GRIDS,
-    "atari": (Task("ALE-Pong", "ALE-Pong-v5:ppo"), Task("ALE-Breakout", "ALE-Breakout-v5:ppo")),
+    "atari": (BenchTask("ALE-Pong", "ALE-Pong-v5:ppo"), BenchTask("ALE-Breakout", "ALE-Breakout-v5:ppo")),
     "mujoco": (_CHEETAH,),
 }
 TASKS = {task.name: task for tasks in PRESETS.values() for task in tasks}
 
 
-def pick_tasks(words: Sequence[str]) -> list[Task]:
-    """Tasks by preset, by name, or any `Env:variant` of one's own."""
-    found: dict[str, Task] = {}
+def pick_tasks(words: Sequence[str]) -> list[BenchTask]:
+    """Tasks by preset, by name, or any `Env:variant`."""
+    found: dict[str, BenchTask] = {}
     for word in words:
         tasks = PRESETS.get(word) or ((TASKS[word],) if word in TASKS else ())
         if not tasks and ":" in word:
-            tasks = (Task(word.replace("/", "-").replace(":", "-"), word),)
+            tasks = (BenchTask(word.replace("/", "-").replace(":", "-"), word),)
         if not tasks:
             raise ConfigError(f"--env {word}", "no such task", did_you_mean(word, [*PRESETS, *TASKS]))
         found |= {task.name: task for task in tasks}
@@ -117,7 +112,7 @@ def pick_tasks(words: Sequence[str]) -> list[Task]:
 
 
 def pick_cores(words: Sequence[str]) -> list[Core]:
-    """Cores by name; none named are all of them."""
+    """Cores by name; all of them if no name is given."""
     unknown = [word for word in words if word not in CORES]
     if unknown:
         raise ConfigError(f"--cores {unknown[0]}", "no such core", did_you_mean(unknown[0], list(CORES)))

@@ -1,29 +1,14 @@
-"""Writes of a buffer's files: whole JSON files, parts of columns, and growth with reserved space."""
+"""Writes of a buffer's files: parts of columns, and growth with reserved space."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
 from ludus.errors import ResourceError
-from ludus.types import Array, State
-
-
-def write_json(path: Path, value: State) -> None:
-    """Replace a file in one step, so that a reader never sees half of it."""
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(value, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise ResourceError(str(path), f"cannot be written: {error.strerror}", "free some space") from error
+from ludus.types import Array
 
 
 def as_bytes(array: Array) -> memoryview:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.data.buffers._files import write_json
+from ludus import files
 from ludus.data.buffers.segments import SegmentFile, columns_of
 from ludus.data.buffers.store import StepStore
-from ludus.errors import DataError
+from ludus.errors import DataError, ResourceError
 from ludus.types import State, tree_leaves, tree_map
 
 INDEX = "index.json"
@@ -50,7 +50,11 @@ class SavedSteps(StepStore):
         after = {"obs": obs, "age": self._next_age.tolist(), "steps": self._steps.tolist()}
         index = {"format": "ludus-buffer", "version": 2, "num_envs": self.num_envs, "frames": self.observations.frames}
         index |= {"contents": contents, "next": after, "padding": self.observations.padding}
-        write_json(self._folder / INDEX, index)
+        try:
+            files.write_json(self._folder / INDEX, index)
+        except OSError as error:
+            where = str(self._folder / INDEX)
+            raise ResourceError(where, f"cannot be written: {error.strerror}", "free space") from None
 
     def load(self, state: State, source: Path | None) -> None:
         """Go on exactly where the state was taken; `source` is the folder with the steps it refers to."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from pathlib import Path
 
+from ludus import files
 from ludus.errors import DataError
 
 VARIABLE = "LUDUS_KEY_FILE"
@@ -36,18 +36,16 @@ def location() -> Path:
 
 def _read(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        file = files.open_regular(path, follow=False)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise DataError(str(path), f"the key cannot be read: {error.strerror}", f"set {VARIABLE}") from error
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+    with file:
+        facts = os.fstat(file.fileno())
+        if facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
             raise DataError(str(path), "is not a key file of this user alone", "chmod 600, or remove it for a new one")
-        key = os.read(descriptor, SIZE + 1)
-    finally:
-        os.close(descriptor)
+        key = file.read(SIZE + 1)
     if len(key) != SIZE:
         raise DataError(str(path), f"holds no key of {SIZE} bytes", "remove it for a new one")
     return key
@@ -55,14 +53,10 @@ def _read(path: Path) -> bytes:
 
 def _create(path: Path) -> None:
     """Complete or not there: workers may come here at the same time."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = files.beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(SIZE))
-            file.flush()
-            os.fsync(descriptor)
+        files.write_new(temporary, secrets.token_bytes(SIZE))
         try:
             os.link(temporary, path)
         except FileExistsError:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.snapshots.reference import is_kind
 from ludus.envs.snapshots.stack import randomness, read
-from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.envs.wrappers.rewards import RawReward
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -100,7 +101,7 @@ class Replay(Keeper):
     def restore(self, state: dict[str, Any]) -> gym.Env:
         env = self.attach(self.make())
         env.replay(state["start"], state["actions"])
-        meter = RawReward.inside(env)
+        meter = wrapper_of(env, RawReward)
         if meter is not None:
             meter.take()  # all that was paid before
         return env

@@ -12,8 +12,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.failure import pass_on
+from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
-from ludus.envs.wrappers._raw_reward import RawReward
+from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
 from ludus.types import Array, tree_index, tree_leaves
 
@@ -116,7 +117,7 @@ def _trial() -> Iterator[ExitStack]:
 
 def _play(env: gym.Env, actions: Iterator[Any], episodes: int, beat: Beat) -> list[bytes]:
     """Goes on where the environment is; digests of all it shows."""
-    meter, seen = RawReward.inside(env), []
+    meter, seen = wrapper_of(env, RawReward), []
     for episode in range(episodes):
         if episode:
             seen.append(_digest(env.reset()[0]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from ludus.envs.spaces import Image
+from ludus.envs.suites import register_task
 from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
@@ -26,7 +26,8 @@ class LookAndFeel(VectorTask):
 
     state = ("_right", "_positive", "_pixels", "_touch", "_age")
 
-    def __init__(self, num: int, length: int = 1, *, continuous: bool = False) -> None:
+    def __init__(self, num: int, length: int = 1, continuous: bool = False) -> None:
+        """`length`: questions of an episode; `continuous`: the answer is the sign of a number."""
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}")
         observation = Dict({"camera": Image(0, 255, (1, SIDE, SIDE), np.uint8), "touch": Box(-1, 1, (4,), np.float32)})
@@ -39,6 +40,7 @@ class LookAndFeel(VectorTask):
         self._age = np.zeros(num, np.int64)
 
     def begin(self, i: int, rng: np.random.Generator) -> None:
+        """Draw all questions of a row."""
         length = self._length
         self._right[i], self._positive[i] = rng.integers(2, size=(2, length))
         right = np.arange(SIDE) >= SIDE // 2
@@ -50,6 +52,7 @@ class LookAndFeel(VectorTask):
         self.obs["camera"][i, 0], self.obs["touch"][i] = self._pixels[i, 0], self._touch[i, 0]
 
     def step(self, action: Array) -> None:
+        """Pay for the answer and ask the next question."""
         rows, age = np.arange(self.num), self._age
         answer = action[:, 0] > 0 if self._continuous else action == 1
         np.equal(answer, self._right[rows, age] == self._positive[rows, age], out=self.reward, casting="unsafe")
@@ -59,15 +62,9 @@ class LookAndFeel(VectorTask):
         self.obs["camera"][:, 0], self.obs["touch"][...] = self._pixels[rows, question], self._touch[rows, question]
 
 
-class LookAndFeelEnv(TaskEnv):
+class LookAndFeelEnv(TaskEnv, task=LookAndFeel):
     """One row of the task."""
 
-    def __init__(self, length: int = 1, *, continuous: bool = False, render_mode: str | None = None) -> None:
-        """`length`: questions of an episode; `continuous`: the answer is the sign of a number."""
-        super().__init__(LookAndFeel(1, length, continuous=continuous), render_mode)
 
-
-_ENTRY = "ludus.envs.suites.look_and_feel:"
-for _id, _kwargs in {"LookAndFeel-v0": {}, "LookAndFeel/Continuous-v0": {"continuous": True}}.items():
-    if _id not in gym.registry:
-        gym.register(_id, _ENTRY + "LookAndFeelEnv", vector_entry_point=_ENTRY + "LookAndFeel", kwargs=_kwargs)
+register_task("LookAndFeel-v0", __name__, "LookAndFeel")
+register_task("LookAndFeel/Continuous-v0", __name__, "LookAndFeel", kwargs={"continuous": True})

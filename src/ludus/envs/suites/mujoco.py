@@ -1,4 +1,4 @@
-"""MuJoCo: the ids of former versions, a quiet compiler, and drawing without a display."""
+"""MuJoCo: ids of former versions, warnings of its compiler, and rendering without a display."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ import os
 import re
 import sys
 
+from ludus.envs.suites import suite_of
+
 CURRENT = "v5"
-FORMER = re.compile(
-    r"(Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup|InvertedDoublePendulum|InvertedPendulum|Pusher|Reacher|Swimmer"
-    r"|Walker2d)-v[234]"
-)
 ENTRY_POINT = "gymnasium.envs.mujoco"
 NOISE = "compiler attribute 'settotalmass'"
-"""What MuJoCo says of Gymnasium's own half-cheetah whenever one is made."""
+"""Part of the warning that MuJoCo prints for Gymnasium's half-cheetah whenever one is made."""
 
 
 def successor(id: str) -> str | None:
-    """The id that replaces one of a former version (v2 and v3 need packages that are no more)."""
-    found = FORMER.fullmatch(id)
-    return f"{found[1]}-{CURRENT}" if found else None
+    """The id that replaces one of version 2, 3 or 4; versions 2 and 3 need packages that no longer exist."""
+    name, _, version = id.rpartition("-")
+    known = re.fullmatch("v[234]", version) and suite_of(id).module == ENTRY_POINT
+    return f"{name}-{CURRENT}" if known else None
 
 
-def draw_unseen() -> None:
-    """Without a display MuJoCo draws by what is installed; it has to know before its first import."""
+def render_offscreen() -> None:
+    """Without a display MuJoCo must know how to render before its first import: by EGL, OSMesa or not at all."""
     if sys.platform.startswith("linux") and not os.environ.get("DISPLAY") and "MUJOCO_GL" not in os.environ:
         found = (name for name, library in (("egl", "EGL"), ("osmesa", "OSMesa")) if ctypes.util.find_library(library))
         os.environ["MUJOCO_GL"] = next(found, "disable")
 
 
 def hush() -> None:
-    """Warnings other than the one everybody knows go to stderr, none into a file of the working directory."""
+    """Print MuJoCo's warnings to stderr instead of a log file in the working directory, except the known one."""
     import mujoco
 
     mujoco.set_mju_user_warning(_warn)

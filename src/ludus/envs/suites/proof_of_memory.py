@@ -1,19 +1,16 @@
 """Proof of memory: which end of a line is good is shown first and needed later.
 
-After PocMemoryEnv of Pleines' recurrent PPO, which CleanRL and RLBenchNet call PoMEnv. The agent there stands still
-while it is shown the goals; here it may also stand still for `length` steps after that, so that memory is needed over
-any distance.
+After PocMemoryEnv of Pleines' recurrent PPO, which CleanRL and RLBenchNet call PoMEnv. There the agent cannot move
+while the goals are shown; here it cannot move for another `length` steps, so that memory is needed over any distance.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.suites import register_task
+from ludus.envs.vector.tasks import VectorTask, TaskEnv
 from ludus.types import Array
 
 LEFT, RIGHT = range(2)
@@ -22,7 +19,7 @@ SHOWN = 2
 WALK = 5
 """Steps from the middle to either end."""
 SPREAD = 2
-"""Episodes begin up to so many steps away from the middle."""
+"""Episodes begin up to this many steps away from the middle."""
 PATIENCE = 2 * WALK
 """Moves before dithering costs something."""
 DITHERING = np.float32(-0.1)
@@ -32,7 +29,10 @@ THRESHOLD = 0.95
 
 
 class ProofOfMemory(VectorTask):
-    """The good end pays 1, the bad one -1. Observed are the two goals, hidden (0) after two steps, and the place."""
+    """The good end pays 1, the bad one -1. Observed are the two goals, hidden (0) after two steps, and the place.
+
+    `length`: steps between the last sight of the goals and the first move.
+    """
 
     state = ("_place", "_good", "_age")
 
@@ -44,12 +44,14 @@ class ProofOfMemory(VectorTask):
         self._place, self._good, self._age = np.zeros((3, num), np.int64)
 
     def begin(self, i: int, rng: np.random.Generator) -> None:
+        """Draw the good end and the place of a row."""
         self._good[i] = good = 2 * rng.integers(2) - 1
         self._place[i] = place = rng.integers(-SPREAD, SPREAD + 1)
         self._age[i] = 0
         self.obs[i] = -good, place / WALK, good
 
     def step(self, action: Array) -> None:
+        """Move every agent that may move."""
         place, age = self._place, self._age
         place += (2 * action - 1) * (age >= self._frozen)
         age += 1
@@ -64,20 +66,9 @@ class ProofOfMemory(VectorTask):
         self.obs[:, 0], self.obs[:, 1], self.obs[:, 2] = -goal, place / WALK, goal
 
 
-class ProofOfMemoryEnv(TaskEnv):
+class ProofOfMemoryEnv(TaskEnv, task=ProofOfMemory):
     """One line."""
 
-    def __init__(self, length: int = 40, render_mode: str | None = None) -> None:
-        """`length`: steps between the last sight of the goals and the first move."""
-        super().__init__(ProofOfMemory(1, length), render_mode)
 
-
-_ENTRY = "ludus.envs.suites.proof_of_memory:"
-_VARIANTS: dict[str, dict[str, Any]] = {
-    "ProofOfMemory-v0": {"length": 40},
-    "PocMemoryEnv-v0": {"length": 0},
-    "PoMEnv-v0": {"length": 0},
-}
-for _id, _kwargs in _VARIANTS.items():
-    if _id not in gym.registry:
-        gym.register(_id, _ENTRY + "ProofOfMemoryEnv", vector_entry_point=_ENTRY + "ProofOfMemory", kwargs=_kwargs)
+for _id, _length in {"ProofOfMemory-v0": 40, "PocMemoryEnv-v0": 0, "PoMEnv-v0": 0}.items():
+    register_task(_id, __name__, "ProofOfMemory", kwargs={"length": _length})

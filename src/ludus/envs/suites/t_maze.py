@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.suites import register_task
+from ludus.envs.vector.tasks import VectorTask, TaskEnv
 from ludus.types import Array
 
 FORWARD, UP, DOWN = range(3)
@@ -16,14 +16,14 @@ OPTIMAL, MEMORYLESS = 1.0, 0.0
 """Best mean returns with and without memory."""
 THRESHOLD = 0.95
 PATIENCE = 5
-"""Time limit in corridors; a random walker needs three."""
+"""Time limit in lengths of the corridor; a random walk needs three."""
 _VIEWS = np.eye(4, dtype=np.float32)
 
 
 class TMaze(VectorTask):
     """Walking on is free, bumping into a wall costs 1/length; the right turn pays 1, the wrong one -1.
 
-    Only the turn needs the sign, `length` steps after it was last seen: without memory it is a coin toss.
+    The turn comes `length` steps after the sign was last seen: without memory it is a coin toss.
     """
 
     state = ("_place", "_sign", "_age")
@@ -36,11 +36,13 @@ class TMaze(VectorTask):
         self._place, self._sign, self._age = np.zeros((3, num), np.int64)
 
     def begin(self, i: int, rng: np.random.Generator) -> None:
+        """Draw the sign of a row."""
         self._place[i] = self._age[i] = 0
         self._sign[i] = sign = rng.integers(2)
         self.obs[i] = _VIEWS[sign]
 
     def step(self, action: Array) -> None:
+        """Walk or turn."""
         place, length = self._place, self._length
         on, there = action == FORWARD, place == length
         np.greater(there, on, self.terminated)  # a turn at the junction
@@ -57,15 +59,9 @@ class TMaze(VectorTask):
         np.take(_VIEWS, view, axis=0, out=self.obs)
 
 
-class TMazeEnv(TaskEnv):
+class TMazeEnv(TaskEnv, task=TMaze):
     """One T-maze."""
 
-    def __init__(self, length: int = 40, render_mode: str | None = None) -> None:
-        """`length`: steps between the last sight of the sign and the turn."""
-        super().__init__(TMaze(1, length), render_mode)
 
-
-_ENTRY = "ludus.envs.suites.t_maze:"
 for _id, _length in {"TMaze-v0": 40, "TMaze/Short-v0": 10, "TMaze/Long-v0": 160}.items():
-    if _id not in gym.registry:
-        gym.register(_id, _ENTRY + "TMazeEnv", vector_entry_point=_ENTRY + "TMaze", kwargs={"length": _length})
+    register_task(_id, __name__, "TMaze", kwargs={"length": _length})

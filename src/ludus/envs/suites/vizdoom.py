@@ -101,13 +101,8 @@ class VizDoom(gym.Env):
         return np.asarray(action, bool)
 
     def variable(self, name: str) -> float:
-        """Any of ViZDoom's game variables, such as HEALTH or KILLCOUNT; ValueError for another name."""
-        import vizdoom
-
-        known = vizdoom.GameVariable.__members__
-        if name not in known:
-            raise ValueError(f"'{name}' is no game variable of ViZDoom")
-        return float(self.game.get_game_variable(known[name]))
+        """The value of a game variable such as HEALTH or KILLCOUNT; ValueError for an unknown name."""
+        return float(self.game.get_game_variable(game_variable(name)))
 
     def _look(self) -> Array:
         state = self.game.get_state()
@@ -133,6 +128,16 @@ def _alone_in_this_folder() -> Iterator[None]:
         yield
     finally:
         os.close(here)  # and with it the lock
+
+
+def game_variable(name: str) -> Any:
+    """ViZDoom's game variable of a name."""
+    import vizdoom
+
+    known = vizdoom.GameVariable.__members__
+    if name not in known:
+        raise ValueError(f"variables: '{name}' is no game variable of ViZDoom")
+    return known[name]
 
 
 def find_scenario(name: str, config_path: str | None = None) -> Path:

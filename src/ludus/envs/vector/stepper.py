@@ -14,11 +14,12 @@ from ludus.envs.check import misfit
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, raised
 from ludus.envs.frame import frame
+from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.suites.walkers import quick_step
 from ludus.envs.vector.buffers import VectorArrays
-from ludus.envs.wrappers._raw_reward import RawReward
-from ludus.envs.wrappers.episodic_life import EpisodicLife
+from ludus.envs.wrappers.atari import EpisodicLife
+from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError
 from ludus.types import Array, State, Tree, tree_index, tree_set
 
@@ -145,8 +146,8 @@ class Stepper:
         self.envs = list(envs)
         self._deadlines = [Within(self.deadline, partial(self._about, i), "reset") for i in range(len(self.envs))]
         self._steps = [quick_step(env) or env.step for env in self.envs]
-        self._raw = [meter for meter in map(RawReward.inside, self.envs) if meter is not None]
-        self._lives = [lives for lives in map(EpisodicLife.inside, self.envs) if lives is not None]
+        self._raw = [meter for env in self.envs if (meter := wrapper_of(env, RawReward)) is not None]
+        self._lives = [lives for env in self.envs if (lives := wrapper_of(env, EpisodicLife)) is not None]
 
     def _captured(self, i: int, keeper: Keeper) -> State:
         try:

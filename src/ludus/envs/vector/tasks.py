@@ -8,6 +8,7 @@ Shapes: B rows.
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -58,12 +59,20 @@ class VectorTask(abc.ABC):
 
 
 class TaskEnv(gym.Env):
-    """A task of one row."""
+    """A task of one row. A subclass names its task, `class MazeEnv(TaskEnv, task=Maze)`, and takes its arguments."""
 
     metadata: dict[str, Any] = {"render_modes": []}
+    _task: ClassVar[Callable[..., VectorTask]]
 
-    def __init__(self, task: VectorTask, render_mode: str | None = None) -> None:
-        self.task, self.render_mode = task, render_mode
+    def __init_subclass__(cls, task: type[VectorTask]) -> None:
+        cls._task = task
+        _, *parameters = inspect.signature(task, eval_str=True).parameters.values()
+        mode = inspect.Parameter("render_mode", inspect.Parameter.KEYWORD_ONLY, default=None)
+        cls.__signature__ = inspect.Signature([*parameters, mode])  # type: ignore[attr-defined]
+
+    def __init__(self, render_mode: str | None = None, **arguments: object) -> None:
+        self.task = task = type(self)._task(1, **arguments)
+        self.render_mode = render_mode
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.reward_threshold = task.reward_threshold
         self._action = zeros(task.action_space, 1)

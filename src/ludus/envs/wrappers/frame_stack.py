@@ -1,4 +1,4 @@
-"""The last observations as one: speed becomes visible, and what happened a moment ago."""
+"""The last observations as one, so that speeds become visible."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
-from ludus.envs.spaces import Conversion, Image, is_picture, observation_conversion
+from ludus.envs import Action, Options, ResetReturn, StepReturn
+from ludus.envs.spaces import Image, Conversion, is_picture, observation_conversion
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.errors import DataError
-from ludus.registry import WRAPPERS
 from ludus.types import Array, StepResult
 
 
-@WRAPPERS.register("frame_stack")
-@WRAPPERS.register("FrameStack")
-@WRAPPERS.register("FrameStackObservation")
-@WRAPPERS.register("VecObservationStackWrapper")
 class FrameStack(gym.Wrapper):
     """The last `frames` observations, oldest first: images along their channels, vectors one after the other.
 
@@ -35,16 +31,18 @@ class FrameStack(gym.Wrapper):
         self._frames = frames
         self._stack = np.zeros(self.observation_space.shape, self.observation_space.dtype)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin an episode with copies of its first observation."""
         obs, info = self.env.reset(seed=seed, options=options)
         obs = self._move(obs) if self._move else np.asarray(obs)
         self._stack = np.concatenate([obs] * self._frames)
         return self._stack, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
+        """Step and push the observation."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         obs = self._move(obs) if self._move else np.asarray(obs)
-        self._stack = np.concatenate((self._stack[len(obs) :], obs))  # a new one: nobody's stack changes afterwards
+        self._stack = np.concatenate((self._stack[len(obs) :], obs))  # a new array: earlier stacks stay as they are
         return self._stack, reward, terminated, truncated, info
 
     @classmethod
@@ -54,7 +52,7 @@ class FrameStack(gym.Wrapper):
 
 
 class _StackedVector(VectorWrapper):
-    """Stacks of all environments; a finished one's next stack begins with its own first frame."""
+    """Stacks of all environments; after the end of an episode the next stack begins with the new first frame."""
 
     def __init__(self, inner: VectorEnv, frames: int) -> None:
         super().__init__(inner, _stacked(inner.observation_space, frames))
@@ -62,10 +60,12 @@ class _StackedVector(VectorWrapper):
         self._stack = np.zeros((self.num_envs, *(self.observation_space.shape or ())), self.observation_space.dtype)
 
     def reset(self, seeds: Sequence[int]) -> Array:
+        """Begin all episodes."""
         self._stack = self.convert(self.inner.reset(seeds))
         return self._stack
 
     def step(self, action: Array) -> StepResult:
+        """Step and push the observations."""
         result = self.inner.step(action)
         before, self._stack = self._stack, self._pushed(self._stack, result.obs)
         if result.final_obs is None:
@@ -75,13 +75,15 @@ class _StackedVector(VectorWrapper):
         return result._replace(obs=self._stack, final_obs=self._pushed(before, result.final_obs))
 
     def convert(self, obs: Array) -> Array:
-        """An episode's first stack."""
+        """The first stack of an episode."""
         return np.concatenate([obs] * self._frames, 1)
 
     def snapshot(self) -> dict[str, Any]:
+        """The state of the environments and the stacks."""
         return {"inner": self.inner.snapshot(), "stack": self._stack.copy()}
 
     def restore(self, state: dict[str, Any]) -> Array:
+        """Continue from a snapshot."""
         stack: Any = state.get("stack")
         if np.shape(stack) != self._stack.shape:
             raise DataError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import os
-import secrets
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from ludus import files
 from ludus.metrics.sinks import Row, Sink
 
 
@@ -49,18 +48,12 @@ class Csv(Sink):
         self._names.update(names)
 
     def _rewrite(self, columns: list[str]) -> None:
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(columns)
-                writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in self._rows())
-            temporary.replace(self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        with files.replacing(self.path, durable=False) as raw:
+            file = io.TextIOWrapper(raw, newline="", encoding="utf-8")
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in self._rows())
+            file.detach()
         self.close()
         self._columns = columns
         self._file = self.path.open("a", newline="", encoding="utf-8")

@@ -6,11 +6,10 @@ import errno
 import json
 import math
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
+from ludus.files import open_regular
 from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks import Row, Sink
 
@@ -68,15 +67,6 @@ def _strict(value: float | str) -> float | str:
     if isinstance(value, str) or math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """For reading; a FIFO or a device that somebody planted would hold us for ever."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def read_rows(path: Path) -> Iterator[dict[str, float | str]]:

@@ -13,12 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ludus import files
 from ludus.config.schema import CheckpointPlan
 from ludus.errors import DataError, ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
-from ludus.runs import atomic, checkpoint
+from ludus.runs import checkpoint
 from ludus.seeding import Streams
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Checkpoints(Callback):
         """The very beginning is saved too, before anything else happens; a resumed run has the one it comes from."""
         self._due(run)
         for folder in (self.folder, self.folder / "videos"):
-            atomic.sweep(folder)
+            files.sweep(folder)
         if run.clock.env_steps == 0:
             self._hand_over(run)
             self._look()
@@ -149,7 +150,7 @@ class Checkpoints(Callback):
         """A run that began with the state of another may have no best checkpoint of its own."""
         there = (self.folder / target).is_symlink()
         if there and not link.is_symlink():
-            atomic.replace_link(link, target)
+            files.replace_link(link, target)
         elif link.is_symlink() and not there:
             link.unlink()
 

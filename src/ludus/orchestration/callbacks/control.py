@@ -7,14 +7,13 @@ config.yaml stays what the run was started with; what was set is part of the che
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from ludus import files
 from ludus.config.model import Model
 from ludus.errors import ConfigError
 from ludus.orchestration.callbacks import Callback
@@ -87,18 +86,9 @@ class Control(Callback):
 def read_command(path: Path) -> Command:
     """The content, checked; anything else is one line."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return Command.model_validate(json.loads(files.read(path, LIMIT, follow=False)))
     except OSError as error:
         raise ConfigError(NAME, (error.strerror or "cannot be opened").lower()) from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ConfigError(NAME, "is not a regular file")
-    with os.fdopen(handle, "rb") as file:
-        raw = file.read(LIMIT + 1)
-    if len(raw) > LIMIT:
-        raise ConfigError(NAME, f"is larger than {LIMIT >> 10} kB")
-    try:
-        return Command.model_validate(json.loads(raw))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

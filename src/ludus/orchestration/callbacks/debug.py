@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from ludus import files
 from ludus.errors import Diverged
 from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks import Callback
-from ludus.runs import atomic
 from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
@@ -193,9 +193,9 @@ def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Lea
     for name, tree in (("weights", dict(learner.model.state_dict())), ("batch", batch)):
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in finite.tensors_of(tree)}
         if tensors:
-            atomic.write_bytes(target / f"{name}.safetensors", save(tensors))
+            files.write_bytes(target / f"{name}.safetensors", save(tensors))
     clock = {"env_steps": run.clock.env_steps, "updates": learner.optimizer.count, "epoch": run.clock.epochs}
-    atomic.write_json(target / "step.json", {**facts, **clock, "phase": run.scheduler.phase.name})
+    files.write_json(target / "step.json", {**facts, **clock, "phase": run.scheduler.phase.name})
     return target
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ludus import files
 from ludus.config.schema import Video
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
-from ludus.runs import atomic
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
 from ludus.types import Array
@@ -107,7 +107,7 @@ class Videos(Callback):
         parent = self.folder / "checkpoints"
         saved = [step for step in self._unlinked if (parent / f"step={step}").is_dir()]
         for step in saved:
-            atomic.replace_link(parent / f"step={step}.mp4", f"../videos/{self._unlinked[step].name}")
+            files.replace_link(parent / f"step={step}.mp4", f"../videos/{self._unlinked[step].name}")
         if not saved:
             return
         self._unlinked = {step: path for step, path in self._unlinked.items() if step > max(saved)}  # written in order

@@ -1,0 +1,137 @@
+"""Wrappers about time: several steps for one action, and the elapsed time as part of the observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.wrappers import TimeLimit
+
+from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
+from ludus.envs.info import is_pixels, wrapper_of
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.vector_wrapper import VectorWrapper
+from ludus.types import Array, StepResult
+
+
+class FrameSkip(gym.Wrapper):
+    """Repeats every action `skip` times or until the episode ends; sums rewards, shows the last observation."""
+
+    def __init__(self, env: gym.Env, skip: int = 4) -> None:
+        super().__init__(env)
+        if skip < 1:
+            raise ValueError(f"skip must be at least 1, got {skip}")
+        skipped = getattr(env.unwrapped, "_frameskip", 1)
+        if skipped != 1:
+            raise ValueError(f"needs single frames, ALE itself skips {skipped}; set environment.kwargs.frameskip to 1")
+        self._skip = skip
+
+    def step(self, action: Action) -> StepReturn:
+        """Several steps of the environment as one."""
+        total = 0.0
+        frames: list[Observation] = []
+        for _ in range(self._skip):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            frames = [*frames[-1:], obs]
+            if terminated or truncated:
+                break
+        return self._shown(frames), total, terminated, truncated, info
+
+    def _shown(self, frames: list[Observation]) -> Observation:
+        """The observation, from the last one or two of the environment."""
+        return frames[-1]
+
+
+class MaxAndSkip(FrameSkip):
+    """Frame skip for consoles that draw some things in every second frame: shows the brighter of the last two."""
+
+    def __init__(self, env: gym.Env, skip: int = 4) -> None:
+        super().__init__(env, skip)
+        if not is_pixels(env.observation_space) or len(env.observation_space.shape or ()) < 2:
+            raise ValueError(f"needs images, the observation is {env.observation_space}; frame_skip takes any")
+
+    def _shown(self, frames: list[Observation]) -> Observation:
+        return np.maximum(frames[0], frames[-1])
+
+
+class TimeAware(gym.Wrapper):
+    """Appends the elapsed part of the episode's time limit, 0 to 1, to a vector observation.
+
+    It reads the clock of the time limit itself, which also counts the frames that a wrapper in between skips.
+    """
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        spec = env.spec
+        self._limit, self._elapsed = _limit(spec.max_episode_steps if spec else None), 0
+        self.observation_space = _extended(env.observation_space)
+
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin an episode at time 0."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self._with_time(obs, 0), info
+
+    def step(self, action: Action) -> StepReturn:
+        """Step and append the time."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return self._with_time(obs, self._elapsed + 1), reward, terminated, truncated, info
+
+    def _with_time(self, obs: Observation, counted: int) -> Observation:
+        clock: Any = wrapper_of(self.env, TimeLimit)  # None if the environment keeps its time itself
+        self._elapsed = counted if clock is None else int(clock._elapsed_steps)
+        return np.append(obs, self._elapsed / self._limit).astype(obs.dtype)
+
+    @classmethod
+    def vectorize(cls, venv: VectorEnv) -> VectorEnv:
+        """The same for a whole vector at once."""
+        return _TimedVector(venv)
+
+
+class _TimedVector(VectorWrapper):
+    def __init__(self, inner: VectorEnv) -> None:
+        super().__init__(inner, _extended(inner.observation_space))
+        self._limit, self._elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        """Begin all episodes at time 0."""
+        self._elapsed.fill(0)
+        return self.convert(self.inner.reset(seeds))
+
+    def step(self, action: Array) -> StepResult:
+        """Step and append the times."""
+        result = self.inner.step(action)
+        self._elapsed += 1
+        final = None if result.final_obs is None else self.convert(result.final_obs)
+        self._elapsed[result.done] = 0
+        return result._replace(obs=self.convert(result.obs), final_obs=final)
+
+    def convert(self, obs: Array) -> Array:
+        """Observations with the time of each environment."""
+        return np.concatenate((obs, self._elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state of the environments and their times."""
+        return {"inner": self.inner.snapshot(), "elapsed": self._elapsed.copy()}
+
+    def restore(self, state: dict[str, Any]) -> Array:
+        """Continue from a snapshot."""
+        obs = self.inner.restore(state["inner"])
+        self._elapsed[...] = state["elapsed"]
+        return self.convert(obs)
+
+
+def _limit(steps: int | None) -> int:
+    if steps is None:
+        raise ValueError("needs a time limit: set environment.max_episode_steps")
+    return steps
+
+
+def _extended(space: gym.Space) -> Box:
+    if not isinstance(space, Box) or len(space.shape) != 1 or space.dtype.kind != "f":
+        raise ValueError(f"extends vectors of floats, the observation is {space}")
+    low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
+    return Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)
