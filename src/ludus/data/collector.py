@@ -131,10 +131,11 @@ class Collector:
                 self.episodes, self.best_return = self.episodes + 1, max(self.best_return, self.returns[-1])
             self._return[b], self._length[b] = 0.0, 0
         assert result.final_obs is not None, "a finished episode without its final observation"
-        b, bootstrap = np.flatnonzero(done), result.truncated & ~result.terminated
+        ended, bootstrap = np.flatnonzero(done), result.truncated & ~result.terminated
         if broken is not None:
             bootstrap &= ~broken
-        return np.full(len(b), t), b, bootstrap[b], tree_index(result.final_obs, b), tree_index(state, b)
+        rows = tree_index((bootstrap, result.final_obs, state), ended)
+        return np.full(len(ended), t), ended, *rows
 
     def _ends(self, ends: list[tuple[Any, ...]]) -> Ends | None:
         if not ends:

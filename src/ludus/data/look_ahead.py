@@ -84,9 +84,9 @@ class LookAheadCollector(Collector):
         saved = state["ahead"]
         if saved is not None:
             done: Future[StepResult] = Future()
-            done.set_result(StepResult(**{name: _copied(value) for name, value in saved["result"].items()}))
+            done.set_result(StepResult(*(_copied(saved["result"][name]) for name in StepResult._fields)))
             self._ahead = _Ahead(Acted(**saved["acted"]), done)
 
 
-def _copied(tree: Tree | None) -> Tree | None:
+def _copied(tree: Tree) -> Tree:
     return None if tree is None else tree_map(np.array, tree)

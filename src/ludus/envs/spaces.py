@@ -88,8 +88,10 @@ def observation_conversion(space: gym.Space, id: str, path: str = "") -> Convers
 
 def _tree(space: spaces.Dict | spaces.Tuple, id: str, path: str) -> Conversion:
     """Part by part; the structure stays."""
-    pairs = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-    parts = {key: observation_conversion(part, id, f"{path}.{key}".lstrip(".")) for key, part in pairs}
+    pairs: Any = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+    parts: dict[Any, Conversion] = {
+        key: observation_conversion(part, id, f"{path}.{key}".lstrip(".")) for key, part in pairs
+    }
     if not parts or (isinstance(space, spaces.Dict) and not all(isinstance(key, str) for key in parts)):
         raise _refused(id, "observation", space, "wrap the environment so that it names its parts", path)
     if all(part.convert is None for part in parts.values()):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 from urllib.parse import quote
 
 import gymnasium as gym
@@ -80,7 +81,7 @@ class ObservationColumns:
             if codec.count == 1:
                 storage.data[name].take(slots, 0, leaf, "clip")
             else:
-                codec.gather(lambda b, a, name=name: storage.take(name, b, a), b, a + ahead, age + ahead, leaf)
+                codec.gather(partial(storage.take, name), b, a + ahead, age + ahead, leaf)
 
 
 class FrameCodec:
@@ -101,7 +102,8 @@ class FrameCodec:
         if self.count == 1:
             return obs
         last = (self.count - back) * self.channels
-        return obs[(..., slice(last - self.channels, last), *self._rest)]
+        part: Any = (..., slice(last - self.channels, last), *self._rest)
+        return obs[part]
 
     @property
     def _rest(self) -> tuple[slice, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ludus.data.buffers.sampling import ROUNDS, Buffer
 from ludus.data.buffers.store import REAL, STATE, BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.registry import BUFFERS
-from ludus.types import Array
+from ludus.types import Array, State
 
 
 class PrioritizedConfig(BufferConfig):
@@ -125,7 +124,7 @@ class Prioritized(Buffer):
         alive = (self.tree.leaves[index] > 0) & finite
         self.tree.set(np.asarray(index)[alive], priority[alive] ** self.cfg.alpha)
 
-    def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
+    def save(self, tag: str, keep: tuple[str, ...]) -> State:
         """The steps, and all priorities: they change all the time, so they are part of the state itself."""
         priorities = {
             "weights": self.tree.leaves.astype(np.float64),
@@ -136,7 +135,7 @@ class Prioritized(Buffer):
         }
         return {**super().save(tag, keep), "priorities": priorities}
 
-    def load(self, state: Mapping[str, Any], source: Path | None) -> None:
+    def load(self, state: State, source: Path | None) -> None:
         super().load(state, source)
         saved = state["priorities"]
         self._tree = None

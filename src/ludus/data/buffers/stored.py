@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Spaces, tree_leaves
+from ludus.types import Array, Spaces, State, tree_leaves
 
 
 class StoredConfig(Model):
@@ -91,11 +90,11 @@ class OfflineBuffer(Buffer):
     def attach(self, folder: Path) -> None:
         """Its files are where they are."""
 
-    def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
+    def save(self, tag: str, keep: tuple[str, ...]) -> State:
         """Which steps they are; they stay where they are."""
         return {"segments": self._contents["segments"], "rng": dict(self.rng.bit_generator.state)}
 
-    def load(self, state: Mapping[str, Any], source: Path | None) -> None:
+    def load(self, state: State, source: Path | None) -> None:
         if state["segments"] != self._contents["segments"]:
             raise DataError(str(self.folder), "holds other steps than when this run was saved", "restore them")
         self.rng.bit_generator.state = state["rng"]
@@ -112,7 +111,7 @@ def _folder(cfg: StoredConfig, where: str) -> Path:
     return found
 
 
-def _read_index(path: Path) -> dict[str, Any]:
+def _read_index(path: Path) -> State:
     try:
         index = json.loads(path.read_text())
         if index["format"] != "ludus-buffer" or index["version"] != 2:

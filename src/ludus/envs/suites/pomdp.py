@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import VectorTask, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import VectorTask, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 LEFT, RIGHT = range(2)

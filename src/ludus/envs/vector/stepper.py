@@ -197,7 +197,7 @@ class Stepper:
         return f"environment {self.first + i} ({self.id}, seed {self.arrays.seed[i]})"
 
 
-def _views(rows: Sequence[Tree]) -> list[memoryview | None]:
+def _views(rows: Sequence[Tree]) -> list[Any]:
     """Memoryviews, fast to write and strict about dtype and shape; None for images and trees, which have none."""
     return [row.data if isinstance(row, np.ndarray) and row.ndim < 2 else None for row in rows]
 

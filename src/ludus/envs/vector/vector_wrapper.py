@@ -27,9 +27,9 @@ class VectorWrapper(VectorEnv):
         return self.convert(self.inner.reset(seeds))
 
     def step(self, action: Array) -> StepResult:
-        obs, reward, terminated, truncated, final_obs, *rest = self.inner.step(action)
+        obs, reward, terminated, truncated, final_obs, raw_reward, broken, continues = self.inner.step(action)
         final = None if final_obs is None else self.convert(final_obs)
-        return StepResult(self.convert(obs), reward, terminated, truncated, final, *rest)
+        return StepResult(self.convert(obs), reward, terminated, truncated, final, raw_reward, broken, continues)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         return self.inner.render(index, final=final)

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ludus.envs import Action, Options, ResetReturn, StepReturn
-from ludus.envs.spaces import Image, Conversion, is_picture, observation_conversion
+from ludus.envs.spaces import Conversion, Image, is_picture, observation_conversion
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.errors import DataError

@@ -31,9 +31,9 @@ class TreeEncoder(Encoder):
         super().__init__()
         spaces = space_tree(space)
         keys = [str(key) for key, _ in _children(spaces)]
-        for key in choice.parts:
-            if key not in keys:
-                raise ConfigError(f"{where}.{key}", "observations have no such part", did_you_mean(key, keys))
+        for name in choice.parts:
+            if name not in keys:
+                raise ConfigError(f"{where}.{name}", "observations have no such part", did_you_mean(name, keys))
         self.paths: list[Path] = []
         self.parts = nn.ModuleDict()
         self.vectors: list[Path] = []
