@@ -168,7 +168,7 @@ def test_evaluation_of_noisy_networks_draws_nothing() -> None:
     before = torch.get_rng_state()
     obs = np.zeros((3, 4), np.float32)
     first = np.ones(3, bool)
-    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["values"] for _ in range(2)]
+    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["q"] for _ in range(2)]
     np.testing.assert_array_equal(*answers)
     assert torch.equal(before, torch.get_rng_state())
     close(built)

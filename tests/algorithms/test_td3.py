@@ -115,7 +115,7 @@ def test_exploration_noise_is_only_for_collecting() -> None:
     obs, first = np.zeros((64, 3), np.float32), np.ones(64, bool)
     assert np.ptp(td3.act(obs, (), first, deterministic=True).action) == 0
     td3.behaviour.uniform = False
-    stored, sent, _ = td3.behaviour.act(obs, (), first)
+    stored, sent, *_ = td3.behaviour.act(obs, (), first)
     assert np.ptp(stored) > 0.5 and np.abs(stored).max() <= 1
     np.testing.assert_allclose(sent, 2 * stored, atol=1e-6)
     close(one)

@@ -150,7 +150,8 @@ def test_updates_are_never_compiled_under_it(tmp_path: Path) -> None:
 
 def test_dead_units_are_counted(tmp_path: Path) -> None:
     def kill(run: Orchestrator) -> None:
-        first = next(module for module in run.algorithm.policy.encoder.modules() if isinstance(module, torch.nn.Linear))
+        modules = run.algorithm.policy.trunk.encoder.modules()
+        first = next(module for module in modules if isinstance(module, torch.nn.Linear))
         first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
         first.bias.data[:4] = 100.0  # nor come back: tanh is flat there
 

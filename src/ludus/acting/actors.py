@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ludus.acting.numpy_cores import STEPS, Step, Take
+from ludus.acting.numpy_cores import NUMPY_CORES, Step, Take
 from ludus.networks.encoders.mlp import MLP, as_vector_numpy
 from ludus.networks.heads import ActorHead, Critics, EnsembleLinear, QHead
 from ludus.networks.trunk import Trunk
@@ -111,7 +111,7 @@ class NumpyActor:
     @staticmethod
     def supports(trunk: Trunk, head: nn.Module) -> bool:
         """Whether all of this works in numpy: dense layers, a known core, on the CPU; and is narrow enough to pay."""
-        if type(trunk.encoder) is not MLP or trunk.core_name not in STEPS or not is_dense(trunk.encoder.layers):
+        if type(trunk.encoder) is not MLP or trunk.core_name not in NUMPY_CORES or not is_dense(trunk.encoder.layers):
             return False
         parameters = [*head.parameters()]
         narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in parameters)
@@ -119,7 +119,7 @@ class NumpyActor:
 
     def refresh(self) -> None:
         self.encoder = dense_layers(self._mlp.layers, self._take)
-        self.core: Step = STEPS[self.trunk.core_name](self.trunk.memory, self._take)
+        self.core: Step = NUMPY_CORES[self.trunk.core_name](self.trunk.memory, self._take)
         self._numpy: dict[str, Callable[..., Array]] = {}
         self._head(next(iter(self.heads)))
 

@@ -1,6 +1,6 @@
 """One step of every memory core in numpy, for acting on the CPU; equal to the module's own step to rounding.
 
-`STEPS` maps the registered name of a core to a function of (core, take) that makes the step, where `take` copies or
+`NUMPY_CORES` maps the registered name of a core to a function of (core, take) that makes its step; `take` copies or
 views a tensor as an array. A core without an entry acts through torch. Tests: tests/contracts/test_memory.py.
 
 Shapes: B batch, D inputs, H hidden units, S steps a transformer looks at, N heads or states, P width of a head,
@@ -290,7 +290,7 @@ def _attention(attention: Attention, take: Take, norm: nn.LayerNorm) -> Join:
     return step
 
 
-STEPS: dict[str, Callable[..., Step]] = {
+NUMPY_CORES: dict[str, Callable[..., Step]] = {
     "none": lambda *_: lambda x_BD, state, _: (x_BD, state),
     "gru": gru,
     "lstm": lstm,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ludus.acting.actors import Outputs
+from ludus.acting.uniform import bounds, uniform
 from ludus.errors import ConfigError
 from ludus.math.distributions import Distribution, distribution_for
 from ludus.networks.heads import QHead
@@ -185,15 +186,12 @@ class EpsilonGreedy:
 
 
 class Uniform:
-    """Uniformly random actions; an unbounded side of a Box counts as 1 away from the other side or from zero."""
+    """Uniformly random actions."""
 
     blind = True
 
     def __init__(self, space: gym.Space) -> None:
         self.space = space
-        if isinstance(space, gym.spaces.Box):
-            self.low = np.where(np.isfinite(space.low), space.low, -1.0)
-            self.high = np.where(np.isfinite(space.high), space.high, np.maximum(self.low, 0.0) + 1.0)
 
     @classmethod
     def unit(cls, space: gym.Space) -> Uniform:
@@ -201,35 +199,24 @@ class Uniform:
         return cls(gym.spaces.Box(-1.0, 1.0, space.shape) if isinstance(space, gym.spaces.Box) else space)
 
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
-        return self._draw(outputs.batch, rng), {}
+        return uniform(self.space, outputs.batch, rng), {}
 
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
         assert rng is not None, "no random action is greedier than another"
-        batch, action = outputs.batch, self._draw(outputs.batch, rng)
+        action = uniform(self.space, outputs.batch, rng)
         if not isinstance(self.space, gym.spaces.Box):
             distribution = distribution_for(self.space)
-            return action, Facts(
-                **policy_facts(distribution, np.zeros((batch, distribution.param_dim), np.float32), action)
-            )
-        shape, width = action.shape, self.high - self.low
+            equal = np.zeros((outputs.batch, distribution.param_dim), np.float32)
+            return action, Facts(**policy_facts(distribution, equal, action))
+        low, high = bounds(self.space)
         return action, Facts(
-            mean=lambda: np.broadcast_to((self.low + self.high) / 2, shape),
-            std=lambda: np.broadcast_to(width / 12**0.5, shape),
-            log_prob=lambda: np.full(batch, -np.log(width).sum()),
+            mean=lambda: np.broadcast_to((low + high) / 2, action.shape),
+            std=lambda: np.broadcast_to((high - low) / 12**0.5, action.shape),
+            log_prob=lambda: np.full(len(action), -np.log(high - low).sum()),
         )
 
     def for_environment(self, action: Array) -> Array:
         return action
-
-    def _draw(self, batch: int, rng: np.random.Generator) -> Array:
-        match self.space:
-            case gym.spaces.Discrete():
-                return rng.integers(int(self.space.n), size=batch)
-            case gym.spaces.MultiDiscrete():
-                return rng.integers(self.space.nvec, size=(batch, *self.space.shape))
-            case gym.spaces.MultiBinary():
-                return rng.integers(2, size=(batch, *self.space.shape))
-        return rng.uniform(self.low, self.high, size=(batch, *self.low.shape)).astype(np.float32)
 
 
 class Level:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ludus.algorithms.random import uniform
+from ludus.acting.uniform import uniform
 from ludus.data.collector import Collector
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError, LudusError
