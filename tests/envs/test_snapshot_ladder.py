@@ -150,7 +150,7 @@ def test_a_rung_that_stops_holding_is_named(make: Make) -> None:
     env = make("Rung/Walk-v0", num_envs=2)
     run(env, 3, 0)
     assert isinstance(env, SyncVectorEnv)
-    env._lane.envs[1].unwrapped.helper = object()  # type: ignore[attr-defined]
+    env._stepper.envs[1].unwrapped.helper = object()  # type: ignore[attr-defined]
     with pytest.raises(EnvironmentFailed, match=r"environment 1 .*cannot be saved: 1:Walk.helper is a builtins.object"):
         env.snapshot()
 

@@ -94,7 +94,7 @@ class Replay(Keeper):
             raise Refused("its Box2D world outlives a reset")
         if env.start is None:
             raise Refused(
-                "the beginning of the episode was not watched: ask for `choose_snapshot_method` before the reset"
+                "the beginning of the episode was not recorded: call `choose_snapshot_method` before the reset"
             )
         return {"start": env.start, "actions": env.actions}
 
