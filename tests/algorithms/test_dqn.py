@@ -121,7 +121,7 @@ def test_the_loss_of_sequences_is_that_of_a_walk(double: bool) -> None:
     def walk(net: Any) -> torch.Tensor:
         state, rows = batch["state"], []
         for t in range(len(batch["obs"])):
-            out, _, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
+            out, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
             rows.append(out[0])
         return torch.stack(rows)[3:]
 

@@ -81,7 +81,7 @@ def test_the_smoothed_target_action_stays_within_the_bounds() -> None:
     batch, numbers, _ = captured(td3, now)
     model = td3.learner.model
     with torch.no_grad():
-        model["target_actor"].layers[-1].bias.fill_(3.0)
+        model["target_actor"][-1].bias.fill_(3.0)
         noise = (2.0 * batch["noise"]).clamp(-0.5, 0.5)
         free = torch.tanh(model["target_actor"](batch["next_obs"])) + noise
         assert (free > 1.2).any() and (free < 1.0).any()

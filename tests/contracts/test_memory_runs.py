@@ -85,7 +85,7 @@ def test_the_memory_has_a_learning_rate_of_its_own(name: str, slow: str) -> None
         run.algorithm.update_controller(now)
     for key, p in run.algorithm.policy.named_parameters():
         moved = float((p.detach() - before[key]).abs().max())
-        still = key.startswith("memory") == (slow == "memory")
+        still = key.startswith("trunk.memory") == (slow == "memory")
         assert moved < 1e-6 if still else moved > 1e-3, (key, moved)
     close(run)
 
