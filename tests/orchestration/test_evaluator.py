@@ -79,7 +79,7 @@ def test_exact_number_of_finished_episodes(episodes: int, envs: int | None) -> N
 class Uneven:
     """Three environments: the first ends every step, the others every tenth; each pays its own number once."""
 
-    num_envs = 3
+    id, num_envs = "Uneven-v0", 3
 
     def reset(self, seeds):
         self.t = 0
