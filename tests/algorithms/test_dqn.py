@@ -33,9 +33,9 @@ def test_every_variant_trains(variant: str, kind: str) -> None:
     cfg = config({**SMALL, **VARIANTS[variant]}, buffers={"replay": {"type": kind, "size": 500}},
                  training={"total_timesteps": 512})  # fmt: skip
     done = run(cfg)
-    assert done.clock.env_steps == 512
-    assert done.clock.updates == pytest.approx((512 - 64) * 0.25, abs=2)
-    assert done.clock.epochs == 4 and done.clock.cycles == 128
+    assert done.progress.env_steps == 512
+    assert done.progress.updates == pytest.approx((512 - 64) * 0.25, abs=2)
+    assert done.progress.epochs == 4 and done.progress.cycles == 128
     assert torch.isfinite(done.algorithm.learner.theta).all()
 
 
@@ -45,7 +45,7 @@ def test_with_memory_it_learns_from_sequences(kind: str, stored: bool) -> None:
     algorithm = {**SMALL, "sequence_length": 8, "burn_in": 2, "stored_state": stored, "n_step": 2, "train_freq": 2}
     done = run(config(algorithm, network=GRU, buffers={"replay": {"type": kind, "size": 500}},
                       training={"total_timesteps": 512}))  # fmt: skip
-    assert done.clock.updates > 50
+    assert done.progress.updates > 50
     assert torch.isfinite(done.algorithm.learner.theta).all()
 
 
@@ -53,7 +53,7 @@ def test_nothing_is_learned_too_early_and_nothing_is_owed_for_it() -> None:
     done = build(config({**SMALL, "learning_starts": 400}, training={"total_timesteps": 512}))
     updates = []
     advance = done.scheduler.advance
-    done.scheduler.advance = lambda report, **more: (updates.append((done.clock.env_steps, report.updates)),
+    done.scheduler.advance = lambda report, **more: (updates.append((done.progress.env_steps, report.updates)),
                                                      advance(report, **more))[1]  # type: ignore[method-assign] # fmt: skip
     done.run()
     close(done)
@@ -197,8 +197,8 @@ def test_a_hybrid_curriculum_is_yaml_only(tmp_path: Path) -> None:
     small = ["training.total_timesteps=3072", "environment.num_envs=4", "algorithm.batch_size=16",
              "training.phases.1.duration_updates=20", "training.evaluation.every_steps=0"]  # fmt: skip
     done = run(load("+experiment=cartpole_hybrid", small).config)
-    assert done.scheduler.finished and done.clock.env_steps == 3072
-    assert done.clock.updates == pytest.approx(20 + (3072 - 2048) / 2, abs=2)
+    assert done.scheduler.finished and done.progress.env_steps == 3072
+    assert done.progress.updates == pytest.approx(20 + (3072 - 2048) / 2, abs=2)
 
 
 def test_offline_pretraining_on_the_steps_of_another_run(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_offline_pretraining_on_the_steps_of_another_run(tmp_path: Path) -> None
     ]
     buffers = {"demos": {"type": "stored", "path": str(tmp_path)}}
     done = run(config(SMALL, training={"total_timesteps": 512, "phases": phases}, buffers=buffers))
-    assert done.clock.updates == pytest.approx(30 + (512 - 64) * 0.25, abs=2)
+    assert done.progress.updates == pytest.approx(30 + (512 - 64) * 0.25, abs=2)
     assert len(done.algorithm.replay["demos"]) == 512
 
 
@@ -249,7 +249,7 @@ class _StopAt:
         if name in ("state_dict", "load_state_dict", "close"):
             raise AttributeError(name)
         return lambda run, *_: (
-            run.stop("here") if name == "on_cycle_end" and run.clock.env_steps >= self.steps else None
+            run.stop("here") if name == "on_epoch_end" and run.progress.env_steps >= self.steps else None
         )
 
 

@@ -293,7 +293,7 @@ def test_the_last_rollout_may_be_short(envs: int, memory: str, tail: int, algori
     )
     run = build(cfg)
     run.run()
-    assert run.clock.env_steps == 8 * envs + tail
+    assert run.progress.env_steps == 8 * envs + tail
     assert torch.isfinite(run.algorithm.learner.theta).all()
     close(run)
 
@@ -305,7 +305,7 @@ def test_a_phase_may_cut_a_rollout_short() -> None:
     cfg = config({"name": "ppo", **SHORT}, environment={"num_envs": 2}, training=training)
     run = build(cfg)
     run.run()
-    assert run.clock.env_steps == 34
+    assert run.progress.env_steps == 34
     assert torch.isfinite(run.algorithm.learner.theta).all()
     close(run)
 
@@ -332,4 +332,4 @@ def test_a_phase_may_switch_a_term_of_the_loss_on_and_off() -> None:
             training={"total_timesteps": 384, "phases": phases},
         )
     )
-    assert done.clock.updates == 24
+    assert done.progress.updates == 24

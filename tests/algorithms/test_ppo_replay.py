@@ -164,7 +164,7 @@ def test_minibatches_keep_their_size() -> None:
 def test_runs_and_reports_its_weights() -> None:
     cfg = config({"name": "ppo_replay", "rollout_steps": 32, "replay_ratio": 1}, training={"total_timesteps": 1_024})
     done = run(cfg)
-    assert done.clock.env_steps == 1_024
+    assert done.progress.env_steps == 1_024
 
 
 def test_batch_sizes_that_cannot_work() -> None:

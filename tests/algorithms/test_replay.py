@@ -87,7 +87,7 @@ def test_learning_starts_as_large_as_the_buffer_still_learns() -> None:
     """CartPole's short episodes never let the buffer hold as many steps as it has places."""
     done = run(small("dqn", 200, learning_starts=200, steps=600))
     assert len(done.algorithm.replay["replay"]) < 200
-    assert done.clock.updates == pytest.approx((600 - 200) * 0.25, abs=2)
+    assert done.progress.updates == pytest.approx((600 - 200) * 0.25, abs=2)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_buffer_that_never_holds_what_is_drawn_is_refused(name: str, settings:
     ],
 )
 def test_a_buffer_that_just_holds_it_learns(name: str, settings: Any, network: Any) -> None:
-    assert run(small(name, 50, network=network, **settings)).clock.updates > 10
+    assert run(small(name, 50, network=network, **settings)).progress.updates > 10
 
 
 def test_trajectories_are_filled_up_whatever_their_length() -> None:
-    assert run(small("dqn", 50, "trajectory", network=GRU, sequence_length=40)).clock.updates > 10
+    assert run(small("dqn", 50, "trajectory", network=GRU, sequence_length=40)).progress.updates > 10
 
 
 def test_a_phase_is_checked_as_the_run_is() -> None:
@@ -148,7 +148,7 @@ def test_settings_changed_while_it_runs_are_checked_too() -> None:
 def test_with_memory_no_update_is_left_out(kind: str) -> None:
     """Memory is stored at every fortieth step only; once learning has begun, every update finds a sequence."""
     done = run(small("dqn", 400, kind, network=GRU, sequence_length=4, train_freq=40, steps=1_600))
-    assert done.clock.updates == 1_600 * 0.25
+    assert done.progress.updates == 1_600 * 0.25
 
 
 @pytest.mark.parametrize("network", [HEADS, GRU], ids=["none", "gru"])
@@ -171,7 +171,7 @@ def test_ppo_replays_in_every_cycle_but_the_first(network: Any) -> None:
 def test_the_budget_is_never_exceeded(name: str) -> None:
     """Cycles of four steps of two environments, and a budget that is no multiple of eight."""
     done = run(small(name, train_freq=4, steps=102))
-    assert done.clock.env_steps == 102 == len(done.stateful["buffers"]["replay"])
+    assert done.progress.env_steps == 102 == len(done.stateful["buffers"]["replay"])
 
 
 # ---- priorities, targets -----------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_a_buffer_that_only_a_phase_names_is_used() -> None:
     phases = [{"name": "a", "hooks": ["collect", "update_controller"], "buffer": "mine"}]
     done = run(config({"name": "dqn", **QUICK}, buffers={"mine": {"size": 500}},
                       training={"total_timesteps": 256, "phases": phases}))  # fmt: skip
-    assert len(done.stateful["buffers"]["mine"]) == 256 and done.clock.updates > 0
+    assert len(done.stateful["buffers"]["mine"]) == 256 and done.progress.updates > 0
 
 
 def test_a_size_that_cannot_be_kept_is_refused() -> None:

@@ -263,7 +263,7 @@ def test_prioritized_replay_gets_its_errors() -> None:
     buffer.update_priorities = lambda index, priority: told.append(priority.copy()) or update(index, priority)
     one.run()
     close(one)
-    assert len(told) == one.clock.updates > 0
+    assert len(told) == one.progress.updates > 0
     assert np.ptp(np.concatenate(told)) > 0 and np.min(told) >= 0
 
 

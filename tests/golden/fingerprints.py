@@ -209,7 +209,7 @@ def fingerprint(cfg: Any) -> dict[str, Any]:
     rows = Rows()
     done = run(cfg, sinks=[rows])
     found = {name: of_group(arrays) for name, arrays in groups(done).items() if arrays}
-    return {"updates": done.clock.updates, **found, "rows": json.loads(json.dumps(rows.rows))}
+    return {"updates": done.progress.updates, **found, "rows": json.loads(json.dumps(rows.rows))}
 
 
 def of_group(arrays: list[np.ndarray]) -> dict[str, Any]:

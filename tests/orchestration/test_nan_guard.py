@@ -44,7 +44,7 @@ def test_raise_names_metric_and_step() -> None:
 def test_earlier_weights_come_back(choice: str) -> None:
     run = poisoned(choice)
     run.run()
-    assert run.clock.env_steps == 640
+    assert run.progress.env_steps == 640
     assert run.nan_guard.count == 1
     assert torch.isfinite(run.algorithm.learner.theta).all()
     close(run)
@@ -110,7 +110,7 @@ def test_one_bad_update_of_many_is_undone(name: str, choice: str) -> None:
     learner.step = poisoned_step
     run.run()
     close(run)
-    assert run.clock.env_steps == 200 and len(calls) > 40
+    assert run.progress.env_steps == 200 and len(calls) > 40
     assert run.nan_guard.count == 1
     assert torch.isfinite(learner.theta).all()
     if choice == "skip":
@@ -154,7 +154,7 @@ def test_weights_that_were_loaded_come_back(choice: str, way: str) -> None:
 
 
 class StopAfterOne(Callback):
-    def on_cycle_end(self, run) -> None:
+    def on_epoch_end(self, run) -> None:
         run.stop("enough")
 
 

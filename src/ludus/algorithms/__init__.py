@@ -68,21 +68,18 @@ class PhaseContext:
     """The algorithm's config as the current phase has it."""
     name: str
     type: str
-    env_steps: int
-    """Environment steps done when this cycle began: schedules are read here, so that the last is not yet at its end."""
-    total_steps: int
+    position: int
+    """How much of the budget was used when this cycle began: environment steps, or updates in a run that is counted in
+    updates. Schedules are read here, so the last cycle does not yet see their final value."""
+    total: int
+    """The budget of the run, in the same unit."""
     remaining_steps: int
     """Environment steps the phase and the budget still allow."""
     buffer: str | None = None
 
-    @property
-    def progress(self) -> float:
-        """Fraction of the run's budget that is done."""
-        return min(self.env_steps / self.total_steps, 1.0)
-
     def at(self, schedule: Schedule) -> float:
         """The value of a schedule now."""
-        return schedule.at(self.env_steps, self.total_steps)
+        return schedule.at(self.position, self.total)
 
 
 Hook = Callable[[PhaseContext], Report]
@@ -97,7 +94,8 @@ class Algorithm(ABC):
     buffers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Buffers it needs, with the settings they have where the config says nothing."""
     epoch_steps: int = 0
-    """Environment steps (or updates, without collecting) after which a cycle ends an epoch; 0: every cycle does."""
+    """Environment steps of an epoch in phases that collect; 0 means that every cycle ends one. Phases that do not
+    collect follow `training.epoch_updates`."""
     deterministic_evaluation: ClassVar[bool] = True
     off_policy: ClassVar[bool] = False
     """Whether it may learn from actions that an older policy chose."""

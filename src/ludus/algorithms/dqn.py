@@ -176,8 +176,8 @@ class DQN(Algorithm):
         return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
 
     def metrics(self) -> dict[str, float]:
-        assert self.collector is not None
-        return {**self.collector.statistics(), **self.learner.metrics(), "policy/epsilon": self.epsilon.value}
+        collected = self.collector.statistics() if self.collector else {}
+        return {**collected, **self.learner.metrics(), "policy/epsilon": self.epsilon.value}
 
     # ---- collect -------------------------------------------------------------------------------
 

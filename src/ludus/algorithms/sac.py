@@ -158,8 +158,8 @@ class SAC(Algorithm):
         check_size(self.replays[buffer or "replay"], cfg, recurrent=self.trunk.recurrent)
 
     def metrics(self) -> dict[str, float]:
-        assert self.collector is not None
-        return {**self.collector.statistics(), **self.learner.metrics()}
+        collected = self.collector.statistics() if self.collector else {}
+        return {**collected, **self.learner.metrics()}
 
     def initial_state(self, batch: int) -> Tree:
         return self.behaviour.initial_state(batch)

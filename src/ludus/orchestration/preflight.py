@@ -109,13 +109,14 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
 
 def memory_parts(run: Orchestrator) -> Iterator[Part]:
     """What the run will allocate once it starts."""
-    collector: Any = run.stateful["collector"]
-    env = collector.env
+    collector: Any = run.stateful.get("collector")
     steps = max((getattr(cfg, "rollout_steps", 0) for cfg in run.phase_configs), default=0)
-    step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
-    # the collector's arrays, and a shuffled copy of them while updating
-    rollout = 2 * (steps + 1) * env.num_envs * step
-    yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
+    if collector is not None:
+        env = collector.env
+        step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
+        # the collector's arrays, and a shuffled copy of them while updating
+        rollout = 2 * (steps + 1) * env.num_envs * step
+        yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
     buffers: Any = run.stateful["buffers"]
     for name, buffer in buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
@@ -154,9 +155,10 @@ def _numbers(space: gym.Space) -> int:
 
 def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
     """A new rollout goes through the network as a whole; then one minibatch at a time, kept for its gradients."""
-    collector: Any = run.stateful["collector"]
-    rollout = steps * collector.num_envs
-    outputs = _outputs_per_step(learner, collector.env.observation_space)
+    collector: Any = run.stateful.get("collector")
+    rollout = steps * collector.num_envs if collector is not None else 0
+    assert run.spaces is not None
+    outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
     per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
     batch = max(per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0)  # whole sequences
@@ -199,8 +201,9 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
     buffers: Any = run.stateful["buffers"]
     steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
     keep = config.training.checkpoints.keep
-    collector: Any = run.stateful["collector"]
-    wanted = (keep + 2) * (one + REST + collector.num_envs * PER_ENV) + (keep + 1) * steps
+    collector: Any = run.stateful.get("collector")
+    envs = collector.num_envs if collector is not None else 0
+    wanted = (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * steps
     free = _free(folder)
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"

@@ -47,6 +47,8 @@ def _misfit(where: str, error: Exception) -> DataError:
 def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
     """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
     collector = collector_of(run)
+    if collector is None:
+        raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
     seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
     buffers_of(run).clear()
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}

@@ -25,12 +25,12 @@ class Moment(Protocol):
         """An `offline` phase does not wait for `learning_starts`."""
 
     @property
-    def env_steps(self) -> int:
-        """Environment steps so far."""
+    def position(self) -> int:
+        """How much of the run's budget is used."""
 
     @property
-    def total_steps(self) -> int:
-        """All environment steps there will be."""
+    def total(self) -> int:
+        """The run's budget."""
 
     def at(self, schedule: Any) -> float:
         """The value of a schedule now."""
@@ -69,7 +69,7 @@ def draw(
     cfg, gamma = now.cfg, now.at(now.cfg.gamma)
     if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
         return None  # counted are the steps ever added: shorter episodes leave fewer of them in the buffer, later on
-    buffer.at(now.env_steps, now.total_steps)
+    buffer.at(now.position, now.total)
     if recurrent:
         length, stored = cfg.burn_in + cfg.sequence_length, blank is None
         if not buffer.can_sample_sequences(1, length, state=stored):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ludus import files
 from ludus.data.buffers.segments import SegmentFile, columns_of
+from ludus.data.buffers.spaces import describe_space
 from ludus.data.buffers.store import StepStore
 from ludus.errors import DataError, ResourceError
 from ludus.types import State, tree_leaves, tree_map
@@ -50,6 +51,7 @@ class SavedSteps(StepStore):
         after = {"obs": obs, "age": self._next_age.tolist(), "steps": self._steps.tolist()}
         index = {"format": "ludus-buffer", "version": 2, "num_envs": self.num_envs, "frames": self.observations.frames}
         index |= {"contents": contents, "next": after, "padding": self.observations.padding}
+        index |= {"observation": describe_space(self.spaces.observation), "action": describe_space(self.spaces.action)}
         try:
             files.write_json(self._folder / INDEX, index)
         except OSError as error:

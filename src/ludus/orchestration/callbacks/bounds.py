@@ -1,4 +1,4 @@
-"""Looks once in a while whether observations keep to the bounds of their space."""
+"""Checks whether observations stay within the bounds of their space."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
 
 class Bounds(Callback):
-    """One note a run, for the first observation found outside; it looks at the newest ones whenever a cycle ends."""
+    """Looks at the newest observations at the end of every epoch; only the first one out of bounds is reported."""
 
     def __init__(self) -> None:
         self._noted = False
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """Compare one step of every environment."""
-        collector: Any = run.stateful["collector"]
+        collector: Any = run.stateful.get("collector")
+        if collector is None:
+            return
         spaces = tree_leaves(space_tree(collector.env.observation_space))
         for space, obs in zip(spaces, tree_leaves(collector.newest_obs), strict=True):
             if not self._noted and isinstance(space, gym.spaces.Box) and space.dtype != np.uint8:

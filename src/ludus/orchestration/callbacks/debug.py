@@ -54,12 +54,12 @@ class Debug(Callback):
                 self.watched.append(Watched(name, part, self._fail(run), self._count))
         self._start_trace()
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """Statistics, and the end of the trace."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + STATISTICS_EVERY
             self._write_statistics(run)
-        if run.clock.cycles >= TRACED_CYCLES:
+        if run.progress.cycles >= TRACED_CYCLES:
             self._end_trace()
 
     def on_end(self, run: Orchestrator) -> None:
@@ -83,7 +83,7 @@ class Debug(Callback):
             learner = watched.learner
             facts = {"tensor": what, "problem": problem, "learner": watched.name, "numbers": watched.numbers}
             place = dump(self.folder, run, facts, learner, batch=watched.batch)
-            where = f"environment step {run.clock.env_steps}, after {learner.optimizer.count} updates"
+            where = f"environment step {run.progress.env_steps}, after {learner.optimizer.count} updates"
             raise NotFinite(where, f"{what} is not finite: {problem}", f"batch and weights are in {place}")
 
         return fail
@@ -108,7 +108,7 @@ class Debug(Callback):
 
     def _write_statistics(self, run: Orchestrator) -> None:
         for watched in self.watched:
-            head = {"epoch": run.clock.epochs, "env_steps": run.clock.env_steps, "learner": watched.name}
+            head = {"epoch": run.progress.epochs, "env_steps": run.progress.env_steps, "learner": watched.name}
             for file, layers in (
                 ("weights.jsonl", weight_statistics(watched.learner.model)),
                 ("activations.jsonl", watched.activations.statistics()),
@@ -194,7 +194,7 @@ def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Lea
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in finite.tensors_of(tree)}
         if tensors:
             files.write_bytes(target / f"{name}.safetensors", save(tensors))
-    clock = {"env_steps": run.clock.env_steps, "updates": learner.optimizer.count, "epoch": run.clock.epochs}
+    clock = {"env_steps": run.progress.env_steps, "updates": learner.optimizer.count, "epoch": run.progress.epochs}
     files.write_json(target / "step.json", {**facts, **clock, "phase": run.scheduler.phase.name})
     return target
 
