@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.listing import Json, RunsDir
+from ludus.cli.options import Json, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 
 if TYPE_CHECKING:
