@@ -6,8 +6,8 @@ what can be told about a decision: the vocabulary of `ActResult.info`. Shapes: B
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -42,29 +42,30 @@ class Facts(Mapping[str, Array]):
         return len(self._facts)
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """Turns outputs into actions."""
 
-    blind: bool
+    blind = False
     """Whether it reads no output."""
 
+    @abstractmethod
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
         """(action as it is stored, what else the rollout keeps of this step) while training."""
 
+    @abstractmethod
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
-        """(action as it would be stored, facts); greedy without a random stream."""
+        """(action as it would be stored, facts about it); greedy without a random stream."""
 
     def for_environment(self, action: Array) -> Array:
         """A stored action as the environment takes it."""
+        return action
 
 
-class SampleClipped:
+class SampleClipped(Strategy):
     """Draws from the policy's distribution; the environment gets actions clipped to the bounds of its space.
 
     With `keep` the rollout carries distribution parameters and values, so that learning need not compute them again.
     """
-
-    blind = False
 
     def __init__(self, distribution: Distribution, space: gym.Space, *, keep: bool = False) -> None:
         self.distribution, self.keep = distribution, keep
@@ -79,17 +80,15 @@ class SampleClipped:
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
         params = outputs("actor")
         action = drawn(self.distribution, params, rng)
-        value = {"value": lambda: outputs("critic")[..., 0]} if "critic" in outputs else {}
+        value = {"value": lambda: outputs("critic")[..., 0]} if "critic" in outputs.heads else {}
         return action, Facts(**value, **policy_facts(self.distribution, params, action))
 
     def for_environment(self, action: Array) -> Array:
         return action if self.bounds is None else np.clip(action, *self.bounds)
 
 
-class UnitBox:
+class UnitBox(Strategy):
     """What strategies of bounded actions share: critics see actions in [-1, 1], environments those of their space."""
-
-    blind = False
 
     def __init__(self, space: gym.Space) -> None:
         self.space = space
@@ -151,10 +150,8 @@ class AddNoise(UnitBox):
         return np.clip(mean + np.float32(self.sigma.value) * rng.standard_normal(mean.shape, np.float32), -1.0, 1.0)
 
 
-class EpsilonGreedy:
+class EpsilonGreedy(Strategy):
     """The action of the highest value, or with probability epsilon any action (DQN)."""
-
-    blind = False
 
     def __init__(self, head: QHead, atoms: Tensor, epsilon: Level) -> None:
         self.head, self.atoms, self.epsilon = head, atoms.cpu().numpy(), epsilon
@@ -169,9 +166,6 @@ class EpsilonGreedy:
         action = q_BA.argmax(-1) if rng is None else self._choose(q_BA, rng)
         return action, q_facts(q_BA, action, self.epsilon.value)
 
-    def for_environment(self, action: Array) -> Array:
-        return action
-
     def _q(self, outputs: Outputs) -> Array:
         out = outputs("q")
         if self.head.atoms == 1:
@@ -185,7 +179,7 @@ class EpsilonGreedy:
         return np.where(chance < self.epsilon.value, anything, q_BA.argmax(-1))
 
 
-class Uniform:
+class UniformActions(Strategy):
     """Uniformly random actions."""
 
     blind = True
@@ -194,7 +188,7 @@ class Uniform:
         self.space = space
 
     @classmethod
-    def unit(cls, space: gym.Space) -> Uniform:
+    def unit(cls, space: gym.Space) -> UniformActions:
         """Stored actions of the unit box, or all discrete ones."""
         return cls(gym.spaces.Box(-1.0, 1.0, space.shape) if isinstance(space, gym.spaces.Box) else space)
 
@@ -214,9 +208,6 @@ class Uniform:
             std=lambda: np.broadcast_to((high - low) / 12**0.5, action.shape),
             log_prob=lambda: np.full(len(action), -np.log(high - low).sum()),
         )
-
-    def for_environment(self, action: Array) -> Array:
-        return action
 
 
 class Level:

@@ -13,7 +13,7 @@ from pydantic import PositiveInt
 
 from ludus.acting.actors import Outputs
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import Extras, Facts, Level, q_facts
+from ludus.acting.strategies import Extras, Facts, Level, Strategy, q_facts
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
@@ -106,7 +106,7 @@ class Table:
 
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
         """The values of these states."""
-        return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda _, values: values), state
+        return Outputs(len(obs_B), ("q",), lambda _: self.q_SA[obs_B]), state
 
     def learn(self, rollout: Rollout, lr: float, gamma: float) -> float:
         """Q(s, a) += lr (r + gamma max Q(s', .) - Q(s, a)) step by step; returns the mean absolute error."""
@@ -133,10 +133,8 @@ class Table:
         self.q_SA[...] = state["q"]
 
 
-class BestOrAny:
+class BestOrAny(Strategy):
     """One of the best actions, ties drawn; with probability epsilon any."""
-
-    blind = False
 
     def __init__(self, epsilon: Level) -> None:
         self.epsilon = epsilon
@@ -148,9 +146,6 @@ class BestOrAny:
         values_BA = outputs("q")
         action = values_BA.argmax(-1) if rng is None else epsilon_greedy(values_BA, self.epsilon.value, rng)
         return action, q_facts(values_BA, action, self.epsilon.value)
-
-    def for_environment(self, action: Array) -> Array:
-        return action
 
 
 def epsilon_greedy(values_BA: Array, epsilon: float, rng: np.random.Generator) -> Array:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ludus.acting.actors import make_actor
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import SampleSquashed, Uniform, check_bounded
+from ludus.acting.strategies import SampleSquashed, UniformActions, check_bounded
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
@@ -112,12 +112,12 @@ class SAC(Algorithm):
         self.distribution: Any = distribution_for(space, squash=True)
         self.target_entropy = target_entropy(cfg, self.distribution)
         self.learner = self._learner(cfg, context)
-        nets = self.learner.model
-        self.trunk = nets["trunk"]
+        nets: Any = self.learner.model
+        self.trunk: Trunk = nets["trunk"]
         self.behaviour = Behaviour(
             make_actor(self.trunk, {"actor": nets["actor"], "critic": nets["critic"]}, live=True),
             SampleSquashed(self.distribution, space),
-            blind=Uniform.unit(space),
+            blind=UniformActions.unit(space),
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )

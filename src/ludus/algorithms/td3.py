@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ludus.acting.actors import make_actor
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import AddNoise, Level, Uniform, check_bounded
+from ludus.acting.strategies import AddNoise, Level, UniformActions, check_bounded
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
@@ -94,13 +94,13 @@ class TD3(Algorithm):
         self.collector, self.device, self.rng = context.collector, context.device, context.rng
         self.action_shape = tuple(space.shape or ())
         self.learner = self._learner(cfg, context)
-        nets = self.learner.model
-        self.trunk = nets["trunk"]
+        nets: Any = self.learner.model
+        self.trunk: Trunk = nets["trunk"]
         self.sigma = Level(cfg.exploration_noise.start)
         self.behaviour = Behaviour(
             make_actor(self.trunk, {"actor": nets["actor"], "critic": nets["critic"]}, live=True),
             AddNoise(space, self.sigma),
-            blind=Uniform.unit(space),
+            blind=UniformActions.unit(space),
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 LARGEST_CHUNK = 64
 
 
-class Window:
+class AttentionWindow:
     """Which steps may see which, for one call of every layer."""
 
     def __init__(self, first_TB: Tensor, length_B: Tensor, memory: int) -> None:
@@ -77,7 +77,7 @@ class Attention(nn.Module):
             self.position_bias = nn.Parameter(torch.zeros(width))
             self.register_buffer("sinusoids", sinusoids(torch.arange(memory, -1, -1), width), persistent=False)
 
-    def forward(self, x_SBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, window: AttentionWindow) -> Tensor:
         """Attended values [T, B, H] for the last T of S = M + T inputs."""
         q_TBH = self.query(x_SBH[self.memory :])
         k_BKWH, v_BKWH = window.keys(self.key_value(x_SBH)).chunk(2, -1)

@@ -13,7 +13,7 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.networks.attention import Attention, Window, sinusoids
+from ludus.networks.attention import Attention, AttentionWindow, sinusoids
 from ludus.networks.layers import linear
 from ludus.networks.memory import MemoryCore
 from ludus.types import Tree
@@ -48,7 +48,7 @@ class TransformerConfig(Model):
         return self
 
 
-class Block(nn.Module, ABC):
+class TransformerBlock(nn.Module, ABC):
     """The two halves of a block; a core says how each is joined to the residual stream."""
 
     def __init__(self, cfg: TransformerConfig) -> None:
@@ -61,14 +61,14 @@ class Block(nn.Module, ABC):
         )
 
     @abstractmethod
-    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
         """The stream after the block; S = M + T are the steps it may look at."""
 
 
 class TransformerCore(MemoryCore):
     """Input projection, blocks, norm."""
 
-    Block: type[Block]
+    Block: type[TransformerBlock]
 
     def __init__(self, cfg: TransformerConfig, in_dim: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class TransformerCore(MemoryCore):
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         memory, length_B = state
-        window = Window(first_TB, length_B, self.memory)
+        window = AttentionWindow(first_TB, length_B, self.memory)
         x_TBH, kept = self._placed(self.project(x_TBD), window), []
         for block, past_BMH in zip(self.blocks, memory, strict=True):
             x_SBH = torch.cat([past_BMH.transpose(0, 1), x_TBH])
@@ -95,7 +95,7 @@ class TransformerCore(MemoryCore):
             x_TBH = block(x_SBH, x_TBH, window)
         return self.norm(x_TBH), (tuple(kept), window.length_after())
 
-    def _placed(self, x_TBH: Tensor, window: Window) -> Tensor:
+    def _placed(self, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
         """Inputs with what tells where in the episode they are."""
         if self.places is not None:
             return x_TBH + self.places[window.positions().clamp(max=len(self.places) - 1)]

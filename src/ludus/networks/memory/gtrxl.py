@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.networks.attention import Window
-from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
+from ludus.networks.attention import AttentionWindow
+from ludus.networks.transformer import TransformerBlock, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
 
 
@@ -22,14 +22,14 @@ class GTrXLConfig(TransformerConfig):
     """How far the gates are shut at the start."""
 
 
-class GatedBlock(Block):
+class GatedBlock(TransformerBlock):
     """gate(x, relu(attention(norm(x)))), then gate(x, relu(feedforward(norm(x)))) (equations 8 and 9)."""
 
     def __init__(self, cfg: GTrXLConfig) -> None:
         super().__init__(cfg)
         self.gates: Any = nn.ModuleList(Gate(cfg.hidden_dim, cfg.gate_bias) for _ in range(2))
 
-    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
         x_TBH = self.gates[0](x_TBH, torch.relu(self.attention(self.norm(x_SBH), window)))
         return self.gates[1](x_TBH, torch.relu(self.feedforward(x_TBH)))
 

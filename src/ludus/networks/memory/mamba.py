@@ -1,7 +1,8 @@
 """Mamba (Gu & Dao 2023, arXiv:2312.00752): a linear recurrence whose rates depend on the input.
 
-Reading order: SelectiveMixer (figure 3 of the paper) -> networks.state_space (the blocks around it) -> math.scan. A
-reset sets the decay of the state to 0 and hides earlier inputs from the convolution. States are [B, N, E].
+Reading order: SelectiveMixer (figure 3 of the paper) -> networks.residual (the blocks around it) ->
+kernels.selective_scan. A reset sets the decay of the state to 0 and hides earlier inputs from the convolution. States
+are [B, N, E].
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.nn.functional import softplus
 from ludus.kernels.convolution import silu_convolution
 from ludus.kernels.normalization import gated
 from ludus.kernels.selective_scan import selective_scan
-from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
+from ludus.networks.residual import Mixer, ResidualCore, StateSpaceConfig, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -64,7 +65,7 @@ class SelectiveMixer(Mixer):
 
 
 @MEMORY.register("mamba")
-class Mamba(StateSpaceCore):
+class Mamba(ResidualCore):
     """Blocks around the selective scan."""
 
     Config, Mixer = MambaConfig, SelectiveMixer

@@ -1,6 +1,6 @@
 """Mamba-2 (Dao & Gu 2024, arXiv:2405.21060): heads with one decay each, computed as matrix products over chunks.
 
-Reading order: DualMixer (figure 6 of the paper) -> networks.state_space (the blocks around it) -> math.dual. A
+Reading order: DualMixer (figure 6 of the paper) -> networks.residual (the blocks around it) -> kernels.ssd. A
 reset sets the decay of the state to 0 and hides earlier inputs from the convolution.
 """
 
@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from ludus.kernels.convolution import silu_convolution
 from ludus.kernels.normalization import gated, inverse_rms
 from ludus.kernels.ssd import dual_scan
-from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
+from ludus.networks.residual import Mixer, ResidualCore, StateSpaceConfig, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -79,7 +79,7 @@ class DualMixer(Mixer):
 
 
 @MEMORY.register("mamba2")
-class Mamba2(StateSpaceCore):
+class Mamba2(ResidualCore):
     """Blocks around the dual form."""
 
     Config, Mixer = Mamba2Config, DualMixer
