@@ -76,6 +76,7 @@ class TorchActor:
         """Nothing to copy."""
 
     def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode, as tensors."""
         return self.trunk.initial_state(batch)
 
     @torch.no_grad()
@@ -108,12 +109,14 @@ class NumpyActor:
         return narrow and parameters[0].device.type == "cpu" and numpy_head(head, _view) is not None
 
     def refresh(self) -> None:
+        """Take over the current weights; views need no second call."""
         self.encoder = dense_layers(self._mlp.layers, self._take)
         self.core: Step = NUMPY_CORES[self.trunk.core_name](self.trunk.memory, self._take)
         self.chooser, head = next(iter(self.heads.items()))
         self.choose = numpy_head(head, self._take)
 
     def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode, as arrays."""
         return tree_map(lambda s: s.numpy(), self.trunk.initial_state(batch))
 
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:

@@ -73,17 +73,20 @@ class SampleClipped(Strategy):
         self.bounds = None if box is None else (box.low.astype(np.float32), box.high.astype(np.float32))
 
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        """A sample of the distribution."""
         params = outputs("actor")
         extras = {"params": params, "value": outputs("critic")[..., 0]} if self.keep else {}
         return self.distribution.sample_numpy(params, rng), extras
 
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        """A sample, or the mode."""
         params = outputs("actor")
         action = drawn(self.distribution, params, rng)
         value = {"value": lambda: outputs("critic")[..., 0]} if "critic" in outputs.heads else {}
         return action, Facts(**value, **policy_facts(self.distribution, params, action))
 
     def for_environment(self, action: Array) -> Array:
+        """Clipped to the bounds of a Box."""
         return action if self.bounds is None else np.clip(action, *self.bounds)
 
 
@@ -110,10 +113,12 @@ class SampleSquashed(UnitBox):
         self.distribution, self.discrete = distribution, isinstance(space, gym.spaces.Discrete)
 
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        """A sample, in [-1, 1] for a Box."""
         action = self.distribution.sample_numpy(outputs("actor"), rng)
         return action if self.discrete else np.tanh(action), {}
 
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        """A sample, or the mode."""
         params = outputs("actor")
         action = drawn(self.distribution, params, rng)
         facts = policy_facts(self.distribution, params, action)
@@ -135,9 +140,11 @@ class AddNoise(UnitBox):
         self.sigma = sigma
 
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        """The action with noise, clipped to [-1, 1]."""
         return self._noisy(self._mean(outputs), rng), {}
 
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        """The action, with noise only if a stream is given."""
         mean = self._mean(outputs)
         action = mean if rng is None else self._noisy(mean, rng)
         std = np.full_like(mean, self.sigma.value)
@@ -157,10 +164,12 @@ class EpsilonGreedy(Strategy):
         self.head, self.atoms, self.epsilon = head, atoms.cpu().numpy(), epsilon
 
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        """Noisy layers get new noise at every step."""
         self.head.new_noise()
         return self._choose(self._q(outputs), rng), {}
 
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        """Noise of noisy layers comes from `rng` too, and training never sees it."""
         with self.head.other_noise(rng):
             q_BA = self._q(outputs)
         action = q_BA.argmax(-1) if rng is None else self._choose(q_BA, rng)
@@ -193,9 +202,11 @@ class UniformActions(Strategy):
         return cls(gym.spaces.Box(-1.0, 1.0, space.shape) if isinstance(space, gym.spaces.Box) else space)
 
     def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        """A random action."""
         return uniform(self.space, outputs.batch, rng), {}
 
     def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        """A random action; there is no greedy one."""
         assert rng is not None, "no random action is greedier than another"
         action = uniform(self.space, outputs.batch, rng)
         if not isinstance(self.space, gym.spaces.Box):

@@ -70,9 +70,11 @@ class ResidualCore(MemoryCore):
         self.norm = RMSNorm(cfg.hidden_dim)
 
     def initial_state(self, batch: int) -> Tree:
+        """The state of each block's mixer."""
         return tuple(mixer.initial_state(batch) for mixer in self.mixers)
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         x_TBH, last = self.project(x_TBD), []
         for norm, mixer, start in zip(self.norms, self.mixers, state, strict=True):
             y_TBH, end = mixer(norm(x_TBH), start, first_TB)

@@ -15,7 +15,7 @@ from ludus.errors import MissingExtra
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
-    """Encode uint8 [H, W, 3] frames as H.264 while they come and return how many; no frames, no file."""
+    """Encode uint8 [H, W, 3] frames as H.264 one by one and return their number; without frames there is no file."""
     try:
         import av
     except ImportError:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from ludus.watch.ram import MB
 
 if TYPE_CHECKING:
     import gymnasium as gym
+
+    from ludus.algorithms import Algorithm
 
 WINDOW = 10.0
 """Seconds the present speed is taken over."""
@@ -141,8 +143,8 @@ def _gpu() -> dict[str, float]:
     }
 
 
-def one_decision(algorithm: Any, space: gym.Space) -> Callable[[], object]:
-    """One greedy action for one environment, whose time is worth knowing; changes nothing in the algorithm."""
+def one_decision(algorithm: Algorithm, space: gym.Space) -> Callable[[], object]:
+    """A function that takes one greedy action for one environment, to be timed; it changes nothing in the algorithm."""
     obs = np.zeros((1, *(space.shape or ())), space.dtype)
     state, first = algorithm.initial_state(1), np.ones(1, bool)
     return lambda: algorithm.act(obs, state, first, deterministic=True)

@@ -50,10 +50,12 @@ class SelectiveMixer(Mixer):
         self.output = nn.Linear(E, cfg.hidden_dim, bias=False)
 
     def initial_state(self, batch: int) -> Tree:
+        """(newest inputs of the convolution [B, K - 1, E], states [B, N, E])."""
         new = self.skip.new_zeros
         return new(batch, self.taps - 1, self.channels), new(batch, self.states, self.channels)
 
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         past_BKE, h_BNE = state
         x_TBE, gate_TBE = self.input(x_TBH).chunk(2, -1)
         x_TBE, past_BKE = silu_convolution(x_TBE, self.conv_weight, self.conv_bias, first_TB, past_BKE)

@@ -33,9 +33,11 @@ class MinGRULayer(Mixer):
         self.gates = linear(cfg.hidden_dim, 2 * cfg.hidden_dim, gain=1.0)
 
     def initial_state(self, batch: int) -> Tree:
+        """[B, H]."""
         return self.gates.weight.new_zeros(batch, self.gates.in_features)
 
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         z_TBH, n_TBH = self.gates(x_TBH).chunk(2, -1)
         z_TBH = torch.sigmoid(z_TBH)
         h_TBH = linear_scan((1.0 - z_TBH) * ~first_TB.unsqueeze(-1), z_TBH * n_TBH, state)

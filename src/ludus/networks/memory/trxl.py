@@ -20,6 +20,7 @@ class TrXLBlock(TransformerBlock):
     """x + attention(norm(x)), then x + feedforward(norm(x))."""
 
     def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
+        """The residual stream after the block."""
         x_TBH = x_TBH + self.attention(self.norm(x_SBH), window)
         return x_TBH + self.feedforward(x_TBH)
 
