@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -26,17 +26,21 @@ LARGEST_NUMPY_LAYER = 256
 """Above this width matrix products dominate and torch is as good."""
 
 
-class Outputs(NamedTuple):
+class Outputs:
     """What the heads of a network say about one step of `batch` environments; a head is computed when it is read."""
 
-    batch: int
-    heads: Collection[str] = ()
-    read: Callable[..., Array] | None = None
+    def __init__(self, batch: int, heads: Collection[str] = (), read: Callable[..., Array] | None = None) -> None:
+        self.batch, self.heads, self._read = batch, heads, read
+        self._known: dict[str, Array] = {}
 
     def __call__(self, head: str, *inputs: Array) -> Array:
         """Output [B, ...] of a head; some critics take an action [B, A] beside the features."""
-        assert self.read is not None, "an actor has to look before it is asked"
-        return self.read(head, *inputs)
+        assert self._read is not None, "an actor has to look before it is asked"
+        if inputs:
+            return self._read(head, *inputs)
+        if head not in self._known:
+            self._known[head] = self._read(head)
+        return self._known[head]
 
 
 class Actor(Protocol):

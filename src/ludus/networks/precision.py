@@ -15,7 +15,7 @@ class Precision:
     """Weights, features and everything after them stay float32. A resumed run keeps the format of the saved one."""
 
     def __init__(self, mode: Literal["auto", "float32", "bfloat16"] = "float32") -> None:
-        self.name = mode if mode != "auto" else "bfloat16" if has_bfloat16() else "float32"
+        self.name: str = mode if mode != "auto" else "bfloat16" if has_bfloat16() else "float32"
 
     def __deepcopy__(self, memo: dict[int, object]) -> Precision:
         return self  # copies of a network, such as targets, follow the run's choice too
