@@ -46,7 +46,9 @@ class Console(Sink):
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = console or _terminal()
+        from rich.console import Console as RichConsole
+
+        self._console = console or RichConsole(highlight=False, soft_wrap=True)
         self._plain = quiet or not self._console.is_terminal or self._console.is_dumb_terminal
         self._ascii = self._console.options.ascii_only
         self._copy, self._silent = copy, quiet
@@ -248,9 +250,3 @@ class _Screen:
             for text, style in line:
                 yield Segment(ascii_only(text) if self.plain_ascii else text, Style.parse(style) if style else None)
             yield Segment.line()
-
-
-def _terminal() -> RichConsole:
-    from rich.console import Console as RichConsole
-
-    return RichConsole(highlight=False, soft_wrap=True)

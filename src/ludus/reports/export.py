@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ludus.errors import ConfigError, LudusError
+from ludus.files import to_json
 from ludus.reports import columns
-from ludus.reports.columns import dump
 from ludus.reports.compare import Comparison, Scores
 from ludus.runs import history, query
 from ludus.runs.record import FIELDS, Record, paths
@@ -59,8 +59,7 @@ def export(records: Sequence[Record], kind: str, keys: Sequence[str] | None = No
     for key in keys or ():
         query.check_key(key, records, f"--columns {key}")
     if kind == "json":
-        chosen = [{key: record.get(key) for key in keys} if keys else complete(record) for record in records]
-        return dump(chosen)
+        return to_json([record.values(keys) if keys else complete(record) for record in records])
     if kind == "csv":
         return to_csv(records, keys or _every_column(records))
     return render(_runs_table(records, keys or PAPER), kind, fragment=fragment)
@@ -70,7 +69,7 @@ def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = Fal
     """The groups of a comparison, one row each."""
     check_format(kind)
     if kind == "json":
-        return dump(comparison.data())
+        return to_json(comparison.data())
     return render(comparison_table(comparison), kind, fragment=fragment)
 
 

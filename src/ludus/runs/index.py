@@ -73,13 +73,6 @@ class Index:
         """The one run of a reference."""
         return self._named(reference, self.records())[0]
 
-    def register(self, folder: Path) -> None:
-        """Add or update one run; listing does so by itself."""
-        record = read(folder)
-        if record is not None:
-            with self._open(self.path) as base:
-                _store(base, [(signature(folder), record)])
-
     def rebuild(self) -> int:
         """Read every folder again; returns the number of runs."""
         self.discard()
