@@ -25,12 +25,7 @@ NAME = "index.sqlite"
 VERSION = 2
 """Version of the table; a table of another version is rebuilt."""
 _UNAVAILABLE = {
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
+    getattr(sqlite3, f"SQLITE_{name}") for name in ("PERM", "BUSY", "LOCKED", "READONLY", "FULL", "CANTOPEN")
 }
 _BOOLEANS = ("solved", "exact", "compiled")
 _COLUMNS = (*FIELDS, "config")
