@@ -121,7 +121,7 @@ def test_the_loss_of_sequences_is_that_of_a_walk(double: bool) -> None:
     def walk(net: Any) -> torch.Tensor:
         state, rows = batch["state"], []
         for t in range(len(batch["obs"])):
-            out, _, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
+            out, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
             rows.append(out[0])
         return torch.stack(rows)[3:]
 
@@ -168,7 +168,7 @@ def test_evaluation_of_noisy_networks_draws_nothing() -> None:
     before = torch.get_rng_state()
     obs = np.zeros((3, 4), np.float32)
     first = np.ones(3, bool)
-    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["values"] for _ in range(2)]
+    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["q"] for _ in range(2)]
     np.testing.assert_array_equal(*answers)
     assert torch.equal(before, torch.get_rng_state())
     close(built)

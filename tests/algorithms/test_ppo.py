@@ -10,6 +10,7 @@ from ludus.data.rollout import minibatches
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import MEMORY
+from ludus.types import to_device
 from support import close, config, moment, run
 
 CORES = MEMORY.names()
@@ -69,9 +70,9 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
             return getattr(original, name)
 
         def __call__(self, obs, state, first):
-            params, state = original(obs, state, first)
-            seen.append(params.copy())
-            return params, state
+            outputs, state = original(obs, state, first)
+            seen.append(outputs("actor").copy())
+            return outputs, state
 
     ppo.behaviour.actor = Spy()
     ppo.update_controller(now)
@@ -85,7 +86,7 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
 @torch.no_grad()
 def step_by_step(ppo, rollout) -> tuple[np.ndarray, dict]:
     """Values of every observation, and of true final ones, one step at a time as a policy at work would see them."""
-    state = ppo.behaviour.to_tensors(rollout.state)
+    state = to_device(rollout.state, ppo.device)
     values, finals = [], {}
     where = {(int(t), int(b)): i for i, (t, b) in enumerate(zip(rollout.finals.t, rollout.finals.b, strict=True))}
     go_on = torch.zeros(1, 4, dtype=torch.bool)
@@ -138,7 +139,7 @@ def test_stored_action_is_the_drawn_one_and_the_environment_gets_the_clipped_one
     run = build(cfg)
     ppo = run.algorithm
     with torch.no_grad():
-        ppo.policy.log_std.fill_(2.0)  # far beyond the bounds of +-2
+        ppo.policy.actor.log_std.fill_(2.0)  # far beyond the bounds of +-2
     ppo.learner.version += 1
     sent, env = [], ppo.collector.env
     step = env.step

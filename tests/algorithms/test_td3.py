@@ -81,7 +81,7 @@ def test_the_smoothed_target_action_stays_within_the_bounds() -> None:
     batch, numbers, _ = captured(td3, now)
     model = td3.learner.model
     with torch.no_grad():
-        model["target_actor"].layers[-1].bias.fill_(3.0)
+        model["target_actor"][-1].bias.fill_(3.0)
         noise = (2.0 * batch["noise"]).clamp(-0.5, 0.5)
         free = torch.tanh(model["target_actor"](batch["next_obs"])) + noise
         assert (free > 1.2).any() and (free < 1.0).any()
@@ -115,7 +115,7 @@ def test_exploration_noise_is_only_for_collecting() -> None:
     obs, first = np.zeros((64, 3), np.float32), np.ones(64, bool)
     assert np.ptp(td3.act(obs, (), first, deterministic=True).action) == 0
     td3.behaviour.uniform = False
-    stored, sent, _ = td3.behaviour.act(obs, (), first)
+    stored, sent, *_ = td3.behaviour.act(obs, (), first)
     assert np.ptp(stored) > 0.5 and np.abs(stored).max() <= 1
     np.testing.assert_allclose(sent, 2 * stored, atol=1e-6)
     close(one)

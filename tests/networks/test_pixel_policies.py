@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -98,7 +100,8 @@ def test_kept_outputs_are_those_of_one_pass_over_the_rollout(memory: str) -> Non
     rollout = ppo.collector.collect(ppo.behaviour, 16)
     kept, _ = ppo.targets(rollout, now)
     assert rollout.finals is not None
-    whole, _ = ppo.targets(rollout, now)  # the outputs of acting are gone by now
+    assert rollout.extras["params"].shape == (16, 4, 4) and rollout.extras["value"].shape == (16, 4)
+    whole, _ = ppo.targets(replace(rollout, extras={}), now)
     for name, column in kept.items():
         torch.testing.assert_close(column, whole[name], atol=1e-5, rtol=1e-5, msg=name)
     close(run)
@@ -117,8 +120,8 @@ def test_images_are_stored_once_in_the_layout_of_the_convolutions() -> None:
 def test_small_policies_keep_no_outputs() -> None:
     cfg = config({"name": "ppo", "rollout_steps": 16})
     run = build(cfg)
-    run.algorithm.collector.collect(run.algorithm.behaviour, 16)
-    assert run.algorithm.behaviour.take_outputs() is None
+    rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 16)
+    assert not rollout.extras
     close(run)
 
 
@@ -139,9 +142,9 @@ def test_the_precision_of_a_run_is_saved_and_kept() -> None:
     state = run.state_dict()
     other = build(pixels("float32"))
     other.load_state_dict(state)
-    assert other.algorithm.policy.encoder.precision.dtype == torch.bfloat16
+    assert other.algorithm.policy.trunk.encoder.precision.dtype == torch.bfloat16
     spaces = Spaces(gym.spaces.Box(0, 255, (1, 36, 36), np.uint8), gym.spaces.Discrete(4))
-    assert build_player(pixels(), spaces, state).algorithm.policy.encoder.precision.dtype == torch.bfloat16
+    assert build_player(pixels(), spaces, state).algorithm.policy.trunk.encoder.precision.dtype == torch.bfloat16
     close(run)
     close(other)
 

@@ -150,13 +150,14 @@ def test_updates_are_never_compiled_under_it(tmp_path: Path) -> None:
 
 def test_dead_units_are_counted(tmp_path: Path) -> None:
     def kill(run: Orchestrator) -> None:
-        first = next(module for module in run.algorithm.policy.encoder.modules() if isinstance(module, torch.nn.Linear))
+        modules = run.algorithm.policy.trunk.encoder.modules()
+        first = next(module for module in modules if isinstance(module, torch.nn.Linear))
         first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
         first.bias.data[:4] = 100.0  # nor come back: tanh is flat there
 
     _run(tmp_path, prepare=kill)
     last = json.loads((tmp_path / "debug" / "activations.jsonl").read_text().splitlines()[-1])
-    tanh = [layer for name, layer in last["layers"].items() if name.startswith("encoder")][-1]
+    tanh = [layer for name, layer in last["layers"].items() if name.startswith("trunk.encoder")][-1]
     assert tanh["dead_pct"] == 50.0
 
 
@@ -210,7 +211,7 @@ def _bad_step(run: Orchestrator) -> None:
         (_bad_loss, "loss loss/value is not finite: infinite in 1 of 1 values"),
         (_bad_batch, "batch advantage is not finite: nan in 1 of 64 values"),
         (_bad_gradient, "gradient of critic.0.bias is not finite: nan in 1 of 1 values"),
-        (_bad_step, "weight encoder"),
+        (_bad_step, "weight trunk.encoder"),
     ],
 )
 def test_the_first_bad_tensor_is_named_and_dumped(
@@ -251,11 +252,11 @@ def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -
     with pytest.raises(ConfigError, match="diverged"):
         run.run()
     close(run)
-    assert "weight encoder" in (bad_part(run.algorithm.learner) or "")
+    assert "weight trunk.encoder" in (bad_part(run.algorithm.learner) or "")
     place = dump_divergence(tmp_path, run, "loss is nan")
     assert place == tmp_path / "nan_dump"
     step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
-    assert step["tensor"].startswith("weight encoder")
+    assert step["tensor"].startswith("weight trunk.encoder")
     assert step["problem"] == "loss is nan"
 
 

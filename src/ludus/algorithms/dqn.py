@@ -18,7 +18,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from ludus.acting.exploration import EpsilonGreedy, Level
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import EpsilonGreedy, Level
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
@@ -26,7 +28,7 @@ from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Learner
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.values import at_rows, chosen, project, q_target
-from ludus.networks.action_values import ActionValues
+from ludus.networks.q_values import QValues
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
 
@@ -131,7 +133,7 @@ class DQN(Algorithm):
         self.collector, self.device, self.replay = context.collector, context.device, context.buffers
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
-        self.net = ActionValues(
+        self.net = QValues(
             context.network, context.spaces, context.precision, dueling=cfg.dueling, atoms=cfg.atoms, noisy=cfg.noisy
         ).to(context.device)
         self.atoms = torch.linspace(cfg.v_min, cfg.v_max, cfg.atoms, device=context.device)
@@ -140,12 +142,17 @@ class DQN(Algorithm):
             self.loss,
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
-            parts={"trunk": ("encoder", "memory"), "head": ("actor", "value")},
+            parts=self.net.parts,
             compiler=None if self.net.recurrent or cfg.noisy else context.compiler,
         )
         self.target = Target(self.learner)
         self.epsilon = Level(cfg.epsilon.start)
-        self.explorer = EpsilonGreedy(self.net, self.atoms, self.epsilon, context.rng, context.evaluation_rng)
+        self.behaviour = Behaviour(
+            make_actor(self.net.trunk, {"q": self.net.head}, live=True),
+            EpsilonGreedy(self.net.head, self.atoms, self.epsilon),
+            rng=context.rng,
+            evaluation_rng=context.evaluation_rng,
+        )
         for buffer in context.buffers.values():
             if self.net.recurrent and cfg.stored_state:
                 buffer.keep_state(self.initial_state(1))
@@ -163,10 +170,10 @@ class DQN(Algorithm):
         self.target.theta.copy_(self.learner.theta)
 
     def initial_state(self, batch: int) -> Tree:
-        return self.explorer.initial_state(batch)
+        return self.behaviour.initial_state(batch)
 
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
-        return self.explorer.evaluate(obs, state, first, deterministic=deterministic)
+        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
 
     def metrics(self) -> dict[str, float]:
         assert self.collector is not None
@@ -179,7 +186,7 @@ class DQN(Algorithm):
         assert self.collector is not None
         self.epsilon.value = now.at(now.cfg.epsilon)
         steps = min(now.cfg.train_freq, now.remaining_steps // self.collector.num_envs)
-        rollout = self.collector.collect(self.explorer, steps)
+        rollout = self.collector.collect(self.behaviour, steps)
         self.replay[now.buffer or "replay"].add(rollout)
         return Report(env_steps=rollout.env_steps)
 
@@ -204,7 +211,7 @@ class DQN(Algorithm):
         """Error of Q(s, a) against r + discount * Q_target(s', argmax_a Q(s', a))."""
         out, following, selector = self.predictions(net, batch, burn_in, double=double)
         reward, discount = batch["reward"], batch["discount"]
-        if self.net.atoms == 1:
+        if self.net.head.atoms == 1:
             value = chosen(out, batch["action"])
             target = q_target(reward, discount, following, selector)
             losses, size = huber_loss(value, target, reduction="none"), (value.detach() - target).abs()
@@ -235,8 +242,8 @@ class DQN(Algorithm):
         state = state_target = batch["state"]
         if burn_in:
             with torch.no_grad():
-                state = net(obs[:burn_in], state, first[:burn_in])[2]
-                state_target = target(obs[:burn_in], state_target, first[:burn_in])[2]
+                state = net(obs[:burn_in], state, first[:burn_in])[1]
+                state_target = target(obs[:burn_in], state_target, first[:burn_in])[1]
         out = net(obs[burn_in:], state, first[burn_in:])[0]
         with torch.no_grad():
             following = at_rows(self._fresh(target)(obs[burn_in:], state_target, first[burn_in:])[0], batch["row"])
@@ -244,15 +251,15 @@ class DQN(Algorithm):
 
     def _target_network(self, theta: Tensor) -> Any:
         """The slow copy; when the update is traced, or noise is drawn, the network itself with the copy's weights."""
-        if theta is self.target.theta and not self.net.noisy:
+        if theta is self.target.theta and not self.net.head.noisy:
             return self.target.net
         parameters = self.learner.layout.unflatten(theta)
         return lambda *inputs: torch.func.functional_call(self.net, parameters, inputs)
 
     def _fresh(self, net: Any) -> Any:
         """Every pass of a noisy network has noise of its own."""
-        if self.net.noisy:
-            self.net.new_noise()
+        if self.net.head.noisy:
+            self.net.head.new_noise()
         return net
 
 

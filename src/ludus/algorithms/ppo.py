@@ -11,7 +11,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.behaviour import PolicyBehaviour
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import SampleClipped
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Rollout, minibatches
@@ -22,7 +24,7 @@ from ludus.math.losses import clipped_surrogate, clipped_value_loss, normalized,
 from ludus.math.returns import gae
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
-from ludus.types import ActResult, Array, Report, Stateful, Tree
+from ludus.types import ActResult, Array, Report, Stateful, Tree, to_device
 
 
 class PPOConfig(AlgorithmConfig):
@@ -111,17 +113,16 @@ class PPO(Algorithm):
             self.loss,
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
-            parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std"), "critic_head": ("critic",)},
-            rates={"memory_lr": ("memory",)},
-            compiler=None if self.policy.recurrent or self.policy.encoder.heavy else context.compiler,
+            parts=self.policy.parts,
+            rates={"memory_lr": self.policy.memory_names},
+            compiler=None if self.policy.recurrent or self.policy.trunk.heavy else context.compiler,
         )
-        self.behaviour = PolicyBehaviour(
-            self.policy,
-            self.learner,
-            context.spaces,
+        self.behaviour = Behaviour(
+            make_actor(self.policy.trunk, self.policy.heads),
+            SampleClipped(self.distribution, context.spaces.action, keep=self.policy.trunk.heavy),
+            learner=self.learner,
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
-            keep_outputs=self.policy.encoder.heavy,
         )
         self.columns: dict[str, Tensor] | None = None
         self.start_state: Tree = ()
@@ -146,7 +147,7 @@ class PPO(Algorithm):
         steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
         rollout = self.collector.collect(self.behaviour, steps)
         self.columns, explained = self.targets(rollout, now)
-        self.start_state = self.behaviour.to_tensors(rollout.state)
+        self.start_state = to_device(rollout.state, self.device)
         return Report(
             env_steps=rollout.env_steps, metrics={**self.collector.statistics(), "explained_variance": explained}
         )
@@ -159,7 +160,7 @@ class PPO(Algorithm):
         Where passes are dear, those of acting serve, and only the last row is left.
         """
         steps, _ = rollout.shape
-        obs, first = self.policy.encoder.arrange(self._tensor(rollout.obs)), self._tensor(rollout.first)
+        obs, first = self.policy.trunk.encoder.arrange(self._tensor(rollout.obs)), self._tensor(rollout.first)
         params_TBP, value_TB = self._outputs(rollout, obs, first)
         values = value_TB.cpu().numpy()
         action = self._tensor(rollout.action)
@@ -192,17 +193,16 @@ class PPO(Algorithm):
 
     def _outputs(self, rollout: Rollout, obs: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution parameters of at least T rows, values of T + 1."""
-        kept = self.behaviour.take_outputs()
-        if kept is None:
-            params_TBP, value_TB, _ = self.policy(obs, self.behaviour.to_tensors(rollout.state), first)
+        if not rollout.extras:
+            params_TBP, value_TB, _ = self.policy(obs, to_device(rollout.state, self.device), first)
             return params_TBP, value_TB
-        params_TBP, value_TB = kept
-        last = self.policy(obs[-1:], self.behaviour.to_tensors(rollout.last_state), first[-1:])[1]
+        last = self.policy(obs[-1:], to_device(rollout.last_state, self.device), first[-1:])[1]
+        params_TBP, value_TB = (self._tensor(rollout.extras[name]) for name in ("params", "value"))
         return params_TBP, torch.cat([value_TB, last])
 
     def _final_values(self, finals: Any) -> Array:
         first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=self.device)
-        obs, state = self._tensor(finals.obs).unsqueeze(0), self.behaviour.to_tensors(finals.state)
+        obs, state = self._tensor(finals.obs).unsqueeze(0), to_device(finals.state, self.device)
         return self.policy(obs, state, first)[1][0].cpu().numpy()
 
     def _tensor(self, array: Array) -> Tensor:

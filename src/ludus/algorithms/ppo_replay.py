@@ -16,7 +16,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.behaviour import PolicyBehaviour
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import SampleClipped
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_length
@@ -29,7 +31,7 @@ from ludus.math.losses import clipped_surrogate, normalized
 from ludus.math.returns import gae, vtrace
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
-from ludus.types import ActResult, Array, Report, Stateful, Tree, tree_map
+from ludus.types import ActResult, Array, Report, Stateful, Tree, to_device, tree_map
 
 Columns = dict[str, Tensor]
 
@@ -110,12 +112,16 @@ class PPOReplay(Algorithm):
             self.loss,
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
-            parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std"), "critic_head": ("critic",)},
-            rates={"memory_lr": ("memory",)},
+            parts=self.policy.parts,
+            rates={"memory_lr": self.policy.memory_names},
             compiler=None if self.policy.recurrent else context.compiler,
         )
-        self.behaviour = PolicyBehaviour(
-            self.policy, self.learner, context.spaces, rng=context.rng, evaluation_rng=context.evaluation_rng
+        self.behaviour = Behaviour(
+            make_actor(self.policy.trunk, self.policy.heads),
+            SampleClipped(self.distribution, context.spaces.action),
+            learner=self.learner,
+            rng=context.rng,
+            evaluation_rng=context.evaluation_rng,
         )
         self.replays = context.buffers
         for buffer in self.replays.values():
@@ -156,7 +162,7 @@ class PPOReplay(Algorithm):
         buffer = self.replays[now.buffer or "replay"]
         steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
         rollout = self.collector.collect(self.behaviour, steps)
-        fresh, fresh_state = self.fresh_targets(rollout, now), self.behaviour.to_tensors(rollout.state)
+        fresh, fresh_state = self.fresh_targets(rollout, now), to_device(rollout.state, self.device)
         replayed = self.replayed_targets(buffer, now, *rollout.shape)
         if replayed is None:
             self.columns, self.start_state = fresh, fresh_state
@@ -180,7 +186,7 @@ class PPOReplay(Algorithm):
         """Log-probabilities, advantages and value targets [T, B] of a rollout of the current policy."""
         steps, _ = rollout.shape
         obs, first = self._tensor(rollout.obs), self._tensor(rollout.first)
-        params_TBP, value_TB, _ = self.policy(obs, self.behaviour.to_tensors(rollout.state), first)
+        params_TBP, value_TB, _ = self.policy(obs, to_device(rollout.state, self.device), first)
         values = value_TB.cpu().numpy()
         next_value = values[1:].copy()
         if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
@@ -238,7 +244,7 @@ class PPOReplay(Algorithm):
 
     def _final_values(self, finals: Any) -> Array:
         first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=self.device)
-        obs, state = self._tensor(finals.obs).unsqueeze(0), self.behaviour.to_tensors(finals.state)
+        obs, state = self._tensor(finals.obs).unsqueeze(0), to_device(finals.state, self.device)
         return self.policy(obs, state, first)[1][0].cpu().numpy()
 
     def _tensor(self, array: Array) -> Tensor:

@@ -11,7 +11,9 @@ import gymnasium as gym
 import numpy as np
 from pydantic import PositiveInt
 
-from ludus.acting.exploration import Level
+from ludus.acting.actors import Outputs
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import Extras, Facts, Level, q_facts
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
@@ -50,9 +52,11 @@ class QLearning(Algorithm):
     def __init__(self, cfg: QLearningConfig, context: Context) -> None:
         states = discrete(context.spaces.observation, "observations", "use dqn or ppo")
         actions = discrete(context.spaces.action, "actions", "use ppo")
-        self.collector, self.rng, self.evaluation_rng = context.collector, context.rng, context.evaluation_rng
+        self.collector = context.collector
         self.table = Table(states, actions, cfg.initial_value)
         self.epsilon = Level(cfg.epsilon.start)
+        strategy = BestOrAny(self.epsilon)
+        self.behaviour = Behaviour(self.table, strategy, rng=context.rng, evaluation_rng=context.evaluation_rng)
         self.rollout: Rollout | None = None
 
     def hooks(self) -> dict[str, Hook]:
@@ -68,16 +72,11 @@ class QLearning(Algorithm):
         assert self.collector is not None
         self.epsilon.value = now.at(now.cfg.epsilon)
         steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
-        self.rollout = self.collector.collect(_EpsilonGreedy(self.table.q_SA, self.epsilon.value, self.rng), steps)
+        self.rollout = self.collector.collect(self.behaviour, steps)
         return Report(env_steps=self.rollout.env_steps, metrics=self.collector.statistics())
 
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
-        values_BA = self.table.q_SA[obs]
-        if deterministic:
-            action = values_BA.argmax(-1)
-        else:
-            action = epsilon_greedy(values_BA, self.epsilon.value, self.evaluation_rng)
-        return ActResult(action, state, {"value": values_BA.max(-1), "q": values_BA})
+        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
 
     # ---- update --------------------------------------------------------------------------------
 
@@ -91,10 +90,23 @@ class QLearning(Algorithm):
 
 
 class Table:
-    """Values [S, A]."""
+    """Values [S, A]; acts as its own actor."""
+
+    recurrent = False
 
     def __init__(self, states: int, actions: int, initial: float) -> None:
         self.q_SA = np.full((states, actions), initial)
+
+    def refresh(self) -> None:
+        """Nothing to copy."""
+
+    def initial_state(self, batch: int) -> Tree:
+        """A table has no memory."""
+        return ()
+
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+        """The values of these states."""
+        return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda _, values: values), state
 
     def learn(self, rollout: Rollout, lr: float, gamma: float) -> float:
         """Q(s, a) += lr (r + gamma max Q(s', .) - Q(s, a)) step by step; returns the mean absolute error."""
@@ -121,16 +133,24 @@ class Table:
         self.q_SA[...] = state["q"]
 
 
-class _EpsilonGreedy:
-    def __init__(self, q_SA: Array, epsilon: float, rng: np.random.Generator) -> None:
-        self.q_SA, self.epsilon, self.rng = q_SA, epsilon, rng
+class BestOrAny:
+    """One of the best actions, ties drawn; with probability epsilon any."""
 
-    def initial_state(self, batch: int) -> Tree:
-        return ()
+    blind = False
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
-        action = epsilon_greedy(self.q_SA[obs_B], self.epsilon, self.rng)
-        return action, action, state
+    def __init__(self, epsilon: Level) -> None:
+        self.epsilon = epsilon
+
+    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        return epsilon_greedy(outputs("q"), self.epsilon.value, rng), {}
+
+    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        values_BA = outputs("q")
+        action = values_BA.argmax(-1) if rng is None else epsilon_greedy(values_BA, self.epsilon.value, rng)
+        return action, q_facts(values_BA, action, self.epsilon.value)
+
+    def for_environment(self, action: Array) -> Array:
+        return action
 
 
 def epsilon_greedy(values_BA: Array, epsilon: float, rng: np.random.Generator) -> Array:

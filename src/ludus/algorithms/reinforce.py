@@ -12,7 +12,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.behaviour import PolicyBehaviour
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import SampleClipped
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Rollout
@@ -22,7 +24,7 @@ from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.returns import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
-from ludus.types import ActResult, Array, Report, Stateful, Tree
+from ludus.types import ActResult, Array, Report, Stateful, Tree, to_device
 
 
 class ReinforceConfig(AlgorithmConfig):
@@ -81,11 +83,15 @@ class Reinforce(Algorithm):
             self.loss,
             cfg.optimizer,
             max_grad_norm=cfg.max_grad_norm,
-            parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std")},
-            rates={"memory_lr": ("memory",)},
+            parts=self.policy.parts,
+            rates={"memory_lr": self.policy.memory_names},
         )
-        self.behaviour = PolicyBehaviour(
-            self.policy, self.learner, context.spaces, rng=context.rng, evaluation_rng=context.evaluation_rng
+        self.behaviour = Behaviour(
+            make_actor(self.policy.trunk, self.policy.heads),
+            SampleClipped(self.distribution, context.spaces.action),
+            learner=self.learner,
+            rng=context.rng,
+            evaluation_rng=context.evaluation_rng,
         )
         self.batch: Batch | None = None
 
@@ -117,7 +123,7 @@ class Reinforce(Algorithm):
             "weight": self._tensor(
                 weight * (weight.size / max(weight.sum(), 1.0))
             ),  # a mean over all, of those that count
-            "state": self.behaviour.to_tensors(rollout.state),
+            "state": to_device(rollout.state, self.device),
         }
         return Report(env_steps=rollout.env_steps, metrics=self.collector.statistics())
 

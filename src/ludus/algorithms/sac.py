@@ -18,7 +18,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.exploration import ExploringBehaviour, check_bounded
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import SampleSquashed, Uniform, check_bounded
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
@@ -26,7 +28,8 @@ from ludus.learning.joint_learner import JointLearner
 from ludus.learning.learner import Batch
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
-from ludus.networks.q_networks import ActingPolicy, ActorHead, Critics, Temperature, Trunk, features_of
+from ludus.networks.heads import WIDE, ActorHead, Critics, Temperature
+from ludus.networks.trunk import Trunk, features_of
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
 
@@ -109,19 +112,18 @@ class SAC(Algorithm):
         self.distribution: Any = distribution_for(space, squash=True)
         self.target_entropy = target_entropy(cfg, self.distribution)
         self.learner = self._learner(cfg, context)
-        self.policy = ActingPolicy(self.learner.model["trunk"], self.learner.model["actor"])
-        self.behaviour = ExploringBehaviour(
-            self.policy,
-            self.learner,
-            space,
-            explore=self.explore,
-            greedy=self.greedy,
+        nets = self.learner.model
+        self.trunk = nets["trunk"]
+        self.behaviour = Behaviour(
+            make_actor(self.trunk, {"actor": nets["actor"], "critic": nets["critic"]}, live=True),
+            SampleSquashed(self.distribution, space),
+            blind=Uniform.unit(space),
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )
         self.replays = context.buffers
         for buffer in self.replays.values():
-            if self.policy.recurrent:
+            if self.trunk.recurrent:
                 buffer.keep_state(self.initial_state(1))
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
@@ -129,13 +131,11 @@ class SAC(Algorithm):
     def _learner(self, cfg: SACConfig, context: Context) -> JointLearner:
         network, distribution = context.network, self.distribution
         trunk = Trunk(network, context.spaces.observation, context.precision)
-        inputs, outputs = trunk.out_dim, distribution.param_dim
-        if not self.discrete:
-            inputs, outputs = inputs + distribution.size, 1
+        shape = {"outputs": distribution.param_dim} if self.discrete else {"action_dim": distribution.size}
         networks = {
             "trunk": trunk,
-            "critic": Critics(network.critic, cfg.critics, inputs, outputs, bare=trunk.bare),
-            "actor": ActorHead(network.actor, trunk.out_dim, distribution.param_dim, bare=trunk.bare),
+            "critic": Critics(network.critic, trunk, cfg.critics, **shape),
+            "actor": ActorHead(network.actor, trunk, distribution.param_dim, default=WIDE),
             "temperature": Temperature(cfg.initial_alpha),
         }
         return JointLearner(
@@ -155,7 +155,7 @@ class SAC(Algorithm):
         return {"learner": self.learner}
 
     def check(self, cfg: SACConfig, buffer: str | None) -> None:
-        check_size(self.replays[buffer or "replay"], cfg, recurrent=self.policy.recurrent)
+        check_size(self.replays[buffer or "replay"], cfg, recurrent=self.trunk.recurrent)
 
     def metrics(self) -> dict[str, float]:
         assert self.collector is not None
@@ -179,23 +179,13 @@ class SAC(Algorithm):
         buffer.add(rollout)
         return Report(env_steps=rollout.env_steps)
 
-    def explore(self, params: Array, rng: np.random.Generator) -> Array:
-        """An action of the policy, as critics see it."""
-        action = self.distribution.sample_numpy(params, rng)
-        return action if self.discrete else np.tanh(action)
-
-    def greedy(self, params: Array) -> Array:
-        """The most likely index, or the middle of the Gaussian."""
-        action = self.distribution.mode_numpy(params)
-        return action if self.discrete else np.tanh(action)
-
     # ---- update --------------------------------------------------------------------------------
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One gradient step on critics, actor and temperature."""
         cfg: SACConfig = now.cfg
         buffer = self.replays[now.buffer or "replay"]
-        drawn = draw(buffer, now, recurrent=self.policy.recurrent, device=self.device)
+        drawn = draw(buffer, now, recurrent=self.trunk.recurrent, device=self.device)
         if drawn is None:
             return Report()
         batch, index = drawn

@@ -14,14 +14,17 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.exploration import ExploringBehaviour, Level, check_bounded
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import AddNoise, Level, Uniform, check_bounded
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
 from ludus.learning.joint_learner import JointLearner
 from ludus.learning.learner import Batch
 from ludus.learning.optimizer import OptimizerConfig
-from ludus.networks.q_networks import ActingPolicy, ActorHead, Critics, Trunk, features_of
+from ludus.networks.heads import WIDE, ActorHead, Critics
+from ludus.networks.trunk import Trunk, features_of
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
 
@@ -91,20 +94,19 @@ class TD3(Algorithm):
         self.collector, self.device, self.rng = context.collector, context.device, context.rng
         self.action_shape = tuple(space.shape or ())
         self.learner = self._learner(cfg, context)
-        self.policy = ActingPolicy(self.learner.model["trunk"], self.learner.model["actor"])
+        nets = self.learner.model
+        self.trunk = nets["trunk"]
         self.sigma = Level(cfg.exploration_noise.start)
-        self.behaviour = ExploringBehaviour(
-            self.policy,
-            self.learner,
-            space,
-            explore=self.explore,
-            greedy=self.greedy,
+        self.behaviour = Behaviour(
+            make_actor(self.trunk, {"actor": nets["actor"], "critic": nets["critic"]}, live=True),
+            AddNoise(space, self.sigma),
+            blind=Uniform.unit(space),
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )
         self.replays = context.buffers
         for buffer in self.replays.values():
-            if self.policy.recurrent:
+            if self.trunk.recurrent:
                 buffer.keep_state(self.initial_state(1))
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
@@ -114,8 +116,8 @@ class TD3(Algorithm):
         trunk = Trunk(network, context.spaces.observation, context.precision)
         networks = {
             "trunk": trunk,
-            "critic": Critics(network.critic, cfg.critics, trunk.out_dim + size, 1, bare=trunk.bare),
-            "actor": ActorHead(network.actor, trunk.out_dim, size, bare=trunk.bare),
+            "critic": Critics(network.critic, trunk, cfg.critics, action_dim=size),
+            "actor": ActorHead(network.actor, trunk, size, default=WIDE),
         }
         return JointLearner(
             {name: part.to(context.device) for name, part in networks.items()},
@@ -134,7 +136,7 @@ class TD3(Algorithm):
         return {"learner": self.learner, "sigma": self.sigma}
 
     def check(self, cfg: TD3Config, buffer: str | None) -> None:
-        check_size(self.replays[buffer or "replay"], cfg, recurrent=self.policy.recurrent)
+        check_size(self.replays[buffer or "replay"], cfg, recurrent=self.trunk.recurrent)
 
     def metrics(self) -> dict[str, float]:
         assert self.collector is not None
@@ -159,23 +161,13 @@ class TD3(Algorithm):
         buffer.add(rollout)
         return Report(env_steps=rollout.env_steps)
 
-    def greedy(self, params: Array) -> Array:
-        """The policy's action in [-1, 1]."""
-        return np.tanh(params).reshape(len(params), *self.action_shape)
-
-    def explore(self, params: Array, rng: np.random.Generator) -> Array:
-        """The policy's action with noise."""
-        action = self.greedy(params)
-        noise = np.float32(self.sigma.value) * rng.standard_normal(action.shape, np.float32)
-        return np.clip(action + noise, -1.0, 1.0)
-
     # ---- update --------------------------------------------------------------------------------
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One gradient step on the critics and, every `policy_delay` updates, on the actor."""
         cfg: TD3Config = now.cfg
         buffer = self.replays[now.buffer or "replay"]
-        drawn = draw(buffer, now, recurrent=self.policy.recurrent, device=self.device)
+        drawn = draw(buffer, now, recurrent=self.trunk.recurrent, device=self.device)
         if drawn is None:
             return Report()
         batch, index = drawn

@@ -32,8 +32,6 @@ def model(
     for network in networks:
         for name, child in network.named_children():
             show(name, child)
-        for name, parameter in network.named_parameters(recurse=False):
-            print(f"\n{name}  {parameter.numel():,} parameters")
     if networks:
         print(f"\ntotal  {sum(map(trained, networks)):,} parameters that learn")
     else:
@@ -48,6 +46,8 @@ def show(name: str, part: Any) -> None:
     print(f"\n{name}  {trained(part):,} parameters")
     for line in str(part).splitlines():
         print(f"  {line}")
+    for own, parameter in part.named_parameters(recurse=False):
+        print(f"  {own}  {parameter.numel():,} parameters")
 
 
 def trained(network: Any) -> int:
