@@ -90,10 +90,10 @@ class Windows(Checkpoints):
         self.done: list[Window] = []
         self.writer_seconds: list[float] = []
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """The first window only warms up."""
-        now, steps = time.monotonic(), run.clock.env_steps
-        if run.clock.cycles == 1:
+        now, steps = time.monotonic(), run.progress.env_steps
+        if run.progress.cycles == 1:
             self.begin(now, steps)
         elif self.middle is None and now - self.began[0] >= WRITING:
             self.middle = now, steps

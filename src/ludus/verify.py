@@ -67,7 +67,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
     judge = _Judge(expected, again)
     again.recorder.sinks.append(judge)
     with tempfile.TemporaryDirectory() as scratch:
-        collector: Any = again.stateful["collector"]
+        collector: Any = again.stateful.get("collector")
         streams = Streams(config.experiment.seed)
         buffers: Any = again.stateful["buffers"]
         buffers.attach(Path(scratch) / "buffers")

@@ -253,7 +253,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = RunFolder.create(root, "cart", config_yaml=to_yaml(chosen))
     built = build(chosen)
     for step, best in ((128, True), (256, False)):
-        checkpoint.save(run.path, built.state_dict(), step=step, best=best)
+        checkpoint.save(run.path, built.state_dict(), name=f"step={step}", best=best)
     close(built)
     return root
 

@@ -40,7 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     normalizer = built.algorithm.collector.normalizer.state_dict()
     built.algorithm.collector.close()
     for step, best in ((128, True), (256, False)):
-        checkpoint.save(run.path, {"algorithm": parts, "normalizer": normalizer, "step": step}, step=step, best=best)
+        checkpoint.save(
+            run.path, {"algorithm": parts, "normalizer": normalizer, "step": step}, name=f"step={step}", best=best
+        )
     return root
 
 

@@ -32,8 +32,9 @@ def acted_and_computed(algorithm: str, encoder: str, head: str, memory: str) -> 
     }
     player = build_player(config(algorithm, network=network), Spaces(OBSERVATION, ACTIONS[algorithm]), None).algorithm
     nets = player.learner.model
-    trunk = nets["trunk"] if algorithm in ("sac", "td3") else nets.trunk
-    head = nets.head if algorithm == "dqn" else nets["actor"] if algorithm in ("sac", "td3") else nets.actor
+    whole = nets["q" if algorithm == "dqn" else "policy"] if algorithm not in ("sac", "td3") else None
+    trunk = nets["trunk"] if whole is None else whole.trunk
+    head = nets["actor"] if whole is None else whole.head if algorithm == "dqn" else whole.actor
     with torch.no_grad():
         for parameter in nets.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -61,7 +61,7 @@ def test_a_checkpoint_goes_on_to_the_bit(memory: str, rates: dict[str, float], t
     trained(whole, 6)
     trained(half, 3)
     assert half.algorithm.collector._length.any()
-    path = checkpoint.save(tmp_path, half.state_dict(), step=1)
+    path = checkpoint.save(tmp_path, half.state_dict(), name="step=1")
     rest.load_state_dict(checkpoint.load(path))
     trained(rest, 3)
     assert torch.equal(rest.algorithm.learner.theta, whole.algorithm.learner.theta)

@@ -45,7 +45,7 @@ def weights(one) -> torch.Tensor:
 def test_same_seed_same_weights_other_seed_other_ones(case: str, memory: str) -> None:
     one, again, other = (run(settings(case, memory, seed)) for seed in (1, 1, 2))
     assert torch.equal(weights(one), weights(again))
-    assert one.clock.updates > 0
+    assert one.progress.updates > 0
     if case != "q_learning":  # 240 steps do not find the goal: its table is all zeros
         assert not torch.equal(weights(one), weights(other))
 

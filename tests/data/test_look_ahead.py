@@ -122,7 +122,7 @@ def test_runs_are_reproducible_and_not_those_that_wait(memory: str) -> None:
         cfg = config(SAC, env="Pendulum-v1", network={"memory": memory}, runtime={"overlap": overlap},
                      training={"total_timesteps": 160})  # fmt: skip
         done = run(cfg)
-        assert done.clock.env_steps == 160 and done.clock.updates > 50
+        assert done.progress.env_steps == 160 and done.progress.updates > 50
         return done.algorithm.learner.theta.clone()
 
     once, again, waiting = theta(True), theta(True), theta(False)

@@ -177,7 +177,7 @@ def test_a_number_can_be_learned_from(algorithm: str, encoder: list[int]) -> Non
     one = run(
         config({"name": algorithm, **replay}, env="Number-v0", network=network, training={"total_timesteps": 128})
     )
-    assert one.clock.updates > 0
+    assert one.progress.updates > 0
     del gym.registry["Number-v0"]
 
 
@@ -197,5 +197,5 @@ def test_the_tiniest_images_can_be_learned_from(shape: tuple[int, ...]) -> None:
 
     gym.register("Tiny-v0", entry_point=Tiny)
     one = run(config({"name": "ppo", "rollout_steps": 8}, env="Tiny-v0", training={"total_timesteps": 64}))
-    assert one.clock.updates > 0
+    assert one.progress.updates > 0
     del gym.registry["Tiny-v0"]

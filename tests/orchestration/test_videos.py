@@ -174,7 +174,7 @@ def test_a_full_disk_costs_the_video_and_one_warning(tmp_path: Path) -> None:
     with _small_files(1_000):
         run.run()
     close(run)
-    assert run.clock.env_steps == 512
+    assert run.progress.env_steps == 512
     assert len(warnings) == 1
     assert "File too large; training goes on" in warnings[0]
     assert os.listdir(tmp_path / "videos") == []  # noqa: PTH208 - hidden files too
@@ -207,14 +207,14 @@ def test_every_checkpoint_gets_its_video_even_if_it_is_written_late(
     parent.mkdir()
     for epoch in (1, 2, 3, 4):
         run: Any = SimpleNamespace(
-            clock=SimpleNamespace(epochs=epoch), evaluator=None, recorder=SimpleNamespace(file=lambda *_, **__: None)
+            progress=SimpleNamespace(epochs=epoch), evaluator=None, recorder=SimpleNamespace(file=lambda *_, **__: None)
         )
         result: Any = SimpleNamespace(env_steps=64 * epoch)
         videos.on_evaluation(run, result)
-        videos.on_cycle_end(run)
+        videos.on_epoch_end(run)
     for step in (64, 192):
         (parent / f"step={step}").mkdir()
-    videos.on_cycle_end(run)
+    videos.on_epoch_end(run)
     links = {path.name: str(path.readlink()) for path in parent.glob("*.mp4")}
     assert links == {"step=64.mp4": "../videos/epoch=1.mp4", "step=192.mp4": "../videos/epoch=3.mp4"}
     (parent / "step=256").mkdir()

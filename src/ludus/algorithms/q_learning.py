@@ -19,7 +19,7 @@ from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError
 from ludus.registry import ALGORITHMS
-from ludus.types import ActResult, Array, Report, Stateful, Tree
+from ludus.types import Array, Report, Stateful, Tree
 
 
 class QLearningConfig(AlgorithmConfig):
@@ -36,10 +36,7 @@ class QLearningConfig(AlgorithmConfig):
     epsilon: UnitSchedule = constant(0.1)
     """Share of random actions."""
     initial_value: float = 0.0
-    """What every action is taken to be worth before it is tried; a value no return can reach makes all be tried."""
-
-    def planned_updates(self, env_steps: int, num_envs: int) -> int:
-        return 0  # nothing that could be compiled
+    """Value of every action before it is tried; one that no return can reach makes the policy try all of them."""
 
 
 @ALGORITHMS.register("q_learning")
@@ -57,7 +54,7 @@ class QLearning(Algorithm):
         self.epsilon = Level(cfg.epsilon.start)
         strategy = BestOrAny(self.epsilon)
         self.behaviour = Behaviour(self.table, strategy, rng=context.rng, evaluation_rng=context.evaluation_rng)
-        self.rollout: Rollout | None = None
+        self.experience: Rollout | None = None
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -69,22 +66,17 @@ class QLearning(Algorithm):
 
     def collect(self, now: PhaseContext) -> Report:
         """Steps of the epsilon-greedy policy."""
-        assert self.collector is not None
         self.epsilon.value = now.at(now.cfg.epsilon)
-        steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
-        self.rollout = self.collector.collect(self.behaviour, steps)
-        return Report(env_steps=self.rollout.env_steps, metrics=self.collector.statistics())
-
-    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
-        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
+        self.experience = self.rollout(now, now.cfg.rollout_steps)
+        return Report(env_steps=self.experience.env_steps, metrics=self.statistics())
 
     # ---- update --------------------------------------------------------------------------------
 
     def update_controller(self, now: PhaseContext) -> Report:
         """Learn from every step of the newest rollout, in the order of time."""
-        if self.rollout is None:
+        if self.experience is None:
             return Report()
-        rollout, self.rollout = self.rollout, None
+        rollout, self.experience = self.experience, None
         error = self.table.learn(rollout, now.at(now.cfg.lr), now.at(now.cfg.gamma))
         return Report(updates=rollout.env_steps, metrics={"loss/td_error": error})
 

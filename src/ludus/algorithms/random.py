@@ -39,10 +39,8 @@ class Random(Algorithm):
 
     def collect(self, now: PhaseContext) -> Report:
         """Random steps."""
-        assert self.collector is not None
-        steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
-        rollout = self.collector.collect(self.behaviour, steps)
-        return Report(env_steps=rollout.env_steps, metrics=self.collector.statistics())
+        rollout = self.rollout(now, now.cfg.rollout_steps)
+        return Report(env_steps=rollout.env_steps, metrics=self.statistics())
 
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
         return self.behaviour.evaluate(obs, state, first, deterministic=False)

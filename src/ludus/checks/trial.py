@@ -48,7 +48,7 @@ def train(spec: str, timesteps: int) -> None:
     overrides += small(load(spec, overrides).config, timesteps)
     with tempfile.TemporaryDirectory() as folder:
         run = train_run(load(spec, overrides), runs_dir=Path(folder))
-    if not run.clock.env_steps:
+    if not run.progress.env_steps:
         raise EnvironmentFailed(spec, "trained for no step at all", "raise --timesteps")
 
 

@@ -78,7 +78,7 @@ def evaluated(run: RunFolder, step: str, episodes: int, wish: bool | None, seed:
         habit = greedy(player.algorithm, wish, config.training.evaluation.deterministic)
         act = policy_of(player.algorithm, player.normalizer, deterministic=habit)
         steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
-        env_steps = int(step.removeprefix("step="))
+        env_steps = checkpoint.position(step)[0]
         return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit), seed
 
 

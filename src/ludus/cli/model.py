@@ -30,8 +30,10 @@ def model(
     parts = player.algorithm.state()
     networks = [part.model for part in parts.values() if hasattr(part, "model")]
     for network in networks:
-        for name, child in network.named_children():
-            show(name, child)
+        for name, part in network.named_children():
+            inside = hasattr(part, "parts") and not name.startswith("target_")
+            for shown, child in part.named_children() if inside else [(name, part)]:
+                show(shown, child)
     if networks:
         print(f"\ntotal  {sum(map(trained, networks)):,} parameters that learn")
     else:

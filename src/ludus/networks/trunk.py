@@ -6,7 +6,6 @@ Shapes: T time, B batch, D features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import gymnasium as gym
 import torch
@@ -56,21 +55,23 @@ class Trunk(nn.Module):
         return self.memory(self.encoder(obs_TB), state, first_TB)
 
 
-def features_of(nets: Any, batch: Mapping[str, Any], burn_in: int) -> tuple[Tensor, Tensor, Tensor]:
+def features_of(
+    trunk: Trunk, target_trunk: Trunk, batch: Mapping[str, Tree], burn_in: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Features of each step, of the step it bootstraps from, and of the latter by the target trunk.
 
     Only the first carry a gradient. A batch with a `state` holds sequences: one pass over T + 1 rows gives all of them.
     """
     obs, first = batch["obs"], batch["first"]
     if "state" not in batch:
-        following, _ = nets["trunk"](batch["next_obs"], (), first)
-        target, _ = nets["target_trunk"](batch["next_obs"], (), first)
-        return nets["trunk"](obs, (), first)[0], following.detach(), target.detach()
+        following, _ = trunk(batch["next_obs"], (), first)
+        target, _ = target_trunk(batch["next_obs"], (), first)
+        return trunk(obs, (), first)[0], following.detach(), target.detach()
     state = target_state = batch["state"]
     if burn_in:
         with torch.no_grad():
-            _, state = nets["trunk"](obs[:burn_in], state, first[:burn_in])
-            _, target_state = nets["target_trunk"](obs[:burn_in], target_state, first[:burn_in])
-    features, _ = nets["trunk"](obs[burn_in:], state, first[burn_in:])
-    target, _ = nets["target_trunk"](obs[burn_in:], target_state, first[burn_in:])
+            _, state = trunk(obs[:burn_in], state, first[:burn_in])
+            _, target_state = target_trunk(obs[:burn_in], target_state, first[:burn_in])
+    features, _ = trunk(obs[burn_in:], state, first[burn_in:])
+    target, _ = target_trunk(obs[burn_in:], target_state, first[burn_in:])
     return features[:-1], at_rows(features.detach(), batch["row"]), at_rows(target.detach(), batch["row"])

@@ -108,20 +108,21 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
 
 def memory_parts(run: Orchestrator) -> Iterator[Part]:
     """What the run will allocate once it starts."""
-    collector: Any = run.stateful["collector"]
-    env = collector.env
+    collector: Any = run.stateful.get("collector")
     steps = max((getattr(cfg, "rollout_steps", 0) for cfg in run.phase_configs), default=0)
-    step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
-    # the collector's arrays, and a shuffled copy of them while updating
-    rollout = 2 * (steps + 1) * env.num_envs * step
-    yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
+    if collector is not None:
+        env = collector.env
+        step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
+        # the collector's arrays, and a shuffled copy of them while updating
+        rollout = 2 * (steps + 1) * env.num_envs * step
+        yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
     buffers: Any = run.stateful["buffers"]
     for name, buffer in buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
     for learner in _learners(run):
-        parameters = learner.theta.numel() * learner.theta.element_size()
-        yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
+        gradients = learner.theta.numel() * learner.theta.element_size()
+        yield Part("network", learner.bytes + gradients, "the hidden dims under network")
         yield _updates(run, learner, steps)
 
 
@@ -152,12 +153,14 @@ def _numbers(space: gym.Space) -> int:
 
 def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
     """A new rollout goes through the network as a whole; then one minibatch at a time, kept for its gradients."""
-    collector: Any = run.stateful["collector"]
-    rollout = steps * collector.num_envs
-    outputs = _outputs_per_step(learner, collector.env.observation_space)
+    collector: Any = run.stateful.get("collector")
+    rollout = steps * collector.num_envs if collector is not None else 0
+    assert run.spaces is not None
+    outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
     per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
-    batch = max(per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0)  # whole sequences
+    recurrent = any(getattr(network, "recurrent", False) for network in learner.networks.values())
+    batch = max(per_batch(rollout), steps if recurrent else 0)  # whole sequences
     kept = 2 * batch * sum(outputs)  # and the gradients of all
     if whole > kept:
         return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
@@ -166,14 +169,14 @@ def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
 
 def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     """Bytes that each layer puts out for one observation, measured with one; none for models of another shape."""
-    model: Any = learner.model
+    model: Any = next((network for network in learner.networks.values() if hasattr(network, "parts")), None)
     found: list[int] = []
 
     def count(_: Any, __: Any, output: Any) -> None:
         tensors = [part for part in (output if isinstance(output, tuple) else (output,)) if hasattr(part, "numel")]
         found.append(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
-    if not hasattr(model, "initial_state"):
+    if model is None:
         return []
     hooks = [module.register_forward_hook(count) for module in model.modules() if not any(module.children())]
     try:
@@ -190,15 +193,13 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str]:
     """Checkpoints: weights and moments, those that stay, the best, and the one being written; buffers: the steps that
     are alive, and those that only a checkpoint still refers to."""
-    one = sum(
-        (1 + len(learner.optimizer.tensors)) * learner.theta.numel() * learner.theta.element_size()
-        for learner in _learners(run)
-    )
+    one = sum(learner.bytes for learner in _learners(run))
     buffers: Any = run.stateful["buffers"]
     steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
     keep = config.training.checkpoints.keep
-    collector: Any = run.stateful["collector"]
-    wanted = (keep + 2) * (one + REST + collector.num_envs * PER_ENV) + (keep + 1) * steps
+    collector: Any = run.stateful.get("collector")
+    envs = collector.num_envs if collector is not None else 0
+    wanted = (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * steps
     free = _free(folder)
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"

@@ -47,6 +47,8 @@ def _misfit(where: str, error: Exception) -> DataError:
 def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
     """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
     collector = collector_of(run)
+    if collector is None:
+        raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
     seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
     buffers_of(run).clear()
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
@@ -58,10 +60,10 @@ def run_config(run: RunFolder) -> ExperimentConfig:
 
 
 def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
-    """`step=N` of the checkpoint that --checkpoint or the reference names; the default is the best one, or the last."""
+    """Name of the checkpoint that --checkpoint or the reference asks for; the default is the best one, or the last."""
     if wanted and run.checkpoint and wanted != run.checkpoint:
         raise ConfigError("--checkpoint", f"says {wanted}, the reference {run.checkpoint}", "give one of them")
-    return f"step={checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))['step']}"
+    return str(checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))["name"])
 
 
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:

@@ -54,9 +54,9 @@ class Prioritized(Buffer):
             self._tree = SumTree(self.num_envs * self.arena.ring)
         return self._tree
 
-    def at(self, env_steps: int, total_steps: int) -> None:
+    def at(self, position: int, total: int) -> None:
         """Read the schedule of beta."""
-        self.beta = self.cfg.beta.at(env_steps, total_steps)
+        self.beta = self.cfg.beta.at(position, total)
 
     def add(self, rollout: Rollout, **columns: Array) -> None:
         super().add(rollout, **columns)

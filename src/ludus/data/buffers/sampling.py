@@ -135,7 +135,7 @@ class Buffer(Steps):
         problem = f"no stretch of {length} steps is stored yet"
         return ConfigError(f"buffers.{self.name}", problem, "collect more steps before learning from it")
 
-    def at(self, env_steps: int, total_steps: int) -> None:
+    def at(self, position: int, total: int) -> None:
         """Read the buffer's own schedules, if it has any."""
 
     def update_priorities(self, index: Array, priority: Array) -> None:

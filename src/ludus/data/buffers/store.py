@@ -20,6 +20,7 @@ from ludus import files
 from ludus.config.model import Model
 from ludus.data.buffers.frames import Frames
 from ludus.data.buffers.segments import Arena, Column, columns_of
+from ludus.data.buffers.spaces import describe_space
 from ludus.data.rollout import Raw, Rollout
 from ludus.errors import DataError, ResourceError
 from ludus.types import Array, Spaces, Tree, tree_leaves
@@ -315,6 +316,7 @@ class Steps:
         after = {"obs": self._next_obs.tobytes().hex(), "age": self._next_age.tolist(), "steps": self._steps.tolist()}
         index = {"format": "ludus-buffer", "version": 1, "num_envs": self.num_envs, "frames": self.frames.count}
         index |= {"contents": contents, "next": after, "padding": self.frames.padding}
+        index |= {"observation": describe_space(self.spaces.observation), "action": describe_space(self.spaces.action)}
         try:
             files.write_json(self._folder / INDEX, index)
         except OSError as error:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ludus.config.model import Model
 from ludus.data.buffers.sampling import Buffer
 from ludus.data.buffers.segments import Arena, columns_of
+from ludus.data.buffers.spaces import read_space
 from ludus.data.buffers.store import INDEX, BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
@@ -27,6 +28,13 @@ class StoredConfig(Model):
     """Folder of the run (`runs/<id>`), or of the buffer itself."""
     buffer: str = "replay"
     """Name of the buffer in that run."""
+
+    @field_validator("path")
+    @classmethod
+    def without_link(cls, value: str) -> str:
+        """A link such as `runs/@last` is replaced by the run it points to: the next run would move it."""
+        path = Path(value)
+        return str(path.parent / path.readlink()) if path.is_symlink() else value
 
 
 @BUFFERS.register("stored")
@@ -101,6 +109,18 @@ class Stored(Buffer):
         self.rng.bit_generator.state = state["rng"]
 
 
+def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
+    """The spaces of the steps, as they were written down beside them: no environment is made."""
+    path = _folder(cfg, where) / INDEX
+    index = _read_index(path)
+    if index["observation"] is None:
+        raise ConfigError(where, f"{path} does not say which spaces its steps have", "collect them again")
+    try:
+        return Spaces(read_space(index["observation"]), read_space(index["action"]))
+    except (ValueError, KeyError, TypeError, AssertionError) as error:  # gymnasium asserts
+        raise DataError(str(path), f"its spaces cannot be read: {error}", "name another buffer") from None
+
+
 def _folder(cfg: StoredConfig, where: str) -> Path:
     path = Path(cfg.path)
     places = [path, path / "buffers" / cfg.buffer]
@@ -117,6 +137,7 @@ def _read_index(path: Path) -> dict[str, Any]:
         index = json.loads(path.read_text())
         if index["format"] != "ludus-buffer" or index["version"] != 1:
             raise ValueError(f"version {index['version']} of {index['format']}")
-        return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")}
+        spaces = {key: index.get(key) for key in ("observation", "action")}
+        return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")} | spaces
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None

@@ -1,4 +1,4 @@
-"""Looks once in a while whether observations keep to the bounds of their space."""
+"""Checks whether observations stay within the bounds of their space."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 class Bounds(Callback):
-    """One note a run, for the first observation found outside; it looks at the newest ones whenever a cycle ends."""
+    """Looks at the newest observations at the end of every epoch; only the first one out of bounds is reported."""
 
     def __init__(self) -> None:
         self._noted = False
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """Compare one step of every environment."""
-        collector: Any = run.stateful["collector"]
+        collector: Any = run.stateful.get("collector")
+        if collector is None:
+            return
         space = collector.env.observation_space
         if self._noted or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
             return

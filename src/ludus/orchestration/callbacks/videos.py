@@ -17,6 +17,7 @@ from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
 from ludus.play import episodes
+from ludus.progress import CHECKPOINTS
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
 
@@ -43,12 +44,14 @@ class Videos(Callback):
         self._make_env, self._streams = make_env, streams
         self._env: VectorEnv | None = None
         self._unlinked: dict[int, Path] = {}
+        self._checkpoint = "step"
         self._warned = False
 
     def on_start(self, run: Orchestrator) -> None:
         """Fail now rather than at the first evaluation: no encoder, no renderer, nothing to see."""
         if importlib.util.find_spec("av") is None:
             raise MissingExtra("training.evaluation.video", "video")
+        self._checkpoint = CHECKPOINTS[run.scheduler.budget.unit]
         self._env = self._make_env()
         self._env.reset(self._streams.integers("video", 1))
         self._env.render()
@@ -58,12 +61,12 @@ class Videos(Callback):
         self.count += 1
         if self.count % self.cfg.every_evaluations:
             return
-        path = self.folder / "videos" / f"epoch={run.clock.epochs}.mp4"
+        path = self.folder / "videos" / f"epoch={run.progress.epochs}.mp4"
         if self._record(run.evaluator, path, result.env_steps):
             run.recorder.file(path, env_steps=result.env_steps)
             self._unlinked[result.env_steps] = path
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """The checkpoint of an evaluation is written later than the video."""
         self._link()
 
@@ -86,8 +89,8 @@ class Videos(Callback):
         """Go on counting."""
         self.count = state["count"]
 
-    def _record(self, evaluator: Evaluator, path: Path, env_steps: int) -> bool:
-        assert self._env is not None
+    def _record(self, evaluator: Evaluator | None, path: Path, env_steps: int) -> bool:
+        assert self._env is not None and evaluator is not None
         seed = self._streams.integers(f"video {env_steps}", 1)
         most, limit = self.cfg.episodes, self.cfg.max_steps
         steps = episodes(evaluator.act, self._env, seed, most, max_steps=limit, render=True)
@@ -103,13 +106,13 @@ class Videos(Callback):
 
     def _link(self) -> None:
         """`checkpoints/step=N.mp4`, once there is a checkpoint of that step; links of pruned ones go."""
-        parent = self.folder / "checkpoints"
-        saved = [step for step in self._unlinked if (parent / f"step={step}").is_dir()]
+        parent, name = self.folder / "checkpoints", self._checkpoint
+        saved = [step for step in self._unlinked if (parent / f"{name}={step}").is_dir()]
         for step in saved:
-            files.replace_link(parent / f"step={step}.mp4", f"../videos/{self._unlinked[step].name}")
+            files.replace_link(parent / f"{name}={step}.mp4", f"../videos/{self._unlinked[step].name}")
         if not saved:
             return
         self._unlinked = {step: path for step, path in self._unlinked.items() if step > max(saved)}  # written in order
-        for link in parent.glob("step=*.mp4"):
+        for link in parent.glob(f"{name}=*.mp4"):
             if link.is_symlink() and not link.with_suffix("").is_dir():
                 link.unlink()
