@@ -45,9 +45,9 @@ def build(
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
     announce: Callable[[str], None] = lambda _: None,
-    savable: bool = False,
+    will_checkpoint: bool = False,
 ) -> Orchestrator:
-    """A wired run, ready for `.run()`; a `savable` one finds out first how its environments can be restored."""
+    """A wired run, ready for `.run()`; a `will_checkpoint` one finds out first how its environments can be restored."""
     streams = Streams(config.experiment.seed)
     device = pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
@@ -66,7 +66,7 @@ def build(
             streams.integers("training environments", num_envs),
             normalizer=normalizer,
             reward_normalizer=reward_normalizer,
-            savable=savable,
+            will_checkpoint=will_checkpoint,
         )
 
     buffers = Buffers(
@@ -82,8 +82,6 @@ def build(
             reward_normalizer=reward_normalizer,
         )
     )
-    if collector is not None:
-        collector.keep_raw = len(buffers) > 0
 
     compiler = Compiler(config.runtime.compile, planned=planned_updates(config, num_envs), announce=announce)
     precision = Precision(config.runtime.precision)
@@ -273,7 +271,7 @@ def check_evaluation_environment(config: ExperimentConfig, spaces: Spaces) -> fl
 def evaluation_env(cfg: Environment, count: int, collector: Collector | None) -> VectorEnv:
     """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
     env = make_vector(cfg, num_envs=count)
-    if collector is not None and collector.savable and collector.at_a_barrier:
+    if collector is not None and collector.will_checkpoint and collector.resets_at_checkpoints:
         env.choose_snapshot_method()  # from now on its resets make new environments
     return env
 

@@ -58,7 +58,7 @@ def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -
     config = session.config
     path = Path(config.training.resume_path).absolute() if config.training.resume_path else None
     state = checkpoint.load(path) if path else None
-    session.run = build(config, announce=session.say, savable=True)
+    session.run = build(config, announce=session.say, will_checkpoint=True)
     preflight.check(config, session.run, runs_dir)
     moved = begin_from(session.run, start, runs_dir) if start else None
 
@@ -167,7 +167,7 @@ def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebui
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
-    session.run = run = build(session.config, announce=session.say, savable=True)
+    session.run = run = build(session.config, announce=session.say, will_checkpoint=True)
     session.attach(folder)
     if rebuild_buffer:
         state = without_buffers(run, state)

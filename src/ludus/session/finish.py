@@ -69,7 +69,7 @@ def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
         "compiled": bool(compiler_of(run).sizes),
         "updates_run": compiler_of(run).describe(),
         "precision": run.stateful["precision"].state_dict()["name"],
-        "resume": collector.env.rung if collector else "stored steps",
+        "resume": collector.env.choose_snapshot_method() if collector else "stored steps",
         **run.progress.counters,
         "folder": str(folder.path),
         "next": [(command + runs_dir_option(folder), why) for command, why in following],

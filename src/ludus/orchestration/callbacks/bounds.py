@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.orchestration.callbacks import Callback
+from ludus.types import Array, space_tree, tree_leaves
 
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator
@@ -24,10 +25,13 @@ class Bounds(Callback):
         collector: Any = run.stateful.get("collector")
         if collector is None:
             return
-        space = collector.env.observation_space
-        if self._noted or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
-            return
-        obs = collector.newest_obs
+        spaces = tree_leaves(space_tree(collector.env.observation_space))
+        for space, obs in zip(spaces, tree_leaves(collector.newest_obs), strict=True):
+            if not self._noted and isinstance(space, gym.spaces.Box) and space.dtype != np.uint8:
+                self._compare(run, space, obs)
+
+    def _compare(self, run: Orchestrator, space: gym.spaces.Box, obs: Array) -> None:
+        collector: Any = run.stateful["collector"]
         outside = (obs < space.low) | (obs > space.high)
         if outside.any():
             self._noted = True

@@ -77,13 +77,13 @@ class Checkpoints(Callback):
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if due or self._wanted or (late and not self._at_a_barrier):
+        if due or self._wanted or (late and not self._resets):
             self.save(run)
 
     def on_end(self, run: Orchestrator) -> None:
         """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
         self._look()
-        early = run.interrupted is not None and self._at_a_barrier
+        early = run.interrupted is not None and self._resets
         if self._saved != run.progress and not early:
             self.save(run)
         self.finish()
@@ -93,8 +93,8 @@ class Checkpoints(Callback):
         self._wanted = True
 
     @property
-    def _at_a_barrier(self) -> bool:
-        return self.collector is not None and self.collector.at_a_barrier
+    def _resets(self) -> bool:
+        return self.collector is not None and self.collector.resets_at_checkpoints
 
     def _due(self, run: Orchestrator) -> bool:
         """Both counts, each asked every time."""
@@ -104,7 +104,7 @@ class Checkpoints(Callback):
         """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
         self._look()
         self.confirm()
-        if self.collector is not None and self.collector.at_a_barrier:
+        if self.collector is not None and self.collector.resets_at_checkpoints:
             step = run.progress.env_steps
             self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
         self._hand_over(run)
