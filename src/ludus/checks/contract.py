@@ -112,7 +112,7 @@ def _agree(got: Tree, wanted: Tree, what: str, b: int, t: int) -> None:
 
 
 def _true_final_observation(subject: Subject) -> str | None:
-    """For backends with their own random streams: an episode with a longer time limit goes on where the cut one ends."""
+    """For backends with their own random streams: under a longer time limit an episode goes on where it was cut."""
     if not subject.limited:
         return _starts_differ_from_ends(subject)
     longer, cut = subject.play(2 * subject.limit), subject.record
