@@ -10,20 +10,18 @@ from typing import Any
 
 from ludus.config.compose import parse
 from ludus.config.read import read_file
+from ludus.config.schema import ExperimentConfig, Video, Wandb
+from ludus.display import Voice
 from ludus.errors import DataError
 from ludus.experiment import build
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.orchestration.callbacks.checkpoints import Checkpoints
-from ludus.orchestration.orchestrator import Orchestrator
 from ludus.reports.differences import refuse_what_was_edited
+from ludus.run import Run
 from ludus.runs import checkpoint, rebuild
 from ludus.runs.fingerprint import fingerprint
-from ludus.runs.record import mapping
 from ludus.runs.store import RunFolder
-from ludus.seeding import Streams
 from ludus.session import begin_from, edited_since
-from ludus.session.parts import close
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 
@@ -44,39 +42,74 @@ class Verdict:
         return self.difference is None and self.weights is not False
 
 
-def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> Verdict:
+def verify(folder: RunFolder, announce: Callable[[str], None] = lambda _: None) -> Verdict:
     """Train again from the run's own config and compare with its metrics and its last checkpoint.
 
-    `announce` takes what may explain a difference: an update that was compiled and cannot be here.
+    `announce` is told what may explain a difference: an update that was compiled and cannot be compiled here.
     """
-    expected = list(read_rows(run.path / "metrics.jsonl"))
+    expected = list(read_rows(folder.path / "metrics.jsonl"))
     if not expected:
-        raise DataError(str(run.path / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
-    config = parse(read_file(run.config_path), str(run.config_path))
-    trained = checkpoint.trained(checkpoint.about(run.path))
-    refuse_what_was_edited(edited_since(trained, config, run.path), run.config_path)
-    again = build(config, announce=announce, savable=True)
-    saved = checkpoint.checkpoints(run.path)
-    if saved:  # there are ways to run an update, and they round differently
-        state = checkpoint.load(saved[list(saved)[-1]])
-        for part in ("compiler", "precision"):
-            again.stateful[part].load_state_dict(state[part])
-    start = mapping(rebuild.meta(run.path).get("start"))
-    if start:
-        begin_from(again, start, run.path.parent)
-    judge = _Judge(expected, again)
-    again.recorder.sinks.append(judge)
+        raise DataError(str(folder.path / "metrics.jsonl"), "holds no rows", "verify a run that has trained")
+    config = parse(read_file(folder.config_path), str(folder.config_path))
+    trained = checkpoint.trained(checkpoint.about(folder.path))
+    refuse_what_was_edited(edited_since(trained, config, folder.path), folder.config_path)
+    judge = _Judge(expected)
     with tempfile.TemporaryDirectory() as scratch:
-        collector: Any = again.stateful.get("collector")
-        streams = Streams(config.experiment.seed)
-        buffers: Any = again.stateful["buffers"]
-        buffers.attach(Path(scratch) / "buffers")
-        again.callbacks.append(
-            Checkpoints(Path(scratch), config.training.checkpoints, collector, streams, warn=lambda _: None)
-        )
-        again.run()
-        close(again)
-        return judge.verdict(_same_state(run, Path(scratch)) if judge.difference is None else None)
+        config = silent(config)
+        run = build(config, home=_Repetition(folder, Path(scratch), _Announcer(config, announce)), sinks=[judge])
+        judge.run = run
+        run.run()
+        run.close()
+        return judge.verdict(_same_state(folder, Path(scratch)) if judge.difference is None else None)
+
+
+def silent(config: ExperimentConfig) -> ExperimentConfig:
+    """The same training, without anything that reaches beyond its folder."""
+    logging = config.logging.model_copy(
+        update={"console": False, "tensorboard": False, "wandb": Wandb(), "stalled_seconds": None}
+    )
+    evaluation = config.training.evaluation.model_copy(update={"video": Video()})
+    training = config.training.model_copy(update={"evaluation": evaluation})
+    return config.model_copy(update={"logging": logging, "training": training})
+
+
+class _Announcer(Voice):
+    """A voice for the lines that come from building."""
+
+    def __init__(self, config: ExperimentConfig, announce: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    def say(self, message: str) -> None:
+        """A note."""
+        self._announce(message)
+
+
+class _Repetition:
+    """The home of the repetition: a scratch folder, and the way of computing of the run that is repeated."""
+
+    def __init__(self, repeated: RunFolder, root: Path, voice: Voice) -> None:
+        self.repeated, self.root, self.voice = repeated, root, voice
+        self.title, self.debug, self.working_directory = repeated.id, False, Path.cwd()
+        self.meta: dict[str, Any] = {}
+        self.program: tuple[str, ...] = ()
+
+    def open(self, run: Run) -> RunFolder:
+        start = rebuild.meta(self.repeated.path).get("start")
+        if isinstance(start, dict):
+            begin_from(run, start, self.repeated.path.parent)
+        return RunFolder(self.root)
+
+    def confirm(self) -> None:
+        """Nobody else knows the folder."""
+
+    def begin(self, run: Run) -> None:
+        run.say = lambda _: None
+        saved = checkpoint.checkpoints(self.repeated.path)
+        if saved:  # compiled and eager updates round differently, and so do precisions
+            state = checkpoint.load(saved[list(saved)[-1]])
+            run.compiler.load_state_dict(state["compiler"])
+            run.precision.load_state_dict(state["precision"])
 
 
 def _same_state(run: RunFolder, scratch: Path) -> bool | None:
@@ -90,8 +123,10 @@ def _same_state(run: RunFolder, scratch: Path) -> bool | None:
 class _Judge(Sink):
     """Compares rows as they come and ends the run at the first difference or after the last expected row."""
 
-    def __init__(self, expected: list[dict[str, float | str]], run: Orchestrator) -> None:
-        self.expected, self.run = expected, run
+    run: Run
+
+    def __init__(self, expected: list[dict[str, float | str]]) -> None:
+        self.expected = expected
         self.seen = 0
         self.difference: str | None = None
 

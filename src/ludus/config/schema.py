@@ -160,6 +160,11 @@ class Phase(Model):
     environment: dict[str, Any] | None = None
     """Changes to the environment section during the phase; the spaces must stay the same."""
 
+    @property
+    def hook_names(self) -> list[str]:
+        """The hooks of one cycle without their counts."""
+        return [name for entry in self.hooks for name in ([entry] if isinstance(entry, str) else entry)]
+
 
 class Video(Model):
     """Recordings of evaluated policies, each in an environment and with random streams of its own."""
@@ -193,6 +198,11 @@ class Evaluation(Model):
     """Stop an evaluation that takes longer and report the episodes finished so far."""
     video: Video = Video()
     """Recordings."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any grid asks for evaluations."""
+        return any((self.every_epochs, self.every_steps, self.every_updates))
 
 
 class Stop(Model):

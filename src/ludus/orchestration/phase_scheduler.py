@@ -246,7 +246,7 @@ def parse_call(name: str, count: Any, where: str) -> HookCall:
 def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
     """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
     where = f"training.phases.{phase.name}"
-    names = {item if isinstance(item, str) else next(iter(item)) for item in phase.hooks}
+    names = set(phase.hook_names)
     if phase.type != "online" and "collect" in names:
         raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
     if phase.type == "eval_only" and names != {"evaluate"}:

@@ -1,8 +1,8 @@
-"""A training session: builds the run, gives it a folder and a face, trains, and says how it went."""
+"""Training sessions: begin a run or go on with one, in a folder that no other process touches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,14 @@ from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_ya
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
-from ludus.experiment import build
-from ludus.orchestration import preflight
-from ludus.orchestration.orchestrator import Orchestrator
-from ludus.orchestration.rewind import rewind_metrics
-from ludus.orchestration.transfer import Transfer, transfer
 from ludus.reports.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
+from ludus.run import Run
 from ludus.runs import checkpoint, history, provenance, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder, safe_name
 from ludus.session.loading import load_state, restore, without_buffers
-from ludus.session.parts import buffers_of
+from ludus.session.rewind import rewind_metrics
+from ludus.session.transfer import Transfer, transfer
 from ludus.session.work import Session
 
 
@@ -32,44 +29,50 @@ def train(
     init_from: str | None = None,
     optimizer: bool = False,
     debug: bool = False,
-) -> Orchestrator:
+) -> Run:
     """A new run from the resolved config to its last line; the folder appears only once everything is built."""
     config = resolved.config
     start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
-    session = Session(resolved, debug=debug)
-    begin = prepare(session, start, runs_dir)
-    folder = RunFolder.create(
-        runs_dir,
-        run_name(resolved),
-        config_yaml=to_yaml(config),
-        config_hash=config_hash(config),
-        spec=resolved.spec,
-        overrides=resolved.overrides,
-        start=start,
-    )
-    with session.locked(folder):
-        session.meta = folder.meta()
-        return session.go(folder, begin(folder))
+    with Session(resolved, runs_dir, debug=debug) as session:
+
+        def make_folder(run: Run) -> RunFolder:
+            take_weights(session, run, start, runs_dir)
+            folder = RunFolder.create(
+                runs_dir,
+                run_name(resolved),
+                config_yaml=to_yaml(config),
+                config_hash=config_hash(config),
+                spec=resolved.spec,
+                overrides=resolved.overrides,
+                start=start,
+            )
+            session.meta = folder.meta()
+            return folder
+
+        begin_with_state(session)
+        session.make_folder = make_folder
+        return session.train()
 
 
-def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -> Callable[[RunFolder], list[str]]:
-    """Build the run of a session and see that it fits; what is returned gives it its folder and its first state."""
-    config = session.config
-    path = Path(config.training.resume_path).absolute() if config.training.resume_path else None
-    state = checkpoint.load(path) if path else None
-    session.run = build(config, announce=session.say, savable=True)
-    preflight.check(config, session.run, runs_dir)
-    moved = begin_from(session.run, start, runs_dir) if start else None
+def take_weights(session: Session, run: Run, start: Mapping[str, Any] | None, runs_dir: Path) -> None:
+    """Begin with the weights of another run, if that was asked for."""
+    if start:
+        session.notes += begin_from(run, start, runs_dir).lines()
 
-    def begin(folder: RunFolder) -> list[str]:
-        session.attach(folder)
-        if state is not None and path is not None:
-            buffers_of(session.run).source = path.resolve().parents[1] / "buffers"
-            restore(session.run, state, str(config.training.resume_path))
-        return list(moved.lines()) if moved else []
 
-    return begin
+def begin_with_state(session: Session) -> None:
+    """`training.resume_path`: the complete state of a checkpoint is read now and loaded once the run is built."""
+    named = session.config.training.resume_path
+    if named:
+        path = Path(named).absolute()
+        state = checkpoint.load(path)
+
+        def load_state(run: Run) -> None:
+            run.buffers.source = path.resolve().parents[1] / "buffers"
+            restore(run, state, named)
+
+        session.load_state = load_state
 
 
 def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
@@ -103,7 +106,7 @@ def start_of(other: RunFolder, *, optimizer: bool) -> dict[str, Any]:
     return {"run": other.id, "step": checkpoint.find(other.path, other.checkpoint).name, "optimizer": optimizer}
 
 
-def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
+def begin_from(run: Run, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
     """Take over the weights of another run."""
     if not isinstance(start, Mapping) or not start.keys() >= {"run", "step", "optimizer"}:
         raise DataError("meta.json: start", "names no weights to begin with", "train with --init-from RUN")
@@ -113,7 +116,7 @@ def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> T
 
 def resume(
     reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False, rebuild_buffer: bool = False
-) -> Orchestrator | None:
+) -> Run | None:
     """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
     folder = RunFolder.load(runs_dir, reference)
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
@@ -126,16 +129,23 @@ def resume(
     if finished and changed.config.training.budget.total <= saved.training.budget.total:
         return None
     meta = rebuild.meta(folder.path)
-    spec = str(meta.get("spec") or folder.id)
-    session = Session(Resolved(changed.config, spec, tuple(overrides), changed.origin), debug=debug)
-    session.meta = meta
-    with session.locked(folder):
+    resolved = Resolved(changed.config, str(meta.get("spec") or folder.id), tuple(overrides), changed.origin)
+    with Session(resolved, folder.path, debug=debug) as session:
+        session.meta = meta
+        session.hold(folder)
         if not checkpoint.checkpoints(folder.path) and can_go_on(folder.path):
-            notes = begin_again(session, folder, runs_dir)
+            begin_again(session, folder, runs_dir)
         else:
-            notes = go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
-        warnings = write_down(session, folder)
-        return session.go(folder, [*notes, *(f"changed {c}" for c in changes)], warnings)
+            go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
+        begin = session.load_state
+
+        def load_state(run: Run) -> None:
+            begin(run)
+            session.notes += [f"changed {change}" for change in changes]
+            session.warnings += write_down(session, run, folder)
+
+        session.load_state = load_state
+        return session.train()
 
 
 def budget_field(folder: RunFolder) -> str:
@@ -151,36 +161,49 @@ def goes_back(folder: RunFolder) -> bool:
     return checkpoint.find(folder.path, folder.checkpoint) != checkpoint.find(folder.path, "last")
 
 
-def begin_again(session: Session, folder: RunFolder, runs_dir: Path) -> list[str]:
+def begin_again(session: Session, folder: RunFolder, runs_dir: Path) -> None:
     """A run that was killed before its first checkpoint: its config, with the seed, is all that it needs."""
     made_with = session.meta.get("config_hash")
     if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
-    notes = prepare(session, session.meta.get("start"), runs_dir)(folder)
-    rewind_metrics(folder.path, 0)
-    return [*notes, "no checkpoint was written before the run ended: it begins again, with the same seed"]
+
+    def make_folder(run: Run) -> RunFolder:
+        take_weights(session, run, session.meta.get("start"), runs_dir)
+        return folder
+
+    begin_with_state(session)
+    begin = session.load_state
+
+    def load_state(run: Run) -> None:
+        begin(run)
+        rewind_metrics(folder.path, 0)
+        session.notes.append("no checkpoint was written before the run ended: it begins again, with the same seed")
+
+    session.make_folder, session.load_state = make_folder, load_state
 
 
-def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> list[str]:
-    """Put the state of a checkpoint back; what comes later than it is set aside."""
+def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> None:
+    """Continue from a checkpoint; what comes later than it is set aside."""
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
-    session.run = run = build(session.config, announce=session.say, savable=True)
-    session.attach(folder)
-    if rebuild_buffer:
-        state = without_buffers(run, state)
-        notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
-    restore(run, state, str(path))
-    folder.set_status("running", **run.progress.counters)
-    current, budget = run.scheduler.checkpoint_name, run.scheduler.budget
-    later = checkpoint.supersede(folder.path, current, run.best.env_steps if run.best else run.position)
-    if later:  # before the rows: whoever is killed in between goes on from here as well
-        notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
-    moved = rewind_metrics(folder.path, run.progress.epochs)
-    taken = [f"changed in config.yaml since that checkpoint: {difference}" for difference in edited]
-    return [*notes, f"resumed at {run.position:,} {budget.noun}, {moved} later rows set aside", *taken]
+
+    def begin(run: Run) -> None:
+        if rebuild_buffer:
+            notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
+        restore(run, without_buffers(run, state) if rebuild_buffer else state, str(path))
+        folder.set_status("running", **run.progress.counters)
+        best = run.best.env_steps if run.best else run.position
+        later = checkpoint.supersede(folder.path, run.scheduler.checkpoint_name, best)
+        if later:  # before the rows: a process killed in between goes on from here as well
+            notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
+        moved = rewind_metrics(folder.path, run.progress.epochs)
+        notes.append(f"resumed at {run.position:,} {run.scheduler.budget.noun}, {moved} later rows set aside")
+        notes.extend(f"changed in config.yaml since that checkpoint: {difference}" for difference in edited)
+        session.notes += notes
+
+    session.make_folder, session.load_state = lambda _: folder, begin
 
 
 def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
@@ -188,13 +211,13 @@ def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Pat
     return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
 
 
-def write_down(session: Session, folder: RunFolder) -> list[str]:
+def write_down(session: Session, run: Run, folder: RunFolder) -> list[str]:
     """config.yaml and meta.json as they are from here on; warnings about code that is not what it was."""
     now, meta = provenance.code(), session.meta
     moved = provenance.moved(meta, now)
     if moved:
         earlier = meta.get("resumed")
-        entry = {"env_steps": session.run.position, **now}
+        entry = {"env_steps": run.position, **now}
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
     meta["config_hash"] = config_hash(session.config)
     if meta["config_hash"] != _digest(folder):

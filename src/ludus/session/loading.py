@@ -11,11 +11,9 @@ from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Player, build_player
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
-from ludus.seeding import Streams
-from ludus.session.parts import buffers_of, collector_of
 from ludus.types import Spaces
 
 MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
@@ -31,7 +29,7 @@ def load_state(run: RunFolder) -> tuple[dict[str, Any], list[str], Path]:
     return loaded.state, [f"skipped {fault}" for fault in loaded.skipped], loaded.path
 
 
-def restore(run: Orchestrator, state: Mapping[str, Any], where: str) -> None:
+def restore(run: Run, state: Mapping[str, Any], where: str) -> None:
     """Put a whole state back; one that does not fit the config is refused as a whole."""
     try:
         run.load_state_dict(state)
@@ -44,13 +42,12 @@ def _misfit(where: str, error: Exception) -> DataError:
     return DataError(where, problem, "restore config.yaml, or use --mode warm_start")
 
 
-def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
+def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
-    collector = collector_of(run)
-    if collector is None:
+    if run.collector is None:
         raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
-    seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
-    buffers_of(run).clear()
+    seeds = run.streams.integers("rebuilt buffers", run.collector.num_envs)
+    run.buffers.clear()
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 

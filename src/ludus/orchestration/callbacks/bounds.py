@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 
 class Bounds(Callback):
@@ -19,13 +19,10 @@ class Bounds(Callback):
     def __init__(self) -> None:
         self._noted = False
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Compare one step of every environment."""
-        collector: Any = run.stateful.get("collector")
-        if collector is None:
-            return
-        space = collector.env.observation_space
-        if self._noted or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
+        collector, space = run.collector, run.spaces.observation
+        if self._noted or collector is None or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
             return
         obs = collector.newest_obs
         outside = (obs < space.low) | (obs > space.high)

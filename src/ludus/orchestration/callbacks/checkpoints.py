@@ -22,12 +22,10 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
 from ludus.progress import Progress
 from ludus.runs import checkpoint
-from ludus.seeding import Streams
 
 if TYPE_CHECKING:
-    from ludus.data.collector import Collector
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 MOST_FAILURES = 3
 
@@ -39,14 +37,12 @@ class Checkpoints(Callback):
         self,
         folder: Path,
         plan: CheckpointPlan,
-        collector: Collector | None,
-        streams: Streams,
-        warn: Callable[[str], None],
         *,
+        warn: Callable[[str], None],
         about: Mapping[str, Any] | None = None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        self.folder, self.plan, self.collector, self.streams, self.warn = folder, plan, collector, streams, warn
+        self.folder, self.plan, self.warn = folder, plan, warn
         self.about, self.confirm = dict(about or {}), confirm
         """What every checkpoint says about its run; and what may refuse a save."""
         self.by_steps, self.by_updates = Every(plan.every_steps), Every(plan.every_updates)
@@ -57,7 +53,7 @@ class Checkpoints(Callback):
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Path] | None = None
 
-    def on_start(self, run: Orchestrator) -> None:
+    def on_start(self, run: Run) -> None:
         """The very beginning is saved too, before anything else happens; a resumed run has the one it comes from."""
         self._due(run)
         for folder in (self.folder, self.folder / "videos"):
@@ -67,23 +63,23 @@ class Checkpoints(Callback):
             self._look()
         self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
-    def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
+    def on_evaluation(self, run: Run, result: EvalResult) -> None:
         """Worth keeping; saved once the cycle is complete."""
         best = run.best is result
         self._best |= best
         self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if due or self._wanted or (late and not self._at_a_barrier):
+        if due or self._wanted or (late and not at_a_barrier(run)):
             self.save(run)
 
-    def on_end(self, run: Orchestrator) -> None:
+    def on_end(self, run: Run) -> None:
         """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
         self._look()
-        early = run.interrupted is not None and self._at_a_barrier
+        early = run.interrupted is not None and at_a_barrier(run)
         if self._saved != run.progress and not early:
             self.save(run)
         self.finish()
@@ -92,31 +88,26 @@ class Checkpoints(Callback):
         """Save at the end of this epoch."""
         self._wanted = True
 
-    @property
-    def _at_a_barrier(self) -> bool:
-        return self.collector is not None and self.collector.at_a_barrier
-
-    def _due(self, run: Orchestrator) -> bool:
+    def _due(self, run: Run) -> bool:
         """Both counts, each asked every time."""
         return self.by_steps.due(run.progress.env_steps) | self.by_updates.due(run.progress.updates)
 
-    def save(self, run: Orchestrator) -> None:
+    def save(self, run: Run) -> None:
         """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
         self._look()
         self.confirm()
-        if self.collector is not None and self.collector.at_a_barrier:
-            step = run.progress.env_steps
-            self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
+        collector = run.collector
+        if collector is not None and collector.at_a_barrier:
+            collector.barrier(run.streams.integers(f"barrier {run.progress.env_steps}", collector.num_envs))
         self._hand_over(run)
         run.nan_guard.at_checkpoint()
         self._wanted = self._best = False
         self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
-    def _hand_over(self, run: Orchestrator) -> None:
+    def _hand_over(self, run: Run) -> None:
         known = list(checkpoint.checkpoints(self.folder))[-self.plan.keep :]
-        buffers: Any = run.stateful["buffers"]
         name = run.scheduler.checkpoint_name
-        buffers.at_checkpoint(name, tuple(known))
+        run.buffers.at_checkpoint(name, tuple(known))
         best = self._best or run.best is None
         state = {**copied(run.state_dict()), "about": self.about}
         self._writing = self._writer.submit(self._write, state, name, best)
@@ -169,3 +160,8 @@ class Checkpoints(Callback):
             checkpoint.load(newest)  # verified before anything goes
             for path in old:
                 shutil.rmtree(path, ignore_errors=True)  # what stays is tried again next time
+
+
+def at_a_barrier(run: Run) -> bool:
+    """Whether a checkpoint resets the environments of the run."""
+    return run.collector is not None and run.collector.at_a_barrier

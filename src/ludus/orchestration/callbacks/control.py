@@ -20,7 +20,7 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.plateau import plain
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 NAME = "control.json"
 LIMIT = 64 * 1024
@@ -46,7 +46,7 @@ class Control(Callback):
         self.path, self._checkpoint = folder / NAME, checkpoint
         self._seen: list[int] | None = None
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Obey the file if it has changed."""
         try:
             found = self.path.lstat()
@@ -61,7 +61,7 @@ class Control(Callback):
         except ConfigError as error:
             run.say(f"⚠ {error.line()[:SHOWN]}; training goes on unchanged")
 
-    def _obey(self, run: Orchestrator, command: Command) -> None:
+    def _obey(self, run: Run, command: Command) -> None:
         if command.set:
             before = {field: getattr(run.settings, field, None) for field in command.set}
             run.change_settings(command.set)

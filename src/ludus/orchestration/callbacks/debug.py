@@ -25,7 +25,7 @@ from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 TRACED_CYCLES, TRACED_UPDATES = 3, 20
 """The trace ends with the first of both: an update is thousands of events, and a longer one takes minutes to write."""
@@ -46,15 +46,14 @@ class Debug(Callback):
         self._profiler: Any = None
         self._due = 0.0
 
-    def on_start(self, run: Orchestrator) -> None:
+    def on_start(self, run: Run) -> None:
         """Put the hooks in."""
         (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
-        for name, part in run.algorithm.state().items():
-            if isinstance(part, Learner):
-                self.watched.append(Watched(name, part, self._fail(run), self._count))
+        for name, learner in run.learners.items():
+            self.watched.append(Watched(name, learner, self._fail(run), self._count))
         self._start_trace()
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Statistics, and the end of the trace."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + STATISTICS_EVERY
@@ -62,7 +61,7 @@ class Debug(Callback):
         if run.progress.cycles >= TRACED_CYCLES:
             self._end_trace()
 
-    def on_end(self, run: Orchestrator) -> None:
+    def on_end(self, run: Run) -> None:
         """The last statistics; the hooks go."""
         self._write_statistics(run)
         self.close()
@@ -78,7 +77,7 @@ class Debug(Callback):
         if updates >= TRACED_UPDATES:
             self._end_trace()
 
-    def _fail(self, run: Orchestrator) -> Callable[[Watched, str, str], None]:
+    def _fail(self, run: Run) -> Callable[[Watched, str, str], None]:
         def fail(watched: Watched, what: str, problem: str) -> None:
             learner = watched.learner
             facts = {"tensor": what, "problem": problem, "learner": watched.name, "numbers": watched.numbers}
@@ -106,7 +105,7 @@ class Debug(Callback):
         table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=30)
         (self.folder / "debug" / "profile.txt").write_text(table)
 
-    def _write_statistics(self, run: Orchestrator) -> None:
+    def _write_statistics(self, run: Run) -> None:
         for watched in self.watched:
             head = {"epoch": run.progress.epochs, "env_steps": run.progress.env_steps, "learner": watched.name}
             for file, layers in (
@@ -184,7 +183,7 @@ class Watched:
             self._fail(self, f"{kind} {bad[0]}", bad[1])
 
 
-def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Learner, *, batch: Any = None) -> Path:
+def dump(folder: Path, run: Run, facts: Mapping[str, Any], learner: Learner, *, batch: Any = None) -> Path:
     """Write `nan_dump/` of a run folder: step.json, and weights and batch as safetensors; replaces an older one."""
     from safetensors.torch import save
 
@@ -199,10 +198,9 @@ def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Lea
     return target
 
 
-def dump_divergence(folder: Path, run: Orchestrator, reason: str) -> Path | None:
+def dump_divergence(folder: Path, run: Run, reason: str) -> Path | None:
     """The same for a run that ended without --debug: what can still be known after the update."""
-    for name, part in run.algorithm.state().items():
-        if isinstance(part, Learner):
-            facts = {"tensor": finite.bad_part(part), "problem": reason, "learner": name}
-            return dump(folder, run, facts, part, batch=getattr(part, "batch", None))
+    for name, learner in run.learners.items():
+        facts = {"tensor": finite.bad_part(learner), "problem": reason, "learner": name}
+        return dump(folder, run, facts, learner, batch=getattr(learner, "batch", None))
     return None

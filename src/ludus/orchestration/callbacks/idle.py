@@ -9,7 +9,7 @@ from ludus.watch import idle
 from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 
 class Idle(Callback):
@@ -18,11 +18,11 @@ class Idle(Callback):
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
 
-    def on_start(self, run: Orchestrator) -> None:
+    def on_start(self, run: Run) -> None:
         """A budget that is used up before the first update."""
         phases = zip(run.scheduler.phases, run.phase_configs, run.scheduler.calls, strict=True)
         waits = [
-            getattr(cfg, "learning_starts", 0) if phase.type == "online" else 0
+            cfg.first_update if phase.type == "online" else 0
             for phase, cfg, calls in phases
             if any(call.name.startswith("update") for call in calls)
         ]
@@ -33,13 +33,13 @@ class Idle(Callback):
                 "lower algorithm.learning_starts or raise training.total_timesteps"
             )
 
-    def on_end(self, run: Orchestrator) -> None:
+    def on_end(self, run: Run) -> None:
         """A run that was stopped to be resumed has not come to its end."""
         if run.interrupted is None and made_no_update(run):
             idle.tell(self.monitor)
 
 
-def made_no_update(run: Orchestrator) -> bool:
+def made_no_update(run: Run) -> bool:
     """Whether no hook reported an update, though there are hooks for it."""
     asked = any(call.name.startswith("update") for calls in run.scheduler.calls for call in calls)
     return asked and run.progress.updates == 0

@@ -16,7 +16,7 @@ from ludus.registry import CALLBACKS
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 WHERE = "training.callbacks (plateau)"
 
@@ -89,7 +89,7 @@ class Plateau(Callback):
         """Settings before it."""
         self._given_up = False
 
-    def on_start(self, run: Orchestrator) -> None:
+    def on_start(self, run: Run) -> None:
         """Refuse actions that could never be taken."""
         for action in self.cfg.actions:
             known = type(run.settings).model_fields
@@ -101,13 +101,13 @@ class Plateau(Callback):
                 raise ConfigError(WHERE, f"'{action.field}' is fixed for the whole run", "act on another field")
             changed(getattr(run.settings, action.field), action)
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Look at the metric if this epoch has it."""
         value = run.recorder.epoch.get(self.cfg.monitor)
         if value is not None and not self._given_up:
             self._look(run, value)
 
-    def _look(self, run: Orchestrator, value: float) -> None:
+    def _look(self, run: Run, value: float) -> None:
         self._recent = [*self._recent, value][-self.cfg.patience :]
         gain = self._gain(value, self._best)
         if self._best is None or gain > self.cfg.min_delta:
@@ -130,7 +130,7 @@ class Plateau(Callback):
         gain = value - (value if reference is None else reference)
         return gain if self.cfg.better == "up" else -gain
 
-    def _intervene(self, run: Orchestrator, mean: float) -> None:
+    def _intervene(self, run: Run, mean: float) -> None:
         old = {action.field: plain(getattr(run.settings, action.field)) for action in self.cfg.actions}
         new = {action.field: changed(getattr(run.settings, action.field), action) for action in self.cfg.actions}
         if new == old:  # every action is at its bound
@@ -139,13 +139,13 @@ class Plateau(Callback):
             self.interventions += 1
             self._before, self._level = old, mean
 
-    def _revert(self, run: Orchestrator, mean: float) -> None:
+    def _revert(self, run: Run, mean: float) -> None:
         assert self._before is not None
         now = {field: plain(getattr(run.settings, field)) for field in self._before}
         self._change(run, now, self._before, f"{mean:g} on average after the change, {self._level:g} before it")
         self._given_up = True
 
-    def _change(self, run: Orchestrator, old: dict[str, Any], new: dict[str, Any], why: str) -> bool:
+    def _change(self, run: Run, old: dict[str, Any], new: dict[str, Any], why: str) -> bool:
         what = ", ".join(f"{field} {old[field]} -> {new[field]}" for field in new)
         try:
             run.change_settings(new)

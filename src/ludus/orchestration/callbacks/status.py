@@ -10,7 +10,7 @@ from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 SECONDS = 2.0
 
@@ -21,7 +21,7 @@ class Status(Callback):
     def __init__(self, write: Callable[..., None]) -> None:
         self.write, self._due = write, 0.0
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Write, but not more often than every few seconds."""
         if time.monotonic() < self._due:
             return
@@ -35,6 +35,6 @@ class Status(Callback):
             "train_return": run.recorder.epoch.get(RETURN),
             "best": run.best.mean if run.best else None,
             "threshold": run.threshold,
-            "compiled": bool(run.stateful["compiler"].state_dict()["sizes"]),
+            "compiled": bool(run.compiler.sizes),
         }
         self.write("running", **facts)

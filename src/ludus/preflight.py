@@ -18,13 +18,14 @@ from ludus.envs.make import describe, number_of_envs, resolve
 from ludus.envs.vector.block import Block
 from ludus.errors import ResourceError
 from ludus.learning.learner import Learner
+from ludus.types import Spaces
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 TIGHT = 0.8
 """Share of what is free from which on a run is warned about."""
@@ -85,9 +86,12 @@ class RoomForNetwork(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = None) -> list[str]:
-    """`memory ~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the knob."""
-    if config.logging.wandb.enabled:
+def check(run: Run, folder: Path | None = None) -> list[str]:
+    """`~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the setting to lower.
+
+    `folder` is where checkpoints and buffers will be written, if anywhere.
+    """
+    if run.config.logging.wandb.enabled:
         from ludus.metrics.sinks import wandb
 
         wandb.check()
@@ -102,25 +106,22 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
     if total > TIGHT * free:
         lines.append(f"memory is tight: about {size(total)} of {size(free)}; lower {biggest.knobs}")
     if folder is not None:
-        lines += _disk(config, run, folder)
+        lines += _disk(run, folder)
     return lines
 
 
-def memory_parts(run: Orchestrator) -> Iterator[Part]:
+def memory_parts(run: Run) -> Iterator[Part]:
     """What the run will allocate once it starts."""
-    collector: Any = run.stateful.get("collector")
-    steps = max((getattr(cfg, "rollout_steps", 0) for cfg in run.phase_configs), default=0)
-    if collector is not None:
-        env = collector.env
-        step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
+    steps = max((cfg.longest_rollout for cfg in run.phase_configs), default=0)
+    if run.collector is not None:
+        step = _step_bytes(run.spaces, normalized=run.normalizer is not None)
         # the collector's arrays, and a shuffled copy of them while updating
-        rollout = 2 * (steps + 1) * env.num_envs * step
+        rollout = 2 * (steps + 1) * run.collector.num_envs * step
         yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
-    buffers: Any = run.stateful["buffers"]
-    for name, buffer in buffers.items():
+    for name, buffer in run.buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
-    for learner in _learners(run):
+    for learner in run.learners.values():
         parameters = learner.theta.numel() * learner.theta.element_size()
         yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
         yield _updates(run, learner, steps)
@@ -133,14 +134,10 @@ def size(count: float) -> str:
     return f"{count / MB:,.{0 if count >= 10 * MB else 1}f} MB"
 
 
-def _learners(run: Orchestrator) -> list[Learner]:
-    return [part for part in run.algorithm.state().values() if isinstance(part, Learner)]
-
-
-def _step_bytes(observation: gym.Space, action: gym.Space, *, normalized: bool) -> int:
+def _step_bytes(spaces: Spaces, *, normalized: bool) -> int:
     """One environment, one step: observation (and its normalised twin), action, reward, flags."""
-    twin = 4 * _numbers(observation) if normalized else 0
-    return _space_bytes(observation) + twin + _space_bytes(action) + 4 + 3
+    twin = 4 * _numbers(spaces.observation) if normalized else 0
+    return _space_bytes(spaces.observation) + twin + _space_bytes(spaces.action) + 4 + 3
 
 
 def _space_bytes(space: gym.Space) -> int:
@@ -151,15 +148,14 @@ def _numbers(space: gym.Space) -> int:
     return int(np.prod(space.shape or (), dtype=np.int64))
 
 
-def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
+def _updates(run: Run, learner: Learner, steps: int) -> Part:
     """A new rollout goes through the network as a whole; then one minibatch at a time, kept for its gradients."""
-    collector: Any = run.stateful.get("collector")
-    rollout = steps * collector.num_envs if collector is not None else 0
-    assert run.spaces is not None
+    rollout = steps * run.collector.num_envs if run.collector is not None else 0
     outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
-    per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
-    batch = max(per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0)  # whole sequences
+    batch = max(
+        run.phase_configs[0].steps_per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0
+    )  # whole sequences
     kept = 2 * batch * sum(outputs)  # and the gradients of all
     if whole > kept:
         return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
@@ -189,18 +185,16 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     return found
 
 
-def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str]:
+def _disk(run: Run, folder: Path) -> list[str]:
     """Checkpoints: weights and moments, those that stay, the best, and the one being written; buffers: the steps that
     are alive, and those that only a checkpoint still refers to."""
     one = sum(
         (1 + len(learner.optimizer.tensors)) * learner.theta.numel() * learner.theta.element_size()
-        for learner in _learners(run)
+        for learner in run.learners.values()
     )
-    buffers: Any = run.stateful["buffers"]
-    steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
-    keep = config.training.checkpoints.keep
-    collector: Any = run.stateful.get("collector")
-    envs = collector.num_envs if collector is not None else 0
+    steps = sum(buffer.bytes for buffer in run.buffers.values() if buffer.own)
+    keep = run.config.training.checkpoints.keep
+    envs = run.collector.num_envs if run.collector is not None else 0
     wanted = (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * steps
     free = _free(folder)
     if wanted > free:

@@ -12,7 +12,7 @@ from ludus.errors import ConfigError
 from ludus.learning.learner import Learner
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 
 @dataclass
@@ -32,17 +32,16 @@ class Transfer:
         ]
 
 
-def transfer(run: Orchestrator, state: Mapping[str, Any], *, optimizer: bool = False) -> Transfer:
+def transfer(run: Run, state: Mapping[str, Any], *, optimizer: bool = False) -> Transfer:
     """Copy every tensor whose name and shape agree, and the observation statistics; all else starts afresh."""
     report = Transfer()
-    for name, part in run.algorithm.state().items():
-        if isinstance(part, Learner):
-            _copy(part, state["algorithm"].get(name, {}), report, optimizer=optimizer)
+    for name, learner in run.learners.items():
+        _copy(learner, state["algorithm"].get(name, {}), report, optimizer=optimizer)
     if not report.loaded:
         raise ConfigError("--init-from", "no tensor of that run fits this network", "use a run of the same network")
     run.algorithm.weights_replaced()
-    if "normalizer" in run.stateful and "normalizer" in state:
-        run.stateful["normalizer"].load_state_dict(state["normalizer"])
+    if run.normalizer is not None and "normalizer" in state:
+        run.normalizer.load_state_dict(state["normalizer"])
     return report
 
 

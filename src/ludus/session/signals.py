@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 EARLY = 75
 """Exit code of a run that was stopped early but saved."""
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 
 
 @contextmanager
-def stopping(run: Orchestrator) -> Iterator[None]:
+def stopping(run: Run) -> Iterator[None]:
     """While inside, the first signal asks the run to save and end, the third ends the process at once.
 
     The kernel repeats SIGXCPU every second, which is no impatience; and what `nohup` ignores stays ignored.
