@@ -96,7 +96,7 @@ def test_list_of_nothing(ludus: Ludus) -> None:
         (("show", "nobody"), "no such run"),
         (("compare", "cart_*", "--metrics", "entrpy"), "did you mean"),
         (("compare", "--statistic", "median"), "is not known"),
-        (("compare", "--plot", "a.gif"), "end it in"),
+        (("compare", "--plot", "a.gif"), "is not a format of figures"),
         (("export", "--format", "excel"), "is not known"),
         (("export", "x*"), "fits no run"),
         (("tag", "cart_1", "a,b"), "cannot be a tag"),

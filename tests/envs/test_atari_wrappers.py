@@ -332,7 +332,7 @@ def test_observations_by_one_key(make: Make, kind: str, shape: tuple[int, ...]) 
 
 
 def test_objects_of_other_games_are_unknown() -> None:
-    with pytest.raises(ConfigError, match="nobody knows the objects of 'seaquest'"):
+    with pytest.raises(ConfigError, match="the objects of 'seaquest' are unknown"):
         env("ALE/Seaquest-v5", kwargs={"obs_type": "objects"})
 
 

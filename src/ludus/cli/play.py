@@ -169,12 +169,12 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
     """The keyboard acts; closing the window or Escape ends it."""
     import numpy as np
 
-    from ludus.cli.keyboard import Quit, Window, keys_for
+    from ludus.cli.keyboard import KeyboardWindow, Quit, keys_for
     from ludus.envs.facts import action_labels
 
     labels = action_labels(env.id)
     keys = keys_for(env.action_space, labels)
-    window = Window(keys, f"ludus · {env.id}", fps or min(env.info.render_fps, 30.0))
+    window = KeyboardWindow(keys, f"ludus · {env.id}", fps or min(env.info.render_fps, 30.0))
     show = Show(env, lambda *_: (np.asarray(window.action())[None], None), episodes, seed)
     print(keys.help(labels))
     try:

@@ -88,7 +88,7 @@ def read_command(path: Path) -> Command:
     try:
         return Command.model_validate(json.loads(files.read(path, LIMIT, follow=False)))
     except OSError as error:
-        raise ConfigError(NAME, (error.strerror or "cannot be opened").lower()) from None
+        raise ConfigError(NAME, files.reason(error)) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
