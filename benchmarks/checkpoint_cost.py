@@ -25,7 +25,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ludus.config.schema import CheckpointPlan, ExperimentConfig
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import CheckpointPlan
 from ludus.experiment import build
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.run import Run

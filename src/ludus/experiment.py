@@ -17,9 +17,9 @@ from ludus.data.buffers import Buffers, make_buffers
 from ludus.data.collector import Collector
 from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.display import Home, header, make_sinks
 from ludus.envs.make import cores, number_of_envs
 from ludus.errors import ConfigError
+from ludus.home import Home, header, make_sinks
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.compiled import Compiler
 from ludus.metrics.recorder import Recorder
@@ -28,14 +28,12 @@ from ludus.metrics.sinks.jsonl import read_rows
 from ludus.networks.encoders import is_large
 from ludus.networks.precision import Precision
 from ludus.orchestration.callbacks import Callback
-from ludus.orchestration.callbacks.bounds import Bounds
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.early_stop import EarlyStop
-from ludus.orchestration.callbacks.idle import Idle
-from ludus.orchestration.callbacks.status import Status
 from ludus.orchestration.callbacks.videos import Videos
+from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
 from ludus.orchestration.evaluator import Evaluator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import check_buffer_names, phase_configs, planned_updates, run_phases
@@ -108,7 +106,7 @@ def build(
     if collector is not None:
         collector.keep_raw = len(buffers) > 0
 
-    planned, announce = planned_updates(config, num_envs), home.voice.say if home else lambda _: None
+    planned, announce = planned_updates(config, num_envs), home.say if home else lambda _: None
     compiler, precision = (
         Compiler(config.runtime.compile, planned=planned, announce=announce),
         Precision(config.runtime.precision),
@@ -178,13 +176,13 @@ def build(
 
 def settle(run: Run, home: Home) -> None:
     """Give a run its folder, and with it everything that saves and watches it; then load the state it begins with."""
-    config, voice, run.say = run.config, home.voice, home.voice.say
+    config, run.say = run.config, home.say
     memory, *warnings = preflight.check(run, home.root)
     folder = home.open(run)
     run.buffers.attach(folder.path / "buffers")
     about = {"config": dump(config), "meta": home.meta}
     checkpoints = Checkpoints(
-        folder.path, config.training.checkpoints, warn=voice.warn, about=about, confirm=home.confirm
+        folder.path, config.training.checkpoints, warn=home.warn, about=about, confirm=home.confirm
     )
     run.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=run.spaces.action)
     videos = Videos(
@@ -192,7 +190,7 @@ def settle(run: Run, home: Home) -> None:
         config.training.evaluation.video,
         lambda: rendered_environment(config.environment),
         run.streams,
-        warn=voice.say,
+        warn=home.say,
     )
     run.callbacks += [
         Status(folder.set_status),
@@ -211,7 +209,7 @@ def settle(run: Run, home: Home) -> None:
 
 def show(run: Run, home: Home, folder: RunFolder, memory: str, warnings: Sequence[str]) -> None:
     """Open files, alerts and the console; after the state was loaded, because they continue where it stands."""
-    config, voice, monitor = run.config, home.voice, run.monitor
+    config, monitor = run.config, run.monitor
     assert monitor is not None
     run.vitals = Vitals(
         run.scheduler.budget,
@@ -231,13 +229,13 @@ def show(run: Run, home: Home, folder: RunFolder, memory: str, warnings: Sequenc
     if config.logging.stalled_seconds:
         run.recorder.sinks.append(Stalled(monitor, config.logging.stalled_seconds))
     copy = folder.log if session_logs() else None
-    run.console = voice.console = Console(monitor=monitor, copy=copy, quiet=voice.silent)
+    run.console = home.console = Console(monitor=monitor, copy=copy, quiet=home.silent)
     run.console.replay(earlier)
     facts = header(run, folder, home.title, memory)
     run.console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold)
     for sink in run.recorder.sinks:
         if sink.warning:
-            voice.warn(sink.warning)
+            home.warn(sink.warning)
             if not session_logs():
                 folder.log(sink.warning)
     for warning in warnings:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.algorithms import Algorithm, AlgorithmConfig
-from ludus.config.schema import ExperimentConfig, Phase
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import Phase
 from ludus.data.buffers import Buffers
 from ludus.data.collector import Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer

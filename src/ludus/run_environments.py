@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from ludus.config.schema import Environment, ExperimentConfig, Phase
+from ludus.config.schema import Environment, ExperimentConfig
+from ludus.config.training import Phase
 from ludus.data.buffers.stored import StoredConfig, stored_spaces
 from ludus.data.collector import Collector
 from ludus.envs.make import describe, make_vector, probe

@@ -6,14 +6,14 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ludus.config.compose import parse
 from ludus.config.read import read_file
-from ludus.config.schema import ExperimentConfig, Video, Wandb
-from ludus.display import Voice
+from ludus.config.schema import ExperimentConfig, Wandb
+from ludus.config.training import Video
 from ludus.errors import DataError
 from ludus.experiment import build
+from ludus.home import Home
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.reports.differences import refuse_what_was_edited
@@ -53,14 +53,35 @@ def verify(folder: RunFolder, announce: Callable[[str], None] = lambda _: None) 
     config = parse(read_file(folder.config_path), str(folder.config_path))
     trained = checkpoint.trained(checkpoint.about(folder.path))
     refuse_what_was_edited(edited_since(trained, config, folder.path), folder.config_path)
-    judge = _Judge(expected)
-    with tempfile.TemporaryDirectory() as scratch:
-        config = silent(config)
-        run = build(config, home=_Repetition(folder, Path(scratch), _Announcer(config, announce)), sinks=[judge])
-        judge.run = run
-        run.run()
-        run.close()
+    judge, config = _Judge(expected), silent(config)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Home(config, folder.id, Path(scratch), announce=announce) as home,
+    ):
+        home.make_folder = lambda run: begin(run, folder, Path(scratch))
+        home.load_state = lambda run: as_before(run, folder)
+        judge.run = build(config, home=home, sinks=[judge])
+        judge.run.run()
+        judge.run.close()
         return judge.verdict(_same_state(folder, Path(scratch)) if judge.difference is None else None)
+
+
+def begin(run: Run, repeated: RunFolder, scratch: Path) -> RunFolder:
+    """The folder of the repetition, which begins with the same weights as the run it repeats."""
+    start = rebuild.meta(repeated.path).get("start")
+    if isinstance(start, dict):
+        begin_from(run, start, repeated.path.parent)
+    return RunFolder(scratch)
+
+
+def as_before(run: Run, repeated: RunFolder) -> None:
+    """Compute as the repeated run did: compiled and eager updates round differently, and so do precisions."""
+    run.say = lambda _: None
+    saved = checkpoint.checkpoints(repeated.path)
+    if saved:
+        state = checkpoint.load(saved[list(saved)[-1]])
+        run.compiler.load_state_dict(state["compiler"])
+        run.precision.load_state_dict(state["precision"])
 
 
 def silent(config: ExperimentConfig) -> ExperimentConfig:
@@ -71,45 +92,6 @@ def silent(config: ExperimentConfig) -> ExperimentConfig:
     evaluation = config.training.evaluation.model_copy(update={"video": Video()})
     training = config.training.model_copy(update={"evaluation": evaluation})
     return config.model_copy(update={"logging": logging, "training": training})
-
-
-class _Announcer(Voice):
-    """A voice for the lines that come from building."""
-
-    def __init__(self, config: ExperimentConfig, announce: Callable[[str], None]) -> None:
-        super().__init__(config)
-        self._announce = announce
-
-    def say(self, message: str) -> None:
-        """A note."""
-        self._announce(message)
-
-
-class _Repetition:
-    """The home of the repetition: a scratch folder, and the way of computing of the run that is repeated."""
-
-    def __init__(self, repeated: RunFolder, root: Path, voice: Voice) -> None:
-        self.repeated, self.root, self.voice = repeated, root, voice
-        self.title, self.debug, self.working_directory = repeated.id, False, Path.cwd()
-        self.meta: dict[str, Any] = {}
-        self.program: tuple[str, ...] = ()
-
-    def open(self, run: Run) -> RunFolder:
-        start = rebuild.meta(self.repeated.path).get("start")
-        if isinstance(start, dict):
-            begin_from(run, start, self.repeated.path.parent)
-        return RunFolder(self.root)
-
-    def confirm(self) -> None:
-        """Nobody else knows the folder."""
-
-    def begin(self, run: Run) -> None:
-        run.say = lambda _: None
-        saved = checkpoint.checkpoints(self.repeated.path)
-        if saved:  # compiled and eager updates round differently, and so do precisions
-            state = checkpoint.load(saved[list(saved)[-1]])
-            run.compiler.load_state_dict(state["compiler"])
-            run.precision.load_state_dict(state["precision"])
 
 
 def _same_state(run: RunFolder, scratch: Path) -> bool | None:

@@ -12,7 +12,7 @@ import torch
 from ludus.config.compose import load
 from ludus.errors import ConfigError
 from ludus.experiment import build_player
-from ludus.session.transfer import transfer
+from ludus.session.loading import transfer
 from ludus.types import Spaces
 from support import build, close, config, moment, run
 

@@ -151,7 +151,7 @@ def save(folder: str, number: int, step: int, *, best: bool = False) -> None:
 
 def keep_writing(folder: str, first: int, last: int, keep: int) -> None:
     """What the writer thread of a training does with each state: save, verify, prune."""
-    from ludus.config.schema import CheckpointPlan
+    from ludus.config.training import CheckpointPlan
     from ludus.orchestration.callbacks.checkpoints import Checkpoints
 
     callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), warn=print)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ludus import files
-from ludus.config.schema import CheckpointPlan
+from ludus.config.training import CheckpointPlan
 from ludus.errors import ConfigError, DataError
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult

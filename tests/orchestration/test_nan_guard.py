@@ -10,7 +10,7 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.orchestration.callbacks import Callback
-from ludus.session.transfer import transfer
+from ludus.session.loading import transfer
 from ludus.types import Report
 from support import build, close, config, moment
 

@@ -19,7 +19,7 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.callbacks.plateau import Plateau, PlateauConfig
-from ludus.orchestration.callbacks.status import Status
+from ludus.orchestration.callbacks.watching import Status
 from ludus.orchestration.evaluator import EvalResult
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.schema import ExperimentConfig, Video
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import Video
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, MissingExtra

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ludus.config.schema import Phase
+from ludus.config.training import Phase
 from ludus.errors import ConfigError
 from ludus.progress import Budget, Progress, Unit
 from ludus.text import did_you_mean

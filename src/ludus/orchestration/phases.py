@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from ludus.algorithms import AlgorithmConfig
-from ludus.config.schema import ExperimentConfig, Phase
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import Phase
 from ludus.data.buffers import Buffers
 from ludus.errors import ConfigError
 from ludus.text import did_you_mean

@@ -7,19 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ludus import switches
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
+from ludus.experiment import build
+from ludus.home import Home
+from ludus.orchestration.orchestrator import Orchestrator
 from ludus.reports.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.run import Run
-from ludus.runs import checkpoint, history, provenance, rebuild
+from ludus.runs import checkpoint, consent, history, provenance, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder, safe_name
-from ludus.session.loading import load_state, restore, without_buffers
-from ludus.session.rewind import rewind_metrics
-from ludus.session.transfer import Transfer, transfer
-from ludus.session.work import Session
+from ludus.session.finish import finish
+from ludus.session.loading import Transfer, load_state, restore, rewind_metrics, transfer, without_buffers
+from ludus.session.signals import stopping
 
 
 def train(
@@ -34,10 +37,10 @@ def train(
     config = resolved.config
     start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
-    with Session(resolved, runs_dir, debug=debug) as session:
+    with home_of(resolved, runs_dir, debug=debug) as home:
 
         def make_folder(run: Run) -> RunFolder:
-            take_weights(session, run, start, runs_dir)
+            take_weights(home, run, start, runs_dir)
             folder = RunFolder.create(
                 runs_dir,
                 run_name(resolved),
@@ -47,23 +50,50 @@ def train(
                 overrides=resolved.overrides,
                 start=start,
             )
-            session.meta = folder.meta()
+            home.meta = folder.meta()
             return folder
 
-        begin_with_state(session)
-        session.make_folder = make_folder
-        return session.train()
+        begin_with_state(home)
+        home.make_folder = make_folder
+        return work(home)
 
 
-def take_weights(session: Session, run: Run, start: Mapping[str, Any] | None, runs_dir: Path) -> None:
+def home_of(resolved: Resolved, root: Path, *, debug: bool) -> Home:
+    """The home of a run of this config; the user's alert command is used only with consent."""
+    program, refusal = consent.alert_command(resolved)
+    title = " ".join([resolved.spec, *resolved.overrides])
+    home = Home(resolved.config, title, root, program=program, debug=debug)
+    home.warnings += [refusal] if refusal else []
+    return home
+
+
+def work(home: Home) -> Run:
+    """Build the run, train it to its end and say how it went."""
+    run, folder = build(home.config, home=home), home.folder
+    assert folder is not None
+    for note in home.notes:
+        home.say(note)
+        if not switches.session_logs():
+            folder.log(note)
+    for warning in home.warnings:
+        home.warn(warning)
+    folder.set_status("running", compiled=bool(run.compiler.sizes), **run.progress.counters)
+    with stopping(run):
+        Orchestrator(run).run()
+        run.close()
+        finish(run, folder)
+    return run
+
+
+def take_weights(home: Home, run: Run, start: Mapping[str, Any] | None, runs_dir: Path) -> None:
     """Begin with the weights of another run, if that was asked for."""
     if start:
-        session.notes += begin_from(run, start, runs_dir).lines()
+        home.notes += begin_from(run, start, runs_dir).lines()
 
 
-def begin_with_state(session: Session) -> None:
+def begin_with_state(home: Home) -> None:
     """`training.resume_path`: the complete state of a checkpoint is read now and loaded once the run is built."""
-    named = session.config.training.resume_path
+    named = home.config.training.resume_path
     if named:
         path = Path(named).absolute()
         state = checkpoint.load(path)
@@ -72,7 +102,7 @@ def begin_with_state(session: Session) -> None:
             run.buffers.source = path.resolve().parents[1] / "buffers"
             restore(run, state, named)
 
-        session.load_state = load_state
+        home.load_state = load_state
 
 
 def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
@@ -130,22 +160,22 @@ def resume(
         return None
     meta = rebuild.meta(folder.path)
     resolved = Resolved(changed.config, str(meta.get("spec") or folder.id), tuple(overrides), changed.origin)
-    with Session(resolved, folder.path, debug=debug) as session:
-        session.meta = meta
-        session.hold(folder)
+    with home_of(resolved, folder.path, debug=debug) as home:
+        home.meta = meta
+        home.hold(folder)
         if not checkpoint.checkpoints(folder.path) and can_go_on(folder.path):
-            begin_again(session, folder, runs_dir)
+            begin_again(home, folder, runs_dir)
         else:
-            go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
-        begin = session.load_state
+            go_on(home, folder, saved, rebuild_buffer=rebuild_buffer)
+        begin = home.load_state
 
         def load_state(run: Run) -> None:
             begin(run)
-            session.notes += [f"changed {change}" for change in changes]
-            session.warnings += write_down(session, run, folder)
+            home.notes += [f"changed {change}" for change in changes]
+            home.warnings += write_down(home, run, folder)
 
-        session.load_state = load_state
-        return session.train()
+        home.load_state = load_state
+        return work(home)
 
 
 def budget_field(folder: RunFolder) -> str:
@@ -161,29 +191,29 @@ def goes_back(folder: RunFolder) -> bool:
     return checkpoint.find(folder.path, folder.checkpoint) != checkpoint.find(folder.path, "last")
 
 
-def begin_again(session: Session, folder: RunFolder, runs_dir: Path) -> None:
+def begin_again(home: Home, folder: RunFolder, runs_dir: Path) -> None:
     """A run that was killed before its first checkpoint: its config, with the seed, is all that it needs."""
-    made_with = session.meta.get("config_hash")
+    made_with = home.meta.get("config_hash")
     if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
 
     def make_folder(run: Run) -> RunFolder:
-        take_weights(session, run, session.meta.get("start"), runs_dir)
+        take_weights(home, run, home.meta.get("start"), runs_dir)
         return folder
 
-    begin_with_state(session)
-    begin = session.load_state
+    begin_with_state(home)
+    begin = home.load_state
 
     def load_state(run: Run) -> None:
         begin(run)
         rewind_metrics(folder.path, 0)
-        session.notes.append("no checkpoint was written before the run ended: it begins again, with the same seed")
+        home.notes.append("no checkpoint was written before the run ended: it begins again, with the same seed")
 
-    session.make_folder, session.load_state = make_folder, load_state
+    home.make_folder, home.load_state = make_folder, load_state
 
 
-def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> None:
+def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> None:
     """Continue from a checkpoint; what comes later than it is set aside."""
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
@@ -201,9 +231,9 @@ def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebui
         moved = rewind_metrics(folder.path, run.progress.epochs)
         notes.append(f"resumed at {run.position:,} {run.scheduler.budget.noun}, {moved} later rows set aside")
         notes.extend(f"changed in config.yaml since that checkpoint: {difference}" for difference in edited)
-        session.notes += notes
+        home.notes += notes
 
-    session.make_folder, session.load_state = lambda _: folder, begin
+    home.make_folder, home.load_state = lambda _: folder, begin
 
 
 def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
@@ -211,17 +241,17 @@ def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Pat
     return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
 
 
-def write_down(session: Session, run: Run, folder: RunFolder) -> list[str]:
+def write_down(home: Home, run: Run, folder: RunFolder) -> list[str]:
     """config.yaml and meta.json as they are from here on; warnings about code that is not what it was."""
-    now, meta = provenance.code(), session.meta
+    now, meta = provenance.code(), home.meta
     moved = provenance.moved(meta, now)
     if moved:
         earlier = meta.get("resumed")
         entry = {"env_steps": run.position, **now}
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
-    meta["config_hash"] = config_hash(session.config)
+    meta["config_hash"] = config_hash(home.config)
     if meta["config_hash"] != _digest(folder):
-        folder.write_config(to_yaml(session.config))
+        folder.write_config(to_yaml(home.config))
     try:
         same = folder.meta() == meta
     except DataError:

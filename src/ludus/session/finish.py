@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ludus.errors import Diverged, LudusError
-from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
-from ludus.orchestration.callbacks.idle import made_no_update
+from ludus.orchestration.callbacks.watching import made_no_update
 from ludus.reports.report import write_report
 from ludus.run import Run
 from ludus.runs.store import RunFolder
@@ -30,21 +27,6 @@ def finish(run: Run, folder: RunFolder) -> None:
         run.say(f"report.html could not be written: {error}")
     if run.console is not None:
         run.console.summary(result)
-
-
-def record_failure(run: Run, folder: RunFolder, error: BaseException | None) -> None:
-    """Why it ended, into status.json and run.log; with the traceback of a worker if there is one."""
-    if error is None:
-        return
-    stopped = isinstance(error, KeyboardInterrupt)
-    reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
-    with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
-        folder.set_status("stopped" if stopped else "failed", reason=reason, **run.progress.counters)
-        folder.log(reason)
-        for line in (getattr(error, "detail", None) or "").splitlines():
-            folder.log(line)
-        if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
-            dump_divergence(folder.path, run, error.line())
 
 
 def summary(run: Run, folder: RunFolder) -> dict[str, Any]:

@@ -1,21 +1,30 @@
-"""States of checkpoints on their way into a run or a player."""
+"""What a run or a player takes from a run folder: a whole state, or weights; and the rows a resumed run sets aside."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from ludus import files
 from ludus.config.compose import parse
 from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
-from ludus.errors import ConfigError, DataError
+from ludus.errors import ConfigError, DataError, ResourceError
 from ludus.experiment import Player, build_player
+from ludus.learning.learner import Learner
+from ludus.metrics.sinks.csv import Csv
+from ludus.metrics.sinks.jsonl import encode, read_rows
 from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
 from ludus.types import Spaces
 
+SUPERSEDED = "metrics.superseded.jsonl"
 MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
 """What loading a state of another shape raises, from torch and from us."""
 
@@ -64,3 +73,83 @@ def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
         return build_player(config, spaces, state)
     except MISFITS as error:
         raise _misfit(str(path), error) from error
+
+
+@dataclass
+class Transfer:
+    """Which tensors were taken over, which did not fit, which the other run does not have."""
+
+    loaded: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """For the console and run.log."""
+        return [
+            f"weights taken over: {len(self.loaded)} tensors",
+            *([f"did not fit: {', '.join(self.skipped)}"] if self.skipped else []),
+            *([f"not in the other run: {', '.join(self.missing)}"] if self.missing else []),
+        ]
+
+
+def transfer(run: Run, state: Mapping[str, Any], *, optimizer: bool = False) -> Transfer:
+    """Copy every tensor whose name and shape agree, and the observation statistics; all else starts afresh."""
+    report = Transfer()
+    for name, learner in run.learners.items():
+        _copy(learner, state["algorithm"].get(name, {}), report, optimizer=optimizer)
+    if not report.loaded:
+        raise ConfigError("--init-from", "no tensor of that run fits this network", "use a run of the same network")
+    run.algorithm.weights_replaced()
+    if run.normalizer is not None and "normalizer" in state:
+        run.normalizer.load_state_dict(state["normalizer"])
+    return report
+
+
+def _copy(learner: Learner, state: Mapping[str, Any], report: Transfer, *, optimizer: bool) -> None:
+    theirs: Mapping[str, torch.Tensor] = state.get("model", {})
+    ours = learner.model.state_dict()
+    for name, tensor in ours.items():
+        if name not in theirs:
+            report.missing.append(name)
+        elif theirs[name].shape != tensor.shape:
+            report.skipped.append(f"{name} {tuple(theirs[name].shape)} -> {tuple(tensor.shape)}")
+        else:
+            tensor.copy_(theirs[name])
+            report.loaded.append(name)
+    report.skipped += [f"{name} (no such tensor here)" for name in theirs if name not in ours]
+    learner.version += 1
+    if optimizer:
+        if report.missing or report.skipped:
+            raise ConfigError("--mode", "the optimizer's state fits only an equal network", "use warm_start")
+        learner.optimizer.load_state_dict(state["optimizer"])
+
+
+def rewind_metrics(folder: Path, epoch: int) -> int:
+    """Keep the rows up to `epoch`; the others move to metrics.superseded.jsonl. Returns how many moved."""
+    try:
+        return _rewind(folder, epoch)
+    except OSError as error:
+        raise ResourceError(str(folder), f"cannot set rows aside: {error.strerror}", "free some space") from None
+
+
+def _rewind(folder: Path, epoch: int) -> int:
+    path = folder / "metrics.jsonl"
+    rows = list(read_rows(path)) if path.exists() else []
+    kept = [row for row in rows if float(row.get("epoch", 0)) <= epoch]
+    moved = [row for row in rows if float(row.get("epoch", 0)) > epoch]
+    if moved:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(folder / SUPERSEDED, flags, 0o600), "ab") as file:
+            file.write(b"".join(encode(row) for row in moved))
+            file.flush()
+            os.fsync(file.fileno())
+        files.write_bytes(path, b"".join(encode(row) for row in kept))
+    table = folder / "metrics.csv"
+    if table.exists():
+        beside = files.beside(table)
+        csv = Csv(beside)
+        for row in kept:
+            csv.write(row)
+        csv.close()
+        beside.replace(table) if kept else table.unlink()
+    return len(moved)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus import files
-from ludus.config.schema import CheckpointPlan
+from ludus.config.training import CheckpointPlan
 from ludus.errors import DataError, ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback

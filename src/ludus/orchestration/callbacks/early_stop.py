@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ludus.config.schema import Stop
+from ludus.config.training import Stop
 from ludus.data.collector import WINDOW
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
