@@ -10,6 +10,7 @@ import numpy as np
 
 from ludus.envs.info import EnvInfo
 from ludus.envs.vector import StepResult, VectorEnv
+from ludus.types import Acted
 
 BOX = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -77,4 +78,4 @@ class Counting:
     def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
         self.seen.append((obs.copy(), state[0].copy(), first.copy()))
         action = np.zeros(len(obs), np.int64)
-        return action, action, (np.where(first[:, None], 0.0, state[0]).astype(np.float32) + 1,)
+        return Acted(action, action, (np.where(first[:, None], 0.0, state[0]).astype(np.float32) + 1,), {})

@@ -122,8 +122,8 @@ def memory_parts(run: Run) -> Iterator[Part]:
         if buffer.cfg.storage == "ram" and not buffer.allocated:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
     for learner in run.learners.values():
-        parameters = learner.theta.numel() * learner.theta.element_size()
-        yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
+        gradients = learner.theta.numel() * learner.theta.element_size()
+        yield Part("network", learner.bytes + gradients, "the hidden dims under network")
         yield _updates(run, learner, steps)
 
 
@@ -153,9 +153,8 @@ def _updates(run: Run, learner: Learner, steps: int) -> Part:
     rollout = steps * run.collector.num_envs if run.collector is not None else 0
     outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
-    batch = max(
-        run.phase_configs[0].steps_per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0
-    )  # whole sequences
+    recurrent = any(getattr(network, "recurrent", False) for network in learner.networks.values())
+    batch = max(run.phase_configs[0].steps_per_batch(rollout), steps if recurrent else 0)  # whole sequences
     kept = 2 * batch * sum(outputs)  # and the gradients of all
     if whole > kept:
         return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
@@ -164,14 +163,14 @@ def _updates(run: Run, learner: Learner, steps: int) -> Part:
 
 def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     """Bytes that each layer puts out for one observation, measured with one; none for models of another shape."""
-    model: Any = learner.model
+    model: Any = next((network for network in learner.networks.values() if hasattr(network, "parts")), None)
     found: list[int] = []
 
     def count(_: Any, __: Any, output: Any) -> None:
         tensors = [part for part in (output if isinstance(output, tuple) else (output,)) if hasattr(part, "numel")]
         found.append(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
-    if not hasattr(model, "initial_state"):
+    if model is None:
         return []
     hooks = [module.register_forward_hook(count) for module in model.modules() if not any(module.children())]
     try:
@@ -188,10 +187,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 def _disk(run: Run, folder: Path) -> list[str]:
     """Checkpoints: weights and moments, those that stay, the best, and the one being written; buffers: the steps that
     are alive, and those that only a checkpoint still refers to."""
-    one = sum(
-        (1 + len(learner.optimizer.tensors)) * learner.theta.numel() * learner.theta.element_size()
-        for learner in run.learners.values()
-    )
+    one = sum(learner.bytes for learner in run.learners.values())
     steps = sum(buffer.bytes for buffer in run.buffers.values() if buffer.own)
     keep = run.config.training.checkpoints.keep
     envs = run.collector.num_envs if run.collector is not None else 0

@@ -13,6 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import gymnasium as gym
+    import torch
 
 Array = np.ndarray
 Tree = Any
@@ -41,6 +42,19 @@ class Report:
         return self.env_steps == 0 and self.updates == 0
 
 
+class Acted(NamedTuple):
+    """What a behaviour returns to the collector for a batch of observations."""
+
+    action: Array
+    """As it is stored and learned from."""
+    env_action: Array
+    """As the environment takes it: clipped, rescaled, shifted."""
+    state: Tree
+    """Memory after this step."""
+    extras: dict[str, Array]
+    """Further columns [B, ...] of this step; they travel in `Rollout.extras`."""
+
+
 class ActResult(NamedTuple):
     """What `Algorithm.act` returns for a batch of observations."""
 
@@ -48,8 +62,15 @@ class ActResult(NamedTuple):
     """As the environment takes it: clipped, rescaled, shifted."""
     state: Tree
     """Memory after this step."""
-    info: dict[str, Array]
-    """Whatever the algorithm can tell about the step ("value", "probabilities"), for the inspector."""
+    info: Mapping[str, Array]
+    """Facts about the decision, each computed when it is read: read them before the weights change.
+
+    `value` [B]: of the state, or of (state, chosen action) where critics judge actions. `log_prob` [B]: of the chosen
+    action while exploring. `probabilities` [B, A] of discrete actions (components one after another), or `mean` and
+    `std` [B, ...] of the Gaussian that actions are drawn from, before they are squashed or clipped. `q` [B, A]: values
+    of all discrete actions. A fact that an algorithm does not have is left out: there is no `value` without a critic
+    and no `log_prob` of a deterministic policy.
+    """
 
 
 class Stateful(Protocol):
@@ -57,6 +78,13 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Any) -> Any: ...
+
+
+def to_device(tree: Tree, device: torch.device) -> Tree:
+    """Arrays or tensors of a tree as tensors on a device."""
+    import torch
+
+    return tree_map(lambda leaf: torch.as_tensor(leaf, device=device), tree)
 
 
 def tree_map(function: Callable[..., Any], *trees: Tree) -> Tree:

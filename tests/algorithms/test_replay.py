@@ -67,7 +67,7 @@ def test_once_it_has_learned_it_never_acts_at_random_again(name: str) -> None:
         updates = one.algorithm.update_controller(moment(cfg.algorithm.config, cycle)).updates
         assert updates == (cycle >= 94)
     assert blind == [True] * 95 + [False] * 305
-    assert len(one.algorithm.replays["replay"]) < 95
+    assert len(one.algorithm.replay["replay"]) < 95
     close(one)
 
 
@@ -77,7 +77,7 @@ def test_an_empty_second_buffer_does_not_make_it_blind_again() -> None:
     for _ in range(20):
         one.algorithm.collect(now)
     assert one.algorithm.update_controller(now).updates == 1
-    one.algorithm.replays["replay"].start_over()
+    one.algorithm.replay["replay"].start_over()
     one.algorithm.collect(now)
     assert not one.algorithm.behaviour.uniform
     close(one)
@@ -158,7 +158,7 @@ def test_ppo_replays_in_every_cycle_but_the_first(network: Any) -> None:
     replayed = []
     for _ in range(15):
         one.algorithm.collect(now)
-        replayed.append(one.algorithm.columns["weight"].shape[1] == 2 * 2)
+        replayed.append(one.algorithm.experience.columns["weight"].shape[1] == 2 * 2)
         one.algorithm.update_controller(now)
     assert replayed == [False] + [True] * 14
     close(one)
@@ -186,7 +186,7 @@ def test_the_errors_of_an_update_become_the_priorities_of_its_steps(name: str, n
         one.algorithm.collect(now)
     buffer = one.buffers["replay"]
     seen: dict[str, Any] = {}
-    step, sample = one.algorithm.learner.step, "sample" if network is HEADS else "sample_sequences"
+    update, sample = one.algorithm.learner.update, "sample" if network is HEADS else "sample_sequences"
     drawn = getattr(buffer, sample)
 
     def watched(*arguments: Any, **details: Any) -> Any:
@@ -195,11 +195,9 @@ def test_the_errors_of_an_update_become_the_priorities_of_its_steps(name: str, n
         return found
 
     setattr(buffer, sample, watched)
-    one.algorithm.learner.step = lambda batch, *rest, **flags: (step(batch, *rest, **flags), seen.update(batch=batch))[
-        0
-    ]
+    one.algorithm.learner.update = lambda *a, **k: seen.update(outputs=update(*a, **k)) or seen["outputs"]
     assert one.algorithm.update_controller(now).updates == 1
-    error = seen["batch"]["error"].numpy()
+    error = seen["outputs"]["error"].numpy()
     error = error[0] if len(error) == 1 else 0.9 * error.max(0) + 0.1 * error.mean(0)
     assert np.ptp(error) > 0
     expected = dict(zip(seen["index"].tolist(), (error + buffer.cfg.eps) ** buffer.cfg.alpha, strict=True))
@@ -214,37 +212,33 @@ def test_dqns_target_follows_every_few_updates(tau: float) -> None:
     now = moment(one.config.algorithm.config)
     for _ in range(20):
         one.algorithm.collect(now)
-    learner, target = one.algorithm.learner, one.algorithm.target
-    before = target.theta.clone()
+    learner = one.algorithm.learner
+    online, target = (learner.theta[learner.where[name]] for name in ("q", "target_q"))
+    before = target.clone()
     for update in range(1, 7):
         one.algorithm.update_controller(now)
         if update % 3:
-            assert torch.equal(target.theta, before)
+            assert torch.equal(target, before)
         else:
-            torch.testing.assert_close(target.theta, before + tau * (learner.theta - before))
-            assert not torch.equal(target.theta, before)
-            before = target.theta.clone()
+            torch.testing.assert_close(target, before + tau * (online - before))
+            assert not torch.equal(target, before)
+            before = target.clone()
     close(one)
 
 
 @pytest.mark.parametrize("optimizer", [False, True])
 @pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
 def test_a_warm_start_begins_with_the_targets_of_its_weights(name: str, optimizer: bool) -> None:
-    """DQN's target has the transferred weights; those of SAC and TD3 come from the other run."""
+    """Slow copies are taken over like all other weights."""
     cfg = small(name)
     state = run(cfg).state_dict()
     other = cfg.model_copy(update={"experiment": cfg.experiment.model_copy(update={"seed": 9})})
     one = build(other)
     transfer(one, state, optimizer=optimizer)
-    weights = state["algorithm"]["learner"]["model"]
-    inputs = (torch.randn(1, 5, 4 if name == "dqn" else 3), (), torch.zeros(1, 5, dtype=torch.bool))
-    if name == "dqn":
-        assert torch.equal(one.algorithm.target.theta, one.algorithm.learner.theta)
-        torch.testing.assert_close(one.algorithm.target.net(*inputs)[0], one.algorithm.net(*inputs)[0])
-    else:
-        ours = one.algorithm.learner.model.state_dict()
-        assert [key for key in ours if key.startswith("target_critic")]
-        assert all(torch.equal(ours[key], torch.as_tensor(weights[key])) for key in ours)
+    weights, ours = state["algorithm"]["learner"]["model"], one.algorithm.learner.model.state_dict()
+    assert [key for key in ours if key.startswith("target_q" if name == "dqn" else "target_critic")]
+    assert all(torch.equal(ours[key], torch.as_tensor(weights[key])) for key in ours)
+    assert one.algorithm.learner.updates == (0 if not optimizer else run(cfg).algorithm.learner.updates)
     close(one)
 
 

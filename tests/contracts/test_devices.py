@@ -28,6 +28,7 @@ SEQUENCES = {"sequence_length": 3, "burn_in": 1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": {"rollout_steps": 4, "epochs": 1, "batch_size": 0.5, "entropy_coef": 0.1, "clip_value": 0.2, "target_kl": 9},
     "reinforce": {"rollout_steps": 8},
+    "a2c": {"rollout_steps": 4, "normalize_advantage": True},
     "ppo_replay": {"rollout_steps": 4, "epochs": 1, "batch_size": 0.5},
     "dqn": {**REPLAY, **SEQUENCES},
     "sac": {**REPLAY, **SEQUENCES},

@@ -66,7 +66,7 @@ def test_acting_uses_the_current_weights(case: str, memory: str) -> None:
 
     def shown() -> np.ndarray:
         info = algorithm.act(obs, algorithm.initial_state(2), np.ones(2, bool), deterministic=True).info
-        return np.array(info.get("params", info.get("q")))
+        return np.array(info["value"])
 
     before = shown()
     if hasattr(algorithm, "table"):

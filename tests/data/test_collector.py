@@ -11,6 +11,7 @@ import pytest
 from ludus.data.collector import WINDOW, Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.errors import EnvironmentFailed
+from ludus.types import Acted
 from vector_script import BOX, Counting, Planned
 
 PLANS = [[(3, "terminated")], [(4, "truncated")], [(50, "terminated")]]
@@ -221,10 +222,10 @@ def test_a_bad_action_never_reaches_an_environment() -> None:
 
     class Bad(Counting):
         def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
-            _, _, state = super().act(obs, state, first)
+            state = super().act(obs, state, first).state
             action = np.zeros((len(obs), 1), np.float32)
             action[1] = np.nan if len(self.seen) == 3 else 0.0
-            return action, action, state
+            return Acted(action, action, state, {})
 
     with pytest.raises(EnvironmentFailed, match="environment 1: the policy's action is not finite"):
         Collector(env, [1, 2, 3]).collect(Bad(), 5)

@@ -15,6 +15,7 @@ from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.types import Acted
 from support import build, close, config, run
 
 SAC = {"name": "sac", "batch_size": 16, "learning_starts": 64, "epoch_steps": 64, "sequence_length": 4, "burn_in": 2}
@@ -31,7 +32,7 @@ class Counting:
 
     def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
         action = self.rng.integers(2, size=len(obs))
-        return action, action, (state[0] * ~first[:, None] + 1,)
+        return Acted(action, action, (state[0] * ~first[:, None] + 1,), {})
 
 
 def collector(cls: type[Collector], env: Any = None) -> Collector:

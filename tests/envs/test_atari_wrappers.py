@@ -21,6 +21,7 @@ from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import WRAPPERS
+from ludus.types import Acted
 from support import close
 
 pytest.importorskip("ale_py")
@@ -205,7 +206,7 @@ class Serve:
 
     def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
         action = np.full(len(obs), FIRE)
-        return action, action, state
+        return Acted(action, action, state, {})
 
 
 @pytest.mark.parametrize("backend", ["sync", "native"])

@@ -9,8 +9,8 @@ import torch
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.envs.vector import StepResult, VectorEnv
 from ludus.experiment import build, build_player
-from ludus.orchestration.callbacks.videos import episode_frames
 from ludus.orchestration.evaluator import Evaluator
+from ludus.play import episodes
 from ludus.seeding import Streams
 from ludus.types import ActResult, Spaces
 from support import close, config, moment, run
@@ -195,7 +195,7 @@ def test_the_policy_sees_normalised_observations() -> None:
 def test_a_video_shows_the_same_policy() -> None:
     """Its observations are normalised, too."""
     evaluator, env, normalizer = planned(2, [[(4, "terminated")]])
-    assert len(list(episode_frames(env, evaluator, [1], 1, 100))) == 5
+    assert sum(len(step.frames) for step in episodes(evaluator.act, env, [1], 1, render=True)) == 5
     for ours, raw in zip(evaluator.algorithm.seen, env.shown, strict=False):
         np.testing.assert_array_equal(ours, normalizer.apply(raw))
     assert len(evaluator.algorithm.seen) == 4

@@ -100,14 +100,14 @@ def test_one_bad_update_of_many_is_undone(name: str, choice: str) -> None:
     buffers = {"replay": {"type": "prioritized", "size": 1_000}}
     training = {"total_timesteps": 200, "on_nan": choice}
     run = build(config(settings, OFF_POLICY[name], training=training, buffers=buffers))
-    learner, step, calls = run.algorithm.learner, run.algorithm.learner.step, []
+    learner, update, calls = run.algorithm.learner, run.algorithm.learner.update, []
 
-    def poisoned_step(batch, *arguments, **flags):
+    def poisoned(function, batch, *arguments, **static):
         calls.append(learner.theta.clone())
         reward = batch["reward"] * (math.nan if len(calls) == 20 else 1.0)
-        return step({**batch, "reward": reward}, *arguments, **flags)
+        return update(function, {**batch, "reward": reward}, *arguments, **static)
 
-    learner.step = poisoned_step
+    learner.update = poisoned
     run.run()
     close(run)
     assert run.progress.env_steps == 200 and len(calls) > 40

@@ -20,7 +20,8 @@ from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, MissingExtra
 from ludus.metrics.sinks import Row, Sink
-from ludus.orchestration.callbacks.videos import Videos, episode_frames
+from ludus.orchestration.callbacks.videos import Videos
+from ludus.play import episodes
 from ludus.run import Run
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
@@ -65,9 +66,10 @@ def test_a_decoder_finds_every_frame_and_the_last_one(tmp_path: Path) -> None:
     state = Streams(cfg.experiment.seed).generator("evaluation actions 512").bit_generator.state
     run.evaluator._rng.bit_generator.state = state
     with _camera(cfg) as env, make_vector(cfg.environment, num_envs=2) as others:
-        run.evaluator.run_episodes(others, Streams(cfg.experiment.seed).integers("evaluation 512", 2), 2, None)
+        list(episodes(run.evaluator.act, others, Streams(cfg.experiment.seed).integers("evaluation 512", 2), 2))
         seeds = Streams(cfg.experiment.seed).integers("video 512", 1)
-        frames = list(episode_frames(env, run.evaluator, seeds, 2, 5_000))
+        steps = episodes(run.evaluator.act, env, seeds, 2, render=True)
+        frames = [frame for step in steps for frame in step.frames]
         end, next_episode = env.render(final=True), env.render()
     decoded = _decode(path)
     assert len(decoded) == len(frames) > 10

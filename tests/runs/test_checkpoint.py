@@ -283,8 +283,8 @@ def _forge(copy: Path, **content: Any) -> None:
 
 
 def test_another_format_version_is_refused_naming_both(copy: Path) -> None:
-    _forge(copy, version=1)
-    with pytest.raises(DataError, match="format version 1, this ludus reads 3"):
+    _forge(copy, version=2)
+    with pytest.raises(DataError, match="format version 2, this ludus reads 3"):
         checkpoint.load(copy)
 
 

@@ -16,8 +16,10 @@ from ludus.types import ActResult, Array, Report, Spaces, Stateful, Tree
 if TYPE_CHECKING:
     import torch
 
+    from ludus.acting.behaviour import Behaviour
     from ludus.config.schema import Network
     from ludus.data.collector import Collector
+    from ludus.data.rollout import Rollout
     from ludus.learning.compiled import Compiler
     from ludus.networks.precision import Precision
 
@@ -119,27 +121,37 @@ class Algorithm(ABC):
     deterministic_evaluation: ClassVar[bool] = True
     off_policy: ClassVar[bool] = False
     """Whether it may learn from actions that an older policy chose."""
+    collector: Collector | None = None
+    """Where rollouts come from; None where nothing is collected."""
+    behaviour: Behaviour
+    """How it collects and acts; an algorithm without one writes `act` itself."""
 
     @abstractmethod
     def hooks(self) -> dict[str, Hook]:
         """Everything a phase may name, written out."""
 
-    @abstractmethod
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
         """The deployable policy: evaluation, play and the inspector use nothing else."""
+        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
-        return ()
+        return self.behaviour.initial_state(batch) if hasattr(self, "behaviour") else ()
+
+    def rollout(self, now: PhaseContext, steps: int) -> Rollout:
+        """`steps` steps of every environment, or as many as the phase still allows."""
+        assert self.collector is not None
+        return self.collector.collect(self.behaviour, min(steps, now.remaining_steps // self.collector.num_envs))
+
+    def statistics(self) -> dict[str, float]:
+        """Returns and lengths of the newest episodes."""
+        return {} if self.collector is None else self.collector.statistics()
 
     def check(self, cfg: Any, buffer: str | None) -> None:  # noqa: B027
         """Refuse settings of a phase under which it could never learn from that phase's buffer."""
 
-    def weights_replaced(self) -> None:  # noqa: B027
-        """Called when its weights were taken over from another run: whatever follows them begins with the same."""
-
     def metrics(self) -> dict[str, float]:
-        """What hooks have not reported yet, read once at the end of an epoch: tiny cycles sum up here."""
+        """Metrics that no hook reported, read once at the end of an epoch: those of many short cycles are summed up."""
         return {}
 
     @abstractmethod

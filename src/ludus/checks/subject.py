@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ludus.algorithms.random import uniform
+from ludus.acting.uniform import uniform
 from ludus.envs.info import EnvInfo
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv

@@ -79,7 +79,7 @@ def env(spec: str, timesteps: int) -> None:
     """Random actions; every observation and every end of an episode inside the space."""
     import numpy as np
 
-    from ludus.algorithms.random import uniform
+    from ludus.acting.uniform import uniform
     from ludus.envs.check import fault
     from ludus.envs.make import make_vector
 
@@ -103,7 +103,7 @@ def video(spec: str, timesteps: int) -> None:
     import av
     import numpy as np
 
-    from ludus.algorithms.random import uniform
+    from ludus.acting.uniform import uniform
     from ludus.envs.make import make_vector
     from ludus.runs.video import write_video
 

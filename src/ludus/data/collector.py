@@ -10,7 +10,7 @@ import numpy as np
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.rollout import Finals, Raw, Rollout
 from ludus.errors import EnvironmentFailed
-from ludus.types import Array, Tree, tree_map
+from ludus.types import Acted, Array, Tree, tree_map
 
 if TYPE_CHECKING:
     from ludus.envs.vector import StepResult, VectorEnv
@@ -19,14 +19,14 @@ WINDOW = 100
 """Episodes in the running statistics."""
 
 
-class Behaviour(Protocol):
-    """What the collector asks of a policy."""
+class Acts(Protocol):
+    """What the collector asks of a behaviour."""
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
-        """(action to store, action for the environment, memory after the step)."""
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> Acted:
+        """Actions for one step."""
 
 
 class Told(Protocol):
@@ -86,7 +86,7 @@ class Collector:
         """[B, ...]: what the environments showed last, not normalised."""
         return self._raw_obs
 
-    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
+    def collect(self, behaviour: Acts, steps: int) -> Rollout:
         """`steps` steps of every environment; the arrays are overwritten by the next call."""
         store = self._store(steps)
         if self.state is None:
@@ -96,11 +96,14 @@ class Collector:
         obs = self._put(store, 0, self._raw_obs)
         finals: list[tuple[int, Array, Array, Tree]] = []
         ends: list[tuple[int, Array, Array]] = []
+        extras: list[dict[str, Array]] = []
         store.first[0] = first
         for t in range(steps):
-            action, state, result = self._step(behaviour, obs, state, first, t)
-            first = result.terminated | result.truncated
-            store.action[t], store.reward[t] = action, result.reward
+            acted, result = self._step(behaviour, obs, state, first, t)
+            state, first = acted.state, result.terminated | result.truncated
+            store.action[t], store.reward[t] = acted.action, result.reward
+            if acted.extras:
+                extras.append(acted.extras)
             store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
             store.broken[t] = False if self._told.broken is None else self._told.broken
             self._return += self._told.raw_reward
@@ -117,16 +120,18 @@ class Collector:
         self._check_finite(store, steps)
         raw = self._raw(store, steps, ends) if self.keep_raw else None
         self.steps += steps
-        return self._rollout(store, steps, start_state, finals, raw)
+        return self._rollout(store, steps, start_state, finals, raw, extras)
 
-    def _step(
-        self, behaviour: Behaviour, obs: Array, state: Tree, first: Array, t: int
-    ) -> tuple[Array, Tree, StepResult]:
-        """(action to store, memory after it, what the environments made of it)."""
-        action, env_action, state = behaviour.act(obs, state, first)
-        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-            self._name_bad_action(t, env_action)
-        return action, state, self.env.step(env_action)
+    def _step(self, behaviour: Acts, obs: Array, state: Tree, first: Array, t: int) -> tuple[Acted, StepResult]:
+        """What the behaviour decided and what the environments made of it."""
+        acted = self._decide(behaviour, obs, state, first, t)
+        return acted, self.env.step(acted.env_action)
+
+    def _decide(self, behaviour: Acts, obs: Array, state: Tree, first: Array, t: int) -> Acted:
+        acted = behaviour.act(obs, state, first)
+        if acted.env_action.dtype.kind == "f" and not np.isfinite(acted.env_action).all():
+            self._name_bad_action(t, acted.env_action)
+        return acted
 
     def _put(self, store: _Storage, t: int, raw_obs: Array) -> Array:
         store.raw[t] = raw_obs
@@ -163,7 +168,15 @@ class Collector:
             start=self.steps,
         )
 
-    def _rollout(self, store: _Storage, steps: int, start_state: Tree, finals: list[Any], raw: Raw | None) -> Rollout:
+    def _rollout(
+        self,
+        store: _Storage,
+        steps: int,
+        start_state: Tree,
+        finals: list[Any],
+        raw: Raw | None,
+        extras: list[dict[str, Array]],
+    ) -> Rollout:
         reward = store.reward[:steps]
         done = store.first[1 : steps + 1]
         if self.reward_normalizer is not None:
@@ -179,6 +192,7 @@ class Collector:
             last_state=self.state,
             finals=self._stack(finals),
             raw=raw,
+            extras={name: np.stack([step[name] for step in extras]) for name in (extras[0] if extras else ())},
             broken=store.broken[:steps] if store.broken[:steps].any() else None,
         )
         if self.normalizer is not None:  # after use: one rollout sees one set of statistics

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ludus.data.collector import Behaviour, Collector, Told
+from ludus.data.collector import Acts, Collector, Told
 from ludus.data.rollout import Rollout
-from ludus.types import Array, Tree
+from ludus.types import Acted, Array, Tree
 
 if TYPE_CHECKING:
     from ludus.envs.vector import StepResult, VectorEnv
@@ -26,9 +26,7 @@ TOLD = ("raw_reward", "broken", "continues")
 class _Ahead(NamedTuple):
     """A step that is under way."""
 
-    action: Array
-    memory: Tree
-    """After the action."""
+    acted: Acted
     result: Future[StepResult]
     told: Told
 
@@ -39,27 +37,23 @@ class LookAheadCollector(Collector):
     _ahead: _Ahead | None = None
     _thread: ThreadPoolExecutor | None = None
 
-    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
+    def collect(self, behaviour: Acts, steps: int) -> Rollout:
         rollout = super().collect(behaviour, steps)
         obs = self._raw_obs if self.normalizer is None else self.normalizer.apply(self._raw_obs)
-        action, env_action, memory = behaviour.act(obs, self.state, self.first)
-        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-            self._name_bad_action(0, env_action)
+        acted = self._decide(behaviour, obs, self.state, self.first, 0)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "environments")
-        self._ahead = _Ahead(action, memory, self._thread.submit(self.env.step, env_action), self.env)
+        self._ahead = _Ahead(acted, self._thread.submit(self.env.step, acted.env_action), self.env)
         return rollout
 
-    def _step(
-        self, behaviour: Behaviour, obs: Array, state: Tree, first: Array, t: int
-    ) -> tuple[Array, Tree, StepResult]:
+    def _step(self, behaviour: Acts, obs: Array, state: Tree, first: Array, t: int) -> tuple[Acted, StepResult]:
         if self._ahead is None:
             self._told = self.env
             return super()._step(behaviour, obs, state, first, t)
         ahead, self._ahead = self._ahead, None
         result = ahead.result.result()
         self._told = ahead.told
-        return ahead.action, ahead.memory, result
+        return ahead.acted, result
 
     def _forget(self) -> None:
         """Wait for the step under way, and leave it out: its environments are about to begin anew."""
@@ -87,8 +81,8 @@ class LookAheadCollector(Collector):
         """The same and the step under way, with its result: the environments are saved after it."""
         if self._ahead is None:
             return {**super().state_dict(), "ahead": None}
-        result, told = self._ahead.result.result(), self._ahead.told
-        ahead = {"action": self._ahead.action, "memory": self._ahead.memory}
+        result, told, acted = self._ahead.result.result(), self._ahead.told, self._ahead.acted
+        ahead = {"action": acted.action, "memory": acted.state, "extras": acted.extras}
         ahead |= {name: _copied(getattr(result, name)) for name in RESULT}
         ahead |= {name: _copied(getattr(told, name)) for name in TOLD}
         return {**super().state_dict(), "ahead": ahead}
@@ -100,7 +94,8 @@ class LookAheadCollector(Collector):
             ahead = _Saved(state["ahead"])
             done: Future[Any] = Future()
             done.set_result(ahead)
-            self._ahead = _Ahead(ahead.action, state["ahead"]["memory"], done, ahead)
+            acted = Acted(ahead.action, ahead.action, state["ahead"]["memory"], state["ahead"]["extras"])
+            self._ahead = _Ahead(acted, done, ahead)
 
 
 class _Saved:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -61,6 +61,8 @@ class Rollout:
     finals: Finals | None
     raw: Raw | None = None
     """Only when the collector was asked to `keep_raw`."""
+    extras: Mapping[str, Array] = field(default_factory=dict)
+    """[T, B, ...]: what the behaviour kept of every step beside the action."""
     broken: Array | None = None
     """[T, B]: rows whose action was lost with its worker, which are no transitions; None: there are none.
 

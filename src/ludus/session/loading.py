@@ -60,10 +60,21 @@ def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
+def run_config(run: RunFolder) -> ExperimentConfig:
+    """The config a run was started with."""
+    return parse(read_file(run.config_path), str(run.config_path))
+
+
+def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
+    """Name of the checkpoint that --checkpoint or the reference asks for; the default is the best one, or the last."""
+    if wanted and run.checkpoint and wanted != run.checkpoint:
+        raise ConfigError("--checkpoint", f"says {wanted}, the reference {run.checkpoint}", "give one of them")
+    return str(checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))["name"])
+
+
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(read_file(run.config_path), str(run.config_path))
-    return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
+    return player_of(run_config(run), checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 
 def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
@@ -99,7 +110,6 @@ def transfer(run: Run, state: Mapping[str, Any], *, optimizer: bool = False) -> 
         _copy(learner, state["algorithm"].get(name, {}), report, optimizer=optimizer)
     if not report.loaded:
         raise ConfigError("--init-from", "no tensor of that run fits this network", "use a run of the same network")
-    run.algorithm.weights_replaced()
     if run.normalizer is not None and "normalizer" in state:
         run.normalizer.load_state_dict(state["normalizer"])
     return report
@@ -121,7 +131,7 @@ def _copy(learner: Learner, state: Mapping[str, Any], report: Transfer, *, optim
     if optimizer:
         if report.missing or report.skipped:
             raise ConfigError("--mode", "the optimizer's state fits only an equal network", "use warm_start")
-        learner.optimizer.load_state_dict(state["optimizer"])
+        learner.load_optimizers(state["optimizer"])
 
 
 def rewind_metrics(folder: Path, epoch: int) -> int:

@@ -7,21 +7,19 @@ set anew at the next evaluation, so that neither training nor evaluation can tel
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ludus import files
 from ludus.config.training import Video
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
+from ludus.play import episodes
 from ludus.progress import CHECKPOINTS
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
-from ludus.types import Array
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult, Evaluator
@@ -94,10 +92,11 @@ class Videos(Callback):
     def _record(self, evaluator: Evaluator | None, path: Path, env_steps: int) -> bool:
         assert self._env is not None and evaluator is not None
         seed = self._streams.integers(f"video {env_steps}", 1)
-        frames = episode_frames(self._env, evaluator, seed, self.cfg.episodes, self.cfg.max_steps)
+        most, limit = self.cfg.episodes, self.cfg.max_steps
+        steps = episodes(evaluator.act, self._env, seed, most, max_steps=limit, render=True)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_video(path, frames, self._env.info.render_fps)
+            write_video(path, (frame for step in steps for frame in step.frames), self._env.info.render_fps)
         except OSError as error:  # a full disk must not end a training
             if not self._warned:
                 self.warn(f"{path}: not recorded: {error.strerror or error}; training goes on without it")
@@ -117,22 +116,3 @@ class Videos(Callback):
         for link in parent.glob(f"{name}=*.mp4"):
             if link.is_symlink() and not link.with_suffix("").is_dir():
                 link.unlink()
-
-
-def episode_frames(
-    env: VectorEnv, evaluator: Evaluator, seeds: list[int], episodes: int, max_steps: int
-) -> Iterator[Array]:
-    """Every state of some episodes as the evaluator plays them, the last one of each included; one frame at a time."""
-    algorithm, normalizer = evaluator.algorithm, evaluator.normalizer
-    obs, state, first = env.reset(seeds), algorithm.initial_state(1), np.ones(1, bool)
-    for _ in range(max_steps):
-        if first[0]:
-            yield env.render()
-        seen = obs if normalizer is None else normalizer.apply(obs)
-        action, state, _ = algorithm.act(seen, state, first, deterministic=evaluator.deterministic)
-        result = env.step(action)
-        obs, first = result.obs, result.terminated | result.truncated
-        yield env.render(final=bool(first[0]))
-        episodes -= int(env.over(first)[0])
-        if not episodes:
-            return
