@@ -32,7 +32,8 @@ def finish(run: Run, folder: RunFolder) -> None:
 def summary(run: Run, folder: RunFolder) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
     last = run.last
-    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
+    env = "" if run.evaluator else " --env ID"
+    following = [(f"ludus play @last{env}", "watch it"), (f"ludus play {folder.id} --video auto{env}", "record it")]
     if run.stopped_early:
         following = [(f"ludus resume {folder.id}", "go on where it stopped")]
     return {

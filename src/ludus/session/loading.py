@@ -60,9 +60,16 @@ def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
-def run_config(run: RunFolder) -> ExperimentConfig:
-    """The config a run was started with."""
-    return parse(read_file(run.config_path), str(run.config_path))
+def run_config(run: RunFolder, env: str | None = None) -> ExperimentConfig:
+    """The config of a run that is to be played; `env` names an environment if the run has none of its own."""
+    config = parse(read_file(run.config_path), str(run.config_path))
+    if env is not None and config.environment.id not in ("", env):
+        raise ConfigError("--env", f"the run has its own environment, {config.environment.id}", "leave it out")
+    if not env and not config.environment.id:
+        problem = "environment.id is not set: the run learned without an environment"
+        raise ConfigError(str(run.config_path), problem, "name one: --env ID")
+    named = config.environment.model_copy(update={"id": env or config.environment.id})
+    return config.model_copy(update={"environment": named})
 
 
 def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
@@ -74,7 +81,8 @@ def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
 
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    return player_of(run_config(run), checkpoint.find(run.path, which or run.checkpoint), spaces)
+    config = parse(read_file(run.config_path), str(run.config_path))
+    return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 
 def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
