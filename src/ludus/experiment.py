@@ -17,10 +17,9 @@ from ludus.data.buffers import Buffers, make_buffers
 from ludus.data.collector import Collector
 from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.envs.make import cores, number_of_envs
+from ludus.envs.make import number_of_envs
 from ludus.errors import ConfigError
 from ludus.home import Home, header, make_sinks
-from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.compiled import Compiler
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
@@ -73,13 +72,13 @@ def build(
     Only with a `home` it is saved, logged and shown. A `savable` one finds out first how its environments are restored.
     """
     streams, savable = Streams(config.experiment.seed), savable or home is not None
-    device = pick_device(config.experiment.device)
+    device = preflight.pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
     env = training_environments(config)
     spaces = Spaces(env.observation_space, env.action_space) if env else spaces_of_stored_steps(config)
     num_envs = env.num_envs if env else number_of_envs(config.environment)
-    set_threads(config, large=is_large(spaces.observation))
+    preflight.set_threads(config, large=is_large(spaces.observation))
     normalizer = make_normalizer(config.environment, spaces)
     reward_normalizer = make_reward_normalizer(config, num_envs)
     algorithm_class = ALGORITHMS[config.algorithm.name]
@@ -106,11 +105,8 @@ def build(
     if collector is not None:
         collector.keep_raw = len(buffers) > 0
 
-    planned, announce = planned_updates(config, num_envs), home.say if home else lambda _: None
-    compiler, precision = (
-        Compiler(config.runtime.compile, planned=planned, announce=announce),
-        Precision(config.runtime.precision),
-    )
+    planned, precision = planned_updates(config, num_envs), Precision(config.runtime.precision)
+    compiler = Compiler(config.runtime.compile, planned=planned, announce=home.say if home else lambda _: None)
     exploration, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     context = Context(
         spaces=spaces,
@@ -133,31 +129,29 @@ def build(
     for phase, cfg in zip(phases, settings, strict=True):
         algorithm.check(cfg, phase.buffer)
     threshold = threshold_of(config, phases, spaces, env)
+    evaluator = Evaluator(
+        config.training.evaluation,
+        algorithm,
+        lambda count: evaluation_environments(config.environment, count, collector),
+        streams,
+        rng=evaluation_rng,
+        normalizer=normalizer,
+    )
+    hooks = [*algorithm.hooks(), "evaluate"]
     run = Run(
         config=config,
         spaces=spaces,
         streams=streams,
         exploration=exploration,
         algorithm=algorithm,
-        scheduler=PhaseScheduler(
-            phases, config.training.budget, hooks=[*algorithm.hooks(), "evaluate"], step_quantum=num_envs
-        ),
+        scheduler=PhaseScheduler(phases, config.training.budget, hooks=hooks, step_quantum=num_envs),
         phase_configs=settings,
         collector=collector,
         phase_environments=PhaseEnvironments(config.environment, phases, collector, streams) if collector else None,
         buffers=buffers,
         normalizer=normalizer,
         reward_normalizer=reward_normalizer,
-        evaluator=Evaluator(
-            config.training.evaluation,
-            algorithm,
-            lambda count: evaluation_environments(config.environment, count, collector),
-            streams,
-            rng=evaluation_rng,
-            normalizer=normalizer,
-        )
-        if config.environment.id
-        else None,
+        evaluator=evaluator if config.environment.id else None,
         threshold=threshold,
         recorder=Recorder(sinks),
         compiler=compiler,
@@ -263,7 +257,7 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         spaces=spaces,
         network=config.network,
         num_envs=number_of_envs(config.environment),
-        device=pick_device(config.experiment.device),
+        device=preflight.pick_device(config.experiment.device),
         precision=precision,
         rng=streams.generator("play"),
         evaluation_rng=streams.generator("play"),
@@ -276,26 +270,6 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         if normalizer is not None:
             normalizer.load_state_dict(state["normalizer"])
     return Player(config, algorithm, normalizer)
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` takes an accelerator if there is one; a named device must be there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    missing = (name.startswith("cuda") and not torch.cuda.is_available()) or (
-        name == "mps" and not torch.backends.mps.is_available()
-    )
-    if missing:
-        raise ConfigError("experiment.device", f"'{name}' is not available on this machine", "use auto or cpu")
-    return torch.device(name)
-
-
-def set_threads(config: ExperimentConfig, *, large: bool) -> None:
-    """One thread for small networks, where more only get in each other's way; never the library's default."""
-    threads = config.runtime.threads
-    if large:
-        keep_freed_memory()
-    torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
 
 
 def collector_for(config: ExperimentConfig, algorithm: type[Algorithm]) -> type[Collector]:

@@ -96,7 +96,7 @@ def about_environments(run: Run) -> list[str]:
 
 
 class PhaseEnvironments:
-    """Switches the collector to a phase's own environments and back; all of them are checked before the first step."""
+    """Switches the collector to the environments of a phase and back; all are checked before the first step."""
 
     def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
         self.collector, self.streams = collector, streams

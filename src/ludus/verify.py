@@ -1,4 +1,4 @@
-"""Proof that a run can be repeated: train it again and compare every number."""
+"""`ludus verify`: train a run again and compare every number."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Identical, or the first row and metric that differ."""
+    """The result of a repetition: identical, or the first difference."""
 
     rows: int
     env_steps: int
     difference: str | None = None
     weights: bool | None = None
-    """Whether the final state is equal too; None where there was nothing to compare with."""
+    """Whether the final states are equal; None if there is no checkpoint to compare."""
 
     @property
     def identical(self) -> bool:
-        """Nothing differs."""
+        """Whether nothing differs."""
         return self.difference is None and self.weights is not False
 
 
@@ -113,7 +113,7 @@ class _Judge(Sink):
         self.difference: str | None = None
 
     def write(self, row: Row) -> None:
-        """One row of the repetition."""
+        """Compare one row of the repetition."""
         if self.seen < len(self.expected) and self.difference is None:
             self.difference = first_difference(self.expected[self.seen], row)
             self.seen += 1
@@ -126,14 +126,14 @@ class _Judge(Sink):
         """Nothing to close."""
 
     def verdict(self, weights: bool | None) -> Verdict:
-        """What was found."""
+        """The result, with or without a comparison of the final states."""
         missing = len(self.expected) - self.seen
         difference = self.difference or (f"{missing} rows were not repeated" if missing else None)
         return Verdict(self.seen, int(float(self.expected[self.seen - 1]["env_steps"])), difference, weights)
 
 
 def first_difference(expected: Mapping[str, float | str], found: Mapping[str, float | str]) -> str | None:
-    """The first metric of a row that is not the same, timings left out."""
+    """The first metric that differs between two rows, except timings."""
     for key in dict.fromkeys([*expected, *found]):
         before, now = expected.get(key), found.get(key)
         same = before == now or (before != before and now != now)

@@ -32,7 +32,7 @@ def run_phases(config: ExperimentConfig, cycle: tuple[str | dict[str, Any], ...]
 
 
 def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
-    """Steps in a full minibatch -> how many updates the phases take with it, roughly: what compiling is decided by."""
+    """Steps in a full minibatch -> the approximate number of updates with it; decides what is compiled."""
     budget, found = config.training.budget, dict[int, int]()
     left = budget.total if budget.unit == "env_steps" else 0
     phases = run_phases(config, ("collect", "update"))

@@ -33,7 +33,7 @@ def train(
     optimizer: bool = False,
     debug: bool = False,
 ) -> Run:
-    """A new run from the resolved config to its last line; the folder appears only once everything is built."""
+    """Train a new run to its end; its folder is made only once everything is built and fits."""
     config = resolved.config
     start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
@@ -106,7 +106,7 @@ def begin_with_state(home: Home) -> None:
 
 
 def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
-    """The newest run of just this config that has not come to its end; refused if some process works on it."""
+    """The newest unfinished run of exactly this config; refused if a process is training it."""
     from ludus.runs.index import Index
 
     wanted = config_hash(config)
@@ -122,7 +122,7 @@ def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Whether a resume has something to begin with: a checkpoint, or a run that died before its first one."""
+    """Whether the run has a checkpoint, or died before its first row and can start again."""
     return bool(checkpoint.checkpoints(folder)) or not history.last_row(folder)
 
 
@@ -132,12 +132,12 @@ def _number(folder: Path) -> int:
 
 
 def start_of(other: RunFolder, *, optimizer: bool) -> dict[str, Any]:
-    """Which weights a run begins with, for its meta.json: `verify` needs the same ones."""
+    """The source of the initial weights, for meta.json: `verify` needs the same ones."""
     return {"run": other.id, "step": checkpoint.find(other.path, other.checkpoint).name, "optimizer": optimizer}
 
 
 def begin_from(run: Run, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
-    """Take over the weights of another run."""
+    """Copy the weights of another run, as far as they fit."""
     if not isinstance(start, Mapping) or not start.keys() >= {"run", "step", "optimizer"}:
         raise DataError("meta.json: start", "names no weights to begin with", "train with --init-from RUN")
     other = RunFolder.load(runs_dir, f"{start['run']}/{start['step']}")
@@ -147,7 +147,7 @@ def begin_from(run: Run, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
 def resume(
     reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False, rebuild_buffer: bool = False
 ) -> Run | None:
-    """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
+    """Continue a run exactly from its newest good checkpoint; None if it has already finished."""
     folder = RunFolder.load(runs_dir, reference)
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     folder = replace(folder, path=folder.path.absolute())
@@ -179,20 +179,20 @@ def resume(
 
 
 def budget_field(folder: RunFolder) -> str:
-    """The field of `training` that has to grow for a finished run to go on."""
+    """The setting to raise so that a finished run can continue."""
     config = parse(read_file(folder.config_path), str(folder.config_path))
     return "total_updates" if config.training.offline else "total_timesteps"
 
 
 def goes_back(folder: RunFolder) -> bool:
-    """Whether a reference asks for a checkpoint that is not the newest."""
+    """Whether a reference names a checkpoint that is not the newest."""
     if folder.checkpoint is None:
         return False
     return checkpoint.find(folder.path, folder.checkpoint) != checkpoint.find(folder.path, "last")
 
 
 def begin_again(home: Home, folder: RunFolder, runs_dir: Path) -> None:
-    """A run that was killed before its first checkpoint: its config, with the seed, is all that it needs."""
+    """Start a run again that was killed before its first checkpoint, with the same config and seed."""
     made_with = home.meta.get("config_hash")
     if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
@@ -214,7 +214,7 @@ def begin_again(home: Home, folder: RunFolder, runs_dir: Path) -> None:
 
 
 def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> None:
-    """Continue from a checkpoint; what comes later than it is set aside."""
+    """Continue from a checkpoint; later checkpoints and rows are set aside."""
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
@@ -226,7 +226,7 @@ def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buf
         folder.set_status("running", **run.progress.counters)
         best = run.best.env_steps if run.best else run.position
         later = checkpoint.supersede(folder.path, run.scheduler.checkpoint_name, best)
-        if later:  # before the rows: a process killed in between goes on from here as well
+        if later:  # before the rows: a process killed in between would resume here, too
             notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
         moved = rewind_metrics(folder.path, run.progress.epochs)
         notes.append(f"resumed at {run.position:,} {run.scheduler.budget.noun}, {moved} later rows set aside")
@@ -237,12 +237,12 @@ def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buf
 
 
 def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
-    """What config.yaml says otherwise than a checkpoint; fields that are new in this version have their defaults."""
+    """Where config.yaml differs from the config of a checkpoint; fields that are new in this version have defaults."""
     return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
 
 
 def write_down(home: Home, run: Run, folder: RunFolder) -> list[str]:
-    """config.yaml and meta.json as they are from here on; warnings about code that is not what it was."""
+    """Write the present config and meta.json; return warnings if the code has changed since the run began."""
     now, meta = provenance.code(), home.meta
     moved = provenance.moved(meta, now)
     if moved:
@@ -267,6 +267,6 @@ def _digest(folder: RunFolder) -> str:
 
 
 def run_name(resolved: Resolved) -> str:
-    """The experiment's name, with the variant where it is only the environment's."""
+    """The name of the run folder: the experiment's name, or the spec if it has none of its own."""
     name = resolved.config.experiment.name
     return safe_name(resolved.spec) if name is None or resolved.spec.startswith(f"{name}:") else name

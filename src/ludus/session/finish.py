@@ -1,4 +1,4 @@
-"""How a run ended: into its folder and onto the screen."""
+"""The end of a run: final numbers in its folder and on the screen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.runs.store import RunFolder
 
 
 def finish(run: Run, folder: RunFolder) -> None:
-    """Final numbers into the folder and onto the screen."""
+    """Write metrics.json, status.json and the report, and show the summary."""
     result = summary(run, folder)
     alerts = run.monitor.recap() if run.monitor is not None else []
     state = "stopped" if run.stopped_early else "finished"
@@ -30,7 +30,7 @@ def finish(run: Run, folder: RunFolder) -> None:
 
 
 def summary(run: Run, folder: RunFolder) -> dict[str, Any]:
-    """How it went: the last evaluation decides."""
+    """The final numbers; the last evaluation decides whether the task is solved."""
     last = run.last
     env = "" if run.evaluator else " --env ID"
     following = [(f"ludus play @last{env}", "watch it"), (f"ludus play {folder.id} --video auto{env}", "record it")]
@@ -55,7 +55,7 @@ def summary(run: Run, folder: RunFolder) -> dict[str, Any]:
 
 
 def runs_dir_option(folder: RunFolder) -> str:
-    """What a command needs to find the run, where that is not the default."""
+    """The option with which a command finds the run, if its folder is not the default one."""
     root = folder.path.parent
     try:
         default = root.absolute() == Path("runs").absolute()

@@ -26,11 +26,11 @@ from ludus.types import Spaces
 
 SUPERSEDED = "metrics.superseded.jsonl"
 MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
-"""What loading a state of another shape raises, from torch and from us."""
+"""Errors that loading a state of another shape raises."""
 
 
 def load_state(run: RunFolder) -> tuple[dict[str, Any], list[str], Path]:
-    """The state of the checkpoint a reference names, or of the newest good one with what was wrong with newer ones."""
+    """The state of the checkpoint that a reference names, or of the newest good one; with faults of newer ones."""
     if run.checkpoint is not None:
         path = checkpoint.find(run.path, run.checkpoint)
         return checkpoint.load(path), [], path
@@ -39,7 +39,7 @@ def load_state(run: RunFolder) -> tuple[dict[str, Any], list[str], Path]:
 
 
 def restore(run: Run, state: Mapping[str, Any], where: str) -> None:
-    """Put a whole state back; one that does not fit the config is refused as a whole."""
+    """Load a whole state; refuse one that does not fit the config."""
     try:
         run.load_state_dict(state)
     except MISFITS as error:
@@ -52,7 +52,7 @@ def _misfit(where: str, error: Exception) -> DataError:
 
 
 def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
+    """The state without stored steps: empty buffers, and new episodes in the environments."""
     if run.collector is None:
         raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
     seeds = run.streams.integers("rebuilt buffers", run.collector.num_envs)
@@ -96,7 +96,7 @@ def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
 
 @dataclass
 class Transfer:
-    """Which tensors were taken over, which did not fit, which the other run does not have."""
+    """Tensors that were copied, that did not fit, and that the other run does not have."""
 
     loaded: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Transfer:
 
 
 def transfer(run: Run, state: Mapping[str, Any], *, optimizer: bool = False) -> Transfer:
-    """Copy every tensor whose name and shape agree, and the observation statistics; all else starts afresh."""
+    """Copy every tensor whose name and shape agree, and the observation statistics; everything else starts anew."""
     report = Transfer()
     for name, learner in run.learners.items():
         _copy(learner, state["algorithm"].get(name, {}), report, optimizer=optimizer)

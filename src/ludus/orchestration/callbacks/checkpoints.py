@@ -1,7 +1,7 @@
 """Saves the state of a run: by steps, by updates, by minutes, at evaluations, on signals and at the end.
 
-The state is copied at the end of a cycle and written by a thread of its own, so that training does not wait for the
-disk. Old checkpoints go only after a newer one has been read back and found whole.
+The state is copied at the end of an epoch and written by a thread, so that training does not wait for the disk. An old
+checkpoint is removed only after a newer one has been read back and verified.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Checkpoints(Callback):
     ) -> None:
         self.folder, self.plan, self.warn = folder, plan, warn
         self.about, self.confirm = dict(about or {}), confirm
-        """What every checkpoint says about its run; and what may refuse a save."""
+        """Config and meta.json that every checkpoint repeats; a call that may refuse a save."""
         self.by_steps, self.by_updates = Every(plan.every_steps), Every(plan.every_updates)
         self.failures = 0
         self._wanted = self._best = False
@@ -54,7 +54,7 @@ class Checkpoints(Callback):
         self._writing: Future[Path] | None = None
 
     def on_start(self, run: Run) -> None:
-        """The very beginning is saved too, before anything else happens; a resumed run has the one it comes from."""
+        """Save the initial state; a resumed run already has the checkpoint it comes from."""
         self._due(run)
         for folder in (self.folder, self.folder / "videos"):
             files.sweep(folder)
@@ -64,7 +64,7 @@ class Checkpoints(Callback):
         self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
     def on_evaluation(self, run: Run, result: EvalResult) -> None:
-        """Worth keeping; saved once the cycle is complete."""
+        """Ask for a checkpoint at the end of this epoch, if the plan saves this evaluation."""
         best = run.best is result
         self._best |= best
         self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
@@ -77,7 +77,7 @@ class Checkpoints(Callback):
             self.save(run)
 
     def on_end(self, run: Run) -> None:
-        """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
+        """Save the final state, unless the run was interrupted and a checkpoint would reset its environments."""
         self._look()
         early = run.interrupted is not None and at_a_barrier(run)
         if self._saved != run.progress and not early:
@@ -89,11 +89,11 @@ class Checkpoints(Callback):
         self._wanted = True
 
     def _due(self, run: Run) -> bool:
-        """Both counts, each asked every time."""
+        """Whether steps or updates have passed a multiple of their interval; asks both."""
         return self.by_steps.due(run.progress.env_steps) | self.by_updates.due(run.progress.updates)
 
     def save(self, run: Run) -> None:
-        """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
+        """Copy the state and hand it to the writer, after the previous write has ended."""
         self._look()
         self.confirm()
         collector = run.collector
@@ -113,7 +113,7 @@ class Checkpoints(Callback):
         self._writing = self._writer.submit(self._write, state, name, best)
 
     def finish(self) -> None:
-        """Wait for the writer; there is no next time for what fails now."""
+        """Wait for the writer; a failure is final now."""
         self._look(last=True)
         self._writer.shutdown()
 
@@ -122,10 +122,10 @@ class Checkpoints(Callback):
             return
         writing, self._writing = self._writing, None
         while not writing.done():
-            wait([writing], timeout=0.1)  # a signal that another thread caught is noticed here too
+            wait([writing], timeout=0.1)  # short waits let this thread handle signals
         try:
             writing.result()
-        except (ResourceError, DataError) as error:  # not written, or not what was written when read back
+        except (ResourceError, DataError) as error:  # not written, or damaged when read back
             self.failures += 1
             self._saved = None
             if last or self.failures >= MOST_FAILURES:
@@ -145,7 +145,7 @@ class Checkpoints(Callback):
         return path
 
     def _link(self, link: Path, target: str) -> None:
-        """A run that began with the state of another may have no best checkpoint of its own."""
+        """Point a link at its target, or remove it where there is none: a new run may have no best checkpoint."""
         there = (self.folder / target).is_symlink()
         if there and not link.is_symlink():
             files.replace_link(link, target)
@@ -157,9 +157,9 @@ class Checkpoints(Callback):
         best = str(link.readlink()) if link.is_symlink() else ""
         old = [path for name, path in known.items() if name != best][: -self.plan.keep]
         if old:
-            checkpoint.load(newest)  # verified before anything goes
+            checkpoint.load(newest)  # verify it before older ones are removed
             for path in old:
-                shutil.rmtree(path, ignore_errors=True)  # what stays is tried again next time
+                shutil.rmtree(path, ignore_errors=True)  # the next save tries again
 
 
 def at_a_barrier(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""Live control: `control.json` in the run folder changes settings, asks for a checkpoint or ends the run.
+"""Live control: `control.json` in the run folder changes settings, asks for a checkpoint or stops the run.
 
 It is read at the end of an epoch whenever it has changed: `{"set": {"lr": 1e-4}, "checkpoint": true, "stop": true}`.
 config.yaml stays what the run was started with; what was set is part of the checkpoints.

@@ -1,4 +1,4 @@
-"""`ludus train --debug`: every update is looked at, and the first tensor that is not finite ends the run by name.
+"""`ludus train --debug`: checks every update; the first tensor that is not finite ends the run with its name.
 
 Checked in the order in which numbers spread: batch, outputs of the layers, loss, gradients (before the optimizer sees
 them), weights. `debug/` gets a trace of the first cycles and numbers about every layer. Nothing of this exists without
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.run import Run
 
 TRACED_CYCLES, TRACED_UPDATES = 3, 20
-"""The trace ends with the first of both: an update is thousands of events, and a longer one takes minutes to write."""
+"""The trace ends with whichever comes first: an update is thousands of events, and a long trace takes minutes to write."""
 STATISTICS_EVERY = 1.0
 """Least seconds between two lines of statistics."""
 
@@ -47,14 +47,14 @@ class Debug(Callback):
         self._due = 0.0
 
     def on_start(self, run: Run) -> None:
-        """Put the hooks in."""
+        """Install the hooks and start the trace."""
         (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
         for name, learner in run.learners.items():
             self.watched.append(Watched(name, learner, self._fail(run), self._count))
         self._start_trace()
 
     def on_epoch_end(self, run: Run) -> None:
-        """Statistics, and the end of the trace."""
+        """Write statistics; end the trace when it is long enough."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + STATISTICS_EVERY
             self._write_statistics(run)
@@ -62,12 +62,12 @@ class Debug(Callback):
             self._end_trace()
 
     def on_end(self, run: Run) -> None:
-        """The last statistics; the hooks go."""
+        """Write the last statistics and remove the hooks."""
         self._write_statistics(run)
         self.close()
 
     def close(self) -> None:
-        """End the trace and take the hooks out, whatever the run ended with."""
+        """End the trace and remove the hooks."""
         self._end_trace()
         for watched in self.watched:
             watched.remove()
@@ -88,7 +88,7 @@ class Debug(Callback):
         return fail
 
     def _start_trace(self) -> None:
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it announces itself on stderr
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to stderr
         from torch.profiler import ProfilerActivity, profile
 
         self._profiler = profile(activities=[ProfilerActivity.CPU])
@@ -197,7 +197,7 @@ def dump(folder: Path, run: Run, facts: Mapping[str, Any], learner: Learner, *, 
 
 
 def dump_divergence(folder: Path, run: Run, reason: str) -> Path | None:
-    """The same for a run that ended without --debug: what can still be known after the update."""
+    """Write `nan_dump/` for a run without --debug: what is still known after the update."""
     for name, learner in run.learners.items():
         facts = {"tensor": finite.bad_part(learner), "problem": reason, "learner": name}
         return dump(folder, run, facts, learner, batch=getattr(learner, "batch", None))

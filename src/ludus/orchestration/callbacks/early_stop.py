@@ -1,4 +1,4 @@
-"""Ends a run that has reached its goal or its time."""
+"""Early stops: the run has reached its goal, or its time is up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EarlyStop(Callback):
 
 
 def goal(field: str, value: float | str | None, threshold: float | None) -> float | None:
-    """The number behind `threshold`."""
+    """The number that a goal stands for: itself, or the threshold of the environment."""
     if value is None or isinstance(value, float):
         return value
     if threshold is None:

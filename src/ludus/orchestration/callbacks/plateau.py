@@ -1,4 +1,4 @@
-"""Changes the algorithm's settings when a metric no longer gets better: smaller steps, more exploration."""
+"""Changes settings of the algorithm when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Action(Model):
     field: str
     """Field of the algorithm's config; of a schedule both ends change."""
     multiply: float | None = None
-    """Factor."""
+    """Multiply by this."""
     add: float | None = None
-    """Summand."""
+    """Add this."""
     set: float | None = None
-    """New value."""
+    """Set to this."""
     min: float | None = None
     """Never below this."""
     max: float | None = None
@@ -53,27 +53,27 @@ class Action(Model):
 
 
 class PlateauConfig(Model):
-    """Acts when a metric stands still."""
+    """Changes settings when a metric stops improving."""
 
     monitor: str = EVAL_RETURN
     """Metric to watch, as it is at the end of each epoch; epochs without it do not count."""
     better: Literal["up", "down"] = "up"
-    """Direction that is progress."""
+    """Direction in which the metric improves."""
     min_delta: float = Field(default=0.0, ge=0)
-    """Progress smaller than this is none."""
+    """Smaller improvements do not count."""
     patience: PositiveInt = 5
-    """Values without progress before the actions are taken."""
+    """Values without improvement before the actions are applied."""
     cooldown: NonNegativeInt = 0
-    """Values after that during which nothing is counted."""
+    """Values after a change that do not count."""
     revert_on_worse: bool = False
-    """Undo the change, and make no further one, if the values after it are worse on average than those before."""
+    """Undo a change after which the values are worse on average, and make no further one."""
     actions: tuple[Action, ...] = Field(min_length=1)
-    """What to change, all at once."""
+    """Changes that are applied together."""
 
 
 @CALLBACKS.register("plateau")
 class Plateau(Callback):
-    """Everything it knows is in the checkpoint, so that a resumed run acts at the same values."""
+    """Its whole state is in the checkpoint, so that a resumed run acts at the same values."""
 
     Config = PlateauConfig
 
@@ -90,7 +90,7 @@ class Plateau(Callback):
         self._given_up = False
 
     def on_start(self, run: Run) -> None:
-        """Refuse actions that could never be taken."""
+        """Refuse actions that can never be applied."""
         for action in self.cfg.actions:
             known = type(run.settings).model_fields
             if action.field not in known:
@@ -157,7 +157,7 @@ class Plateau(Callback):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands."""
+        """Counters, the best value and the values before the newest change."""
         return {
             "interventions": self.interventions,
             "best": self._best,
@@ -170,7 +170,7 @@ class Plateau(Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self.interventions, self._best, self._since = state["interventions"], state["best"], state["since"]
         self._cooldown, self._recent, self._level = state["cooldown"], list(state["recent"]), state["level"]
         self._before, self._given_up = state["before"], state["given_up"]

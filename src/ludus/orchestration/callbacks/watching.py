@@ -68,13 +68,13 @@ class Bounds(Callback):
 
 
 class Idle(Callback):
-    """At the start if it can be known, and at the end as an alert."""
+    """Reports a run that makes no update: at the start if it is certain, and at the end as an alert."""
 
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
 
     def on_start(self, run: Run) -> None:
-        """A budget that is used up before the first update."""
+        """Warn if the budget is used up before the first update."""
         phases = zip(run.scheduler.phases, run.phase_configs, run.scheduler.calls, strict=True)
         waits = [
             cfg.first_update if phase.type == "online" else 0
@@ -89,12 +89,12 @@ class Idle(Callback):
             )
 
     def on_end(self, run: Run) -> None:
-        """A run that was stopped to be resumed has not come to its end."""
+        """Raise the alert, unless the run will be resumed."""
         if run.interrupted is None and made_no_update(run):
             idle.tell(self.monitor)
 
 
 def made_no_update(run: Run) -> bool:
-    """Whether no hook reported an update, though there are hooks for it."""
+    """Whether the phases have hooks that update, and none of them reported an update."""
     asked = any(call.name.startswith("update") for calls in run.scheduler.calls for call in calls)
     return asked and run.progress.updates == 0
