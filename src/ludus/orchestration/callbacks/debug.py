@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.run import Run
 
 TRACED_CYCLES, TRACED_UPDATES = 3, 20
-"""The trace ends with whichever comes first: an update is thousands of events, and a long trace takes minutes to write."""
+"""The trace ends with whichever comes first: an update is thousands of events, and writing them takes time."""
 STATISTICS_EVERY = 1.0
 """Least seconds between two lines of statistics."""
 
