@@ -124,7 +124,7 @@ class Windows(Checkpoints):
 def measure(case: str, pairs: int) -> dict[str, Any]:
     """Train in windows and compare."""
     sections = {"training": {"total_timesteps": 10**9}, "runtime": {"compile": "never", "threads": 1}, **CASES[case]}
-    run = build(ExperimentConfig.model_validate(sections), savable=True)
+    run = build(ExperimentConfig.model_validate(sections), will_checkpoint=True)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         windows = Windows(Path(folder), pairs)
         run.callbacks.append(windows)

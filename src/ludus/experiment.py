@@ -65,13 +65,14 @@ def build(
     home: Home | None = None,
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
-    savable: bool = False,
+    will_checkpoint: bool = False,
 ) -> Run:
     """A wired run, ready for `.run()`.
 
-    Only with a `home` it is saved, logged and shown. A `savable` one finds out first how its environments are restored.
+    It is saved, logged and shown only with a `home`. With `will_checkpoint` its environments find out first how they
+    can be restored.
     """
-    streams, savable = Streams(config.experiment.seed), savable or home is not None
+    streams, will_checkpoint = Streams(config.experiment.seed), will_checkpoint or home is not None
     device = preflight.pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
@@ -86,7 +87,7 @@ def build(
     if env is not None:
         seeds = streams.integers("training environments", num_envs)
         collector = collector_for(config, algorithm_class)(
-            env, seeds, normalizer=normalizer, reward_normalizer=reward_normalizer, savable=savable
+            env, seeds, normalizer=normalizer, reward_normalizer=reward_normalizer, will_checkpoint=will_checkpoint
         )
 
     buffers = Buffers(
@@ -102,8 +103,6 @@ def build(
             reward_normalizer=reward_normalizer,
         )
     )
-    if collector is not None:
-        collector.keep_raw = len(buffers) > 0
 
     planned, precision = planned_updates(config, num_envs), Precision(config.runtime.precision)
     compiler = Compiler(config.runtime.compile, planned=planned, announce=home.say if home else lambda _: None)

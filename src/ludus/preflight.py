@@ -15,11 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import cores, describe, number_of_envs, resolve
-from ludus.envs.vector.block import Block
+from ludus.envs.vector.buffers import VectorArrays
 from ludus.errors import ConfigError, ResourceError
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.learner import Learner
-from ludus.types import Spaces
+from ludus.types import Spaces, space_tree, tree_leaves, tree_map, zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
@@ -56,7 +56,7 @@ def check_environments(config: ExperimentConfig) -> None:
         if count <= FEW or cfg.vectorization == "envpool":
             continue
         native = cfg.vectorization in ("auto", "native") and resolve(cfg).spec.vector_entry_point is not None
-        needed, free = Block.size(describe(cfg), count) + count * (ROW if native else OBJECT), ram.available()
+        needed, free = VectorArrays.size(describe(cfg), count) + count * (ROW if native else OBJECT), ram.available()
         if needed > free:
             problem = f"{count:,} environments need at least {size(needed)}, {size(free)} are free"
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
@@ -157,8 +157,9 @@ def size(count: float) -> str:
 
 def _step_bytes(spaces: Spaces, *, normalized: bool) -> int:
     """One environment, one step: observation (and its normalised twin), action, reward, flags."""
-    twin = 4 * _numbers(spaces.observation) if normalized else 0
-    return _space_bytes(spaces.observation) + twin + _space_bytes(spaces.action) + 4 + 3
+    parts = tree_leaves(space_tree(spaces.observation))
+    twin = sum(4 * _numbers(part) for part in parts if part.dtype != np.uint8) if normalized else 0
+    return sum(map(_space_bytes, parts)) + twin + _space_bytes(spaces.action) + 4 + 3
 
 
 def _space_bytes(space: gym.Space) -> int:
@@ -196,7 +197,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     hooks = [module.register_forward_hook(count) for module in model.modules() if not any(module.children())]
     try:
         with torch.no_grad():
-            obs = torch.as_tensor(np.zeros((1, 1, *(space.shape or ())), space.dtype), device=learner.theta.device)
+            obs = tree_map(lambda leaf: torch.as_tensor(leaf, device=learner.theta.device), zeros(space, 1, 1))
             first = torch.ones(1, 1, dtype=torch.bool, device=learner.theta.device)
             model(obs, model.initial_state(1), first)
     finally:

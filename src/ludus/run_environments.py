@@ -76,7 +76,7 @@ def threshold_of(
 def evaluation_environments(cfg: Environment, count: int, collector: Collector | None) -> VectorEnv:
     """Environments to evaluate in; made anew at each reset if those of training are, too."""
     env = make_vector(cfg, num_envs=count)
-    if collector is not None and collector.savable and collector.at_a_barrier:
+    if collector is not None and collector.will_checkpoint and collector.resets_at_checkpoints:
         env.choose_snapshot_method()  # from now on its resets make new environments
     return env
 

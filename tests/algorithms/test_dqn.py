@@ -293,7 +293,7 @@ def test_values_approach_the_optimum_of_a_solved_mdp(variant: str) -> None:
     dqn = done.algorithm
     states = np.arange(16)
     found, _ = dqn.explorer.values(states, (), np.ones(16, bool), noise=False)
-    seen = {int(s) for s in dqn.replay["replay"].arena.data["obs"]}
+    seen = {int(s) for s in dqn.replay["replay"].storage.data["obs"]}
     live = [s for s in sorted(seen) if expected[s].max() > 0]
     assert len(live) >= 10
     assert np.abs(found[live].max(1) - expected[live].max(1)).max() < 0.05

@@ -29,7 +29,7 @@ def evaluated(folder: Path, means: list[float], **plan: Any) -> Run:
         {"name": "ppo", "rollout_steps": 16},
         training={"total_timesteps": 64 * len(means), "evaluation": {"every_epochs": 1}},
     )
-    run = build(cfg, savable=True)
+    run = build(cfg, will_checkpoint=True)
     left = iter(means)
 
     def evaluate(env_steps: int) -> EvalResult:

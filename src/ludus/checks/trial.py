@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
+from ludus.types import Tree, tree_index
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment, ExperimentConfig
@@ -85,17 +86,21 @@ def env(spec: str, timesteps: int) -> None:
 
     with make_vector(environment(spec), num_envs=2) as venv:
         space, rng = venv.observation_space, np.random.default_rng(0)
-        rows = list(venv.reset([0, 1]))
+        rows = _rows(venv.reset([0, 1]), 2)
         for step in range(timesteps):
             result = venv.step(uniform(venv.action_space, 2, rng))
             if result.final_obs is not None:
-                rows += list(result.final_obs[result.terminated | result.truncated])
-            rows += list(result.obs)
+                rows += _rows(tree_index(result.final_obs, result.done), int(result.done.sum()))
+            rows += _rows(result.obs, 2)
             problem = next(filter(None, (fault(space, row) for row in rows)), None)
             if problem or not np.isfinite(result.reward).all():
                 what = f"an observation {problem}" if problem else "a reward is not finite"
                 raise EnvironmentFailed(venv.id, f"step {step}: {what}", "fix the environment or wrap it")
             rows.clear()
+
+
+def _rows(obs: Tree, count: int) -> list[Tree]:
+    return [tree_index(obs, i) for i in range(count)]
 
 
 def video(spec: str, timesteps: int) -> None:

@@ -128,8 +128,9 @@ class Head(Model):
 class Network(Model):
     """encoder -> memory -> actor and critic heads."""
 
-    encoder: Annotated[Choice, Registered(ENCODERS, default="auto")] = Field(default=AUTO)
-    """Observation encoder; `auto` is `nature`, `impala` or `small` for images, by size, and `mlp` for all else."""
+    encoder: Annotated[Choice, Registered(ENCODERS, default="auto", parts=True)] = Field(default=AUTO)
+    """Observation encoder; `auto` is `nature`, `impala` or `small` for images, by size, and `mlp` for all else. For a
+    Dict, a mapping under the name of a part is that part's encoder: `{camera: {type: nature}, state: {type: mlp}}`."""
     memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default=NONE)
     """Memory core; `none` is feed-forward."""
     actor: Head = Head()

@@ -47,7 +47,7 @@ def summary(run: Run, folder: RunFolder) -> dict[str, Any]:
         "compiled": bool(run.compiler.sizes),
         "updates_run": run.compiler.describe(),
         "precision": run.precision.state_dict()["name"],
-        "resume": run.collector.env.rung if run.collector else "stored steps",
+        "resume": run.collector.env.choose_snapshot_method() if run.collector else "stored steps",
         **run.progress.counters,
         "folder": str(folder.path),
         "next": [(command + runs_dir_option(folder), why) for command, why in following],

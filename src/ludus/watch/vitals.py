@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.progress import Budget
+from ludus.types import zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
@@ -145,6 +146,6 @@ def _gpu() -> dict[str, float]:
 
 def one_decision(algorithm: Any, space: gym.Space) -> Callable[[], object]:
     """One greedy action for one environment, whose time is worth knowing; changes nothing in the algorithm."""
-    obs = np.zeros((1, *(space.shape or ())), space.dtype)
+    obs = zeros(space, 1)
     state, first = algorithm.initial_state(1), np.ones(1, bool)
     return lambda: algorithm.act(obs, state, first, deterministic=True)

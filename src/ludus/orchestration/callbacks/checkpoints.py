@@ -73,13 +73,13 @@ class Checkpoints(Callback):
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if due or self._wanted or (late and not at_a_barrier(run)):
+        if due or self._wanted or (late and not resets_at_checkpoints(run)):
             self.save(run)
 
     def on_end(self, run: Run) -> None:
         """Save the final state, unless the run was interrupted and a checkpoint would reset its environments."""
         self._look()
-        early = run.interrupted is not None and at_a_barrier(run)
+        early = run.interrupted is not None and resets_at_checkpoints(run)
         if self._saved != run.progress and not early:
             self.save(run)
         self.finish()
@@ -97,7 +97,7 @@ class Checkpoints(Callback):
         self._look()
         self.confirm()
         collector = run.collector
-        if collector is not None and collector.at_a_barrier:
+        if collector is not None and collector.resets_at_checkpoints:
             collector.barrier(run.streams.integers(f"barrier {run.progress.env_steps}", collector.num_envs))
         self._hand_over(run)
         run.nan_guard.at_checkpoint()
@@ -162,6 +162,6 @@ class Checkpoints(Callback):
                 shutil.rmtree(path, ignore_errors=True)  # the next save tries again
 
 
-def at_a_barrier(run: Run) -> bool:
-    """Whether a checkpoint resets the environments of the run."""
-    return run.collector is not None and run.collector.at_a_barrier
+def resets_at_checkpoints(run: Run) -> bool:
+    """Whether every checkpoint resets the environments of the run."""
+    return run.collector is not None and run.collector.resets_at_checkpoints

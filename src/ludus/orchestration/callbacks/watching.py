@@ -11,6 +11,7 @@ import numpy as np
 
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
+from ludus.types import Array, space_tree, tree_leaves
 from ludus.watch import idle
 from ludus.watch.monitor import Monitor
 
@@ -54,17 +55,21 @@ class Bounds(Callback):
 
     def on_epoch_end(self, run: Run) -> None:
         """Compare one step of every environment."""
-        collector, space = run.collector, run.spaces.observation
-        if self._noted or collector is None or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
+        if run.collector is None:
             return
-        obs = collector.newest_obs
+        spaces = tree_leaves(space_tree(run.spaces.observation))
+        for space, obs in zip(spaces, tree_leaves(run.collector.newest_obs), strict=True):
+            if not self._noted and isinstance(space, gym.spaces.Box) and space.dtype != np.uint8:
+                self._compare(run, run.collector.env.id, space, obs)
+
+    def _compare(self, run: Run, name: str, space: gym.spaces.Box, obs: Array) -> None:
         outside = (obs < space.low) | (obs > space.high)
         if outside.any():
             self._noted = True
             b, *at = (int(i) for i in np.argwhere(outside)[0])
             low, high = space.low[tuple(at)], space.high[tuple(at)]
             found = f"{obs[(b, *at)]} at {at}, outside [{low}, {high}]"
-            run.say(f"environment {b} ({collector.env.id}): its observation has {found}; its space promises less")
+            run.say(f"environment {b} ({name}): its observation has {found}; its space promises less")
 
 
 class Idle(Callback):
