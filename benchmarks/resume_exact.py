@@ -102,7 +102,7 @@ def outcome(folder: Path) -> tuple[str, list[dict[str, float | str]], str]:
     run = (folder / "runs" / "@last").resolve()
     rows = [{k: v for k, v in row.items() if not k.startswith(TIMING)} for row in read_rows(run / "metrics.jsonl")]
     state = checkpoint.load(checkpoint.find(run, "last"))
-    return fingerprint(state), rows, state["collector"]["rung"] if "collector" in state else "stored steps"
+    return fingerprint(state), rows, state["collector"]["snapshot_method"] if "collector" in state else "stored steps"
 
 
 def kill_at_random(process: subprocess.Popen[str], folder: Path, rng: random.Random) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ludus.errors import EnvironmentFailed
 from ludus.play import MOST_LOST, PlayedStep, episodes, greedy, policy_of, random_policy
-from ludus.types import ActResult
+from ludus.types import ActResult, StepResult
 from vector_script import Planned
 
 
@@ -19,11 +19,7 @@ class _Env:
 
     def __init__(self) -> None:
         self.at, self.final = [0, 0], [0, 0]
-        self.raw_reward = np.ones(1, np.float32)
-        self.num_envs, self.broken = 1, None
-
-    def over(self, done: np.ndarray) -> np.ndarray:
-        return done
+        self.id, self.num_envs = "Stepped-v0", 1
 
     def reset(self, seeds: list[int]) -> np.ndarray:
         return np.array([self.at], np.float32)
@@ -34,7 +30,8 @@ class _Env:
         if done:
             self.final, self.at = self.at, [self.at[0] + 1, 0]
         flags = np.array([done])
-        return SimpleNamespace(obs=np.array([self.at], np.float32), terminated=flags, truncated=~flags & flags)
+        obs, paid = np.array([self.at], np.float32), np.ones(1, np.float32)
+        return StepResult(obs, paid, flags, ~flags & flags, None, paid)
 
     def render(self, index: int = 0, *, final: bool = False) -> tuple[int, int]:
         return tuple(self.final if final else self.at)  # type: ignore[return-value]

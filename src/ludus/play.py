@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ludus.errors import EnvironmentFailed
-from ludus.types import ActResult, Array, Tree, tree_map
+from ludus.types import ActResult, Array, StepResult, Tree, tree_map
 
 if TYPE_CHECKING:
     from ludus.algorithms import Algorithm
@@ -44,7 +44,7 @@ class PlayedStep(NamedTuple):
     """Steps of every environment before this one."""
     first: Array
     """bool [B]: the step began an episode."""
-    obs: Array
+    obs: Tree
     """[B, ...]: what the policy saw, before it was normalised."""
     action: Array
     """[B, ...]: as the environments took it."""
@@ -89,12 +89,12 @@ def episodes(
         seen = tree_map(np.array, obs)
         action, state, info = act(seen, state, first)
         result = env.step(action)
-        obs, first = result.obs, result.terminated | result.truncated
-        total, length, ended = tally.add(env, first)
+        obs, first = result.obs, result.done
+        total, length, ended = tally.add(env.id, result)
         if render:
             frames.append(env.render(final=bool(first[0])))
         ends = result.terminated.copy(), result.truncated.copy()
-        yield PlayedStep(t, began, seen, action, info, env.raw_reward.copy(), *ends, total, length, ended, frames)
+        yield PlayedStep(t, began, seen, action, info, result.raw_reward.copy(), *ends, total, length, ended, frames)
 
 
 class _Tally:
@@ -104,14 +104,14 @@ class _Tally:
         self.share = np.full(num_envs, count // num_envs) + (np.arange(num_envs) < count % num_envs)
         self.total, self.length, self.lost = np.zeros(num_envs), np.zeros(num_envs, np.int64), 0
 
-    def add(self, env: VectorEnv, done_B: Array) -> tuple[Array, Array, list[EpisodeEnd]]:
+    def add(self, id: str, result: StepResult) -> tuple[Array, Array, list[EpisodeEnd]]:
         """The newest step: (returns so far, lengths so far, episodes that it finished and that count)."""
-        total, length, broken, over = self.total + env.raw_reward, self.length + 1, env.broken, env.over(done_B)
+        total, length, broken, over = self.total + result.raw_reward, self.length + 1, result.broken, result.over
         wanted = self.share > 0
         self.lost += broken is not None and bool(broken[wanted].any())
         if self.lost > MOST_LOST:
             problem = f"its workers ended {self.lost} times in a row before an episode was over"
-            raise EnvironmentFailed(env.id, problem, "no evaluation can end like this; look for what ends them")
+            raise EnvironmentFailed(id, problem, "no evaluation can end like this; look for what ends them")
         counts = over & wanted if broken is None else over & wanted & ~broken
         ended = [EpisodeEnd(int(b), float(total[b]), int(length[b])) for b in np.flatnonzero(counts)]
         self.share, self.lost = self.share - counts, 0 if ended else self.lost
@@ -122,7 +122,7 @@ class _Tally:
 def policy_of(algorithm: Algorithm, normalizer: ObservationNormalizer | None, *, deterministic: bool) -> Act:
     """An algorithm as it acts in evaluation: observations normalised with what training learned."""
 
-    def act(obs_B: Array, state: Tree, first_B: Array) -> ActResult:
+    def act(obs_B: Tree, state: Tree, first_B: Array) -> ActResult:
         seen = obs_B if normalizer is None else normalizer.apply(obs_B)
         state = algorithm.initial_state(len(first_B)) if state is None else state
         return algorithm.act(seen, state, first_B, deterministic=deterministic)

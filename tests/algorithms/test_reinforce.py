@@ -30,7 +30,10 @@ def rollout() -> Rollout:
         first=first,
         state=(),
         last_state=(),
-        finals=None,
+        ends=None,
+        raw_obs=np.zeros((6, 2, 4), np.float32),
+        raw_reward=reward,
+        start=0,
     )
 
 

@@ -11,10 +11,10 @@ import pytest
 from ludus.checks import check, contract
 from ludus.checks.contract import Finding
 from ludus.config.schema import Environment
-from ludus.envs.vector import StepResult
 from ludus.envs.vector.cartpole import CartPoleVectorEnv
 from ludus.envs.vector.sync import SyncVectorEnv
 from ludus.errors import ConfigError
+from ludus.types import StepResult
 
 CFG = Environment(id="CartPole-v1")
 
@@ -132,7 +132,7 @@ def test_rows_of_one_environment() -> None:
     assert check.passed(rows)
     assert [row.check for row in rows[:3]] == ["Gymnasium's checks", "start-up check", "seeding"]
     assert {row.backend for row in rows[3:]} == {"native"}
-    with pytest.raises(ConfigError, match="is no backend"):
+    with pytest.raises(ConfigError, match="is not a backend"):
         check.check(CFG, ["nativ"])
     with pytest.raises(ConfigError, match="no vector entry point"):
         check.check(Environment(id="Acrobot-v1"), ["native"])

@@ -27,7 +27,6 @@ def made(settings: dict[str, Any], plan: list[tuple[int, str]], **context: Any) 
     """An algorithm that collects in one planned environment."""
     cfg = config(settings, network={"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}})
     collector = Collector(Planned([plan]), [0])
-    collector.keep_raw = True
     torch.manual_seed(0)
     algorithm = ALGORITHMS[settings["name"]](
         cfg.algorithm.config,

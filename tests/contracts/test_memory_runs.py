@@ -57,7 +57,7 @@ def test_a_checkpoint_goes_on_to_the_bit(memory: str, rates: dict[str, float], t
             run.algorithm.collect(now)
             run.algorithm.update_controller(now)
 
-    whole, half, rest = (build(small(memory, rates=rates), savable=True) for _ in range(3))
+    whole, half, rest = (build(small(memory, rates=rates), will_checkpoint=True) for _ in range(3))
     trained(whole, 6)
     trained(half, 3)
     assert half.algorithm.collector._length.any()

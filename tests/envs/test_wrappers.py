@@ -125,12 +125,12 @@ def test_raw_rewards_of_skipped_frames_are_summed_and_those_inside_reset_dropped
         venv.reset([0])
         for _ in range(3):
             result = venv.step(np.zeros(1, int))
-            assert result.terminated[0] and venv.raw_reward[0] == 1 and result.final_obs is not None
+            assert result.terminated[0] and result.raw_reward[0] == 1 and result.final_obs is not None
         venv = make("Probe/Endless-v0", num_envs=1, wrappers=[{"id": "twice"}])
         venv.reset([0])
         for _ in range(30):
-            venv.step(np.zeros(1, int))
-            assert venv.raw_reward[0] == 2
+            result = venv.step(np.zeros(1, int))
+            assert result.raw_reward[0] == 2
     finally:
         del WRAPPERS._classes["twice"]
 

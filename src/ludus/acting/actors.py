@@ -20,7 +20,7 @@ from ludus.acting.numpy_cores import NUMPY_CORES, Step, Take
 from ludus.networks.encoders.mlp import MLP, as_vector_numpy
 from ludus.networks.heads import ActorHead, Critics, QHead
 from ludus.networks.trunk import Trunk
-from ludus.types import Array, Tree, tree_map
+from ludus.types import Array, Tree, to_device, tree_index, tree_map
 
 LARGEST_NUMPY_LAYER = 256
 """Above this width matrix products dominate and torch is as good."""
@@ -85,7 +85,7 @@ class TorchActor:
 
     @torch.no_grad()
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
-        obs = torch.as_tensor(obs_B, device=self.device).unsqueeze(0)
+        obs = tree_index(to_device(obs_B, self.device), None)
         first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
         features, state = self.trunk(obs, state, first)
         return Outputs(len(first_B), self.heads, partial(through_torch, self.heads, features)), state

@@ -13,14 +13,14 @@ from ludus.acting.behaviour import Behaviour
 from ludus.acting.strategies import SampleClipped
 from ludus.algorithms import AlgorithmConfig, Context
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.rollout import Finals, Rollout
+from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
 from ludus.learning.learner import Group, Learner
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.losses import normalized
 from ludus.math.returns import gae
 from ludus.networks.policy import Policy
-from ludus.types import Array, Tree, to_device
+from ludus.types import Array, Tree, to_device, tree_index
 
 
 class OnPolicyConfig(AlgorithmConfig):
@@ -137,7 +137,7 @@ def policy_behaviour(policy: Policy, learner: Learner, context: Context, *, keep
 class Experience(NamedTuple):
     """What collecting hands to updating."""
 
-    columns: dict[str, Tensor]
+    columns: dict[str, Tree]
     """[T, B, ...]"""
     state: Tree
     """Memory before the first step, [B, ...]."""
@@ -161,7 +161,7 @@ def advantages(policy: Policy, rollout: Rollout, gamma: float, lam: float) -> Ex
     reward, terminated = rollout.credited(values[:steps])
     advantage, target = gae(reward, values[:steps], next_value, terminated, rollout.done, gamma, lam)
     found = {
-        "obs": obs[:steps],
+        "obs": tree_index(obs, slice(steps)),
         "action": action,
         "first": first[:steps],
         "log_prob": policy.distribution.log_prob(params_TBP[:steps], action),
@@ -174,21 +174,21 @@ def advantages(policy: Policy, rollout: Rollout, gamma: float, lam: float) -> Ex
     return Experience(found, to_device(rollout.state, device))
 
 
-def _outputs(policy: Policy, rollout: Rollout, obs: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+def _outputs(policy: Policy, rollout: Rollout, obs: Tree, first: Tensor) -> tuple[Tensor, Tensor]:
     """Distribution parameters of at least T rows, values of T + 1."""
     if not rollout.extras:
-        return policy(obs, to_device(rollout.state, obs.device), first)[:2]
-    last = policy(obs[-1:], to_device(rollout.last_state, obs.device), first[-1:])[1]
-    params_TBP, value_TB = to_device((rollout.extras["params"], rollout.extras["value"]), obs.device)
+        return policy(obs, to_device(rollout.state, first.device), first)[:2]
+    last = policy(tree_index(obs, slice(-1, None)), to_device(rollout.last_state, first.device), first[-1:])[1]
+    params_TBP, value_TB = to_device((rollout.extras["params"], rollout.extras["value"]), first.device)
     return params_TBP, torch.cat([value_TB, last])
 
 
-def _final_values(policy: Policy, finals: Finals, device: torch.device) -> Array:
+def _final_values(policy: Policy, finals: Ends, device: torch.device) -> Array:
     first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=device)
-    obs, state = to_device(finals.obs, device).unsqueeze(0), to_device(finals.state, device)
+    obs, state = tree_index(to_device(finals.obs, device), None), to_device(finals.state, device)
     return policy(obs, state, first)[1][0].cpu().numpy()
 
 
-def normalized_advantage(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+def normalized_advantage(columns: dict[str, Tree]) -> dict[str, Tree]:
     """The same columns with advantages of zero mean and unit deviation over the steps that count."""
     return {**columns, "advantage": normalized(columns["advantage"], columns.get("weight"))}

@@ -28,7 +28,7 @@ from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.values import at_rows, chosen, project, q_target
 from ludus.networks.q_values import QValues
 from ludus.registry import ALGORITHMS
-from ludus.types import Report, Stateful
+from ludus.types import Report, Stateful, tree_index
 
 
 class DQNConfig(ReplayConfig):
@@ -110,7 +110,7 @@ class DQN(Algorithm):
         )
         for buffer in self.replay.values():
             if self.net.recurrent and cfg.stored_state:
-                buffer.keep_state(self.initial_state(1))
+                buffer.store_memory(self.initial_state(1))
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -203,12 +203,14 @@ class DQN(Algorithm):
         for one in (net, target_net):
             one.head.new_noise()
         if burn_in:
+            seen = tree_index(obs, slice(burn_in))
             with torch.no_grad():
-                state = net(obs[:burn_in], state, first[:burn_in])[1]
-                target_state = target_net(obs[:burn_in], target_state, first[:burn_in])[1]
-        out = net(obs[burn_in:], state, first[burn_in:])[0]
+                state = net(seen, state, first[:burn_in])[1]
+                target_state = target_net(seen, target_state, first[:burn_in])[1]
+        obs, first = tree_index((obs, first), slice(burn_in, None))
+        out = net(obs, state, first)[0]
         with torch.no_grad():
-            following = at_rows(target_net(obs[burn_in:], target_state, first[burn_in:])[0], batch["row"])
+            following = at_rows(target_net(obs, target_state, first)[0], batch["row"])
         return out[:-1], following, at_rows(out.detach(), batch["row"]) if double else None
 
 

@@ -26,7 +26,7 @@ from ludus.math.losses import clipped_surrogate, normalized, weighted_mean
 from ludus.math.returns import vtrace
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
-from ludus.types import Report, Stateful, tree_map
+from ludus.types import Report, Stateful, tree_index, tree_map
 
 
 class PPOReplayConfig(MinibatchConfig):
@@ -57,9 +57,9 @@ class PPOReplay(Algorithm):
         self.learner = policy_learner(self.policy, cfg, context, compiled=True)
         self.behaviour = policy_behaviour(self.policy, self.learner, context)
         for buffer in self.replay.values():
-            buffer.keep("log_prob")
+            buffer.add_column("log_prob")
             if self.policy.recurrent:
-                buffer.keep_state(self.policy.initial_state(1))
+                buffer.store_memory(self.policy.initial_state(1))
         self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
@@ -89,7 +89,8 @@ class PPOReplay(Algorithm):
         self.experience = fresh = self.fresh(rollout, now)
         replayed = self.replayed(buffer, now, *rollout.shape)
         if replayed is not None:
-            columns = {name: torch.cat([new, replayed.columns[name]], 1) for name, new in fresh.columns.items()}
+            old = {name: replayed.columns[name] for name in fresh.columns}
+            columns = tree_map(lambda new, old: torch.cat([new, old], 1), fresh.columns, old)
             state = tree_map(lambda new, old: torch.cat([new, old]), fresh.state, replayed.state)
             self.experience = Experience(columns, state)
         buffer.add(rollout, log_prob=fresh.columns["log_prob"].cpu().numpy())
@@ -134,7 +135,7 @@ class PPOReplay(Algorithm):
         target, _ = vtrace(value, next_value, sample["reward"], discount, ratio, lam)
         following = torch.cat([lam * target[1:] + (1 - lam) * value[1:], next_value[-1:]])
         columns = {
-            "obs": sample["obs"][:-1],
+            "obs": tree_index(sample["obs"], slice(-1)),
             "action": sample["action"],
             "first": sample["first"][:-1],
             "log_prob": log_prob,

@@ -19,7 +19,7 @@ from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.returns import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
-from ludus.types import Array, Report, Stateful, to_device
+from ludus.types import Array, Report, Stateful, to_device, tree_index
 
 
 class ReinforceConfig(OnPolicyConfig):
@@ -64,7 +64,7 @@ class Reinforce(Algorithm):
         rollout = self.rollout(now, now.cfg.rollout_steps)
         target, weight = self.targets(rollout, now)
         columns = {
-            "obs": rollout.obs[:-1],
+            "obs": tree_index(rollout.obs, slice(-1)),
             "action": rollout.action,
             "first": rollout.first[:-1],
             "target": target,

@@ -74,7 +74,7 @@ class SAC(Algorithm):
         )
         for buffer in self.replay.values():
             if self.trunk.recurrent:
-                buffer.keep_state(self.initial_state(1))
+                buffer.store_memory(self.initial_state(1))
         self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
         self.epoch_steps = cfg.epoch_steps
 

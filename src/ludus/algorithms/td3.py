@@ -68,7 +68,7 @@ class TD3(Algorithm):
         self.epoch_steps = cfg.epoch_steps
         for buffer in self.replay.values():
             if self.trunk.recurrent:
-                buffer.keep_state(self.initial_state(1))
+                buffer.store_memory(self.initial_state(1))
 
     def _learner(self, cfg: TD3Config, context: Context) -> Learner:
         networks: dict[str, nn.Module] = {

@@ -1,4 +1,4 @@
-"""Environments under examination: made on one backend, played with fixed seeds and actions, every array copied.
+"""The environments that are checked: made on one backend and played with fixed seeds and actions.
 
 Shapes: T steps of B environments.
 """
@@ -15,27 +15,27 @@ from ludus.envs.info import EnvInfo
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import LudusError
-from ludus.types import Array
+from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, tree_set
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
 
 STEPS = 40
 LIMIT = 13
-"""Time limit of the checked episodes, in steps of the environment itself: several ends within STEPS."""
+"""Time limit of the checked episodes, so that several end within STEPS."""
 
 
 class Broken(Exception):
-    """Why the contract does not hold."""
+    """The contract is violated."""
 
 
 @dataclass(frozen=True)
-class Record:
-    """A rollout, every array copied as soon as it was returned."""
+class Recording:
+    """A rollout of copied arrays."""
 
-    obs: Array
+    obs: Tree
     """[T + 1, B, ...]"""
-    final_obs: Array
+    final_obs: Tree
     """[T, B, ...], zero where no episode ended"""
     reward: Array
     raw_reward: Array
@@ -47,14 +47,14 @@ class Record:
         """Where an episode ended."""
         return self.terminated | self.truncated
 
-    def same(self, other: Record, until: int | None = None) -> bool:
-        """Equal to the bit, over the first steps or all."""
-        pairs = [(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__]
+    def same(self, other: Recording, until: int | None = None) -> bool:
+        """Whether both are equal to the bit, in the first steps or all."""
+        pairs = zip(tree_leaves(vars(self)), tree_leaves(vars(other)), strict=True)
         return all(np.array_equal(a[:until], b[:until], equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
 class Subject:
-    """Environments of one config on one backend, and the actions they are checked with."""
+    """Environments of one config on one backend, and the actions of the check."""
 
     def __init__(
         self, cfg: Environment, backend: str, *, num_envs: int = 3, steps: int = STEPS, limit: int = LIMIT
@@ -69,7 +69,7 @@ class Subject:
         self.record = play(self.env, self.seeds, self.actions)
 
     def make(self, limit: int | None) -> VectorEnv:
-        """A new one, with a time limit of its own if the backend takes one."""
+        """New environments, with this time limit if the backend takes one."""
         changes: dict[str, Any] = {"vectorization": self.backend, "max_episode_steps": limit if self.limited else None}
         return make_vector(self.cfg, num_envs=self.num_envs, workers=2, **changes)
 
@@ -80,31 +80,35 @@ class Subject:
             self.limited = False
             return self.make(None)
 
-    def play(self, limit: int | None) -> Record:
-        """The same seeds and actions in new environments."""
+    def play(self, limit: int | None) -> Recording:
+        """Play the same seeds and actions in new environments."""
         with self.make(limit) as env:
             return play(env, self.seeds, self.actions)
 
 
-def play(env: VectorEnv, seeds: list[int], actions: Array) -> Record:
-    """Reset and step through `actions`."""
-    obs = [env.reset(seeds).copy()]
-    seen: dict[str, list[Array]] = {name: [] for name in Record.__dataclass_fields__ if name != "obs"}
+def play(env: VectorEnv, seeds: list[int], actions: Array) -> Recording:
+    """Reset and play `actions`."""
+    obs = [tree_map(np.copy, env.reset(seeds))]
+    seen: dict[str, list[Tree]] = {name: [] for name in Recording.__dataclass_fields__ if name != "obs"}
     for action in actions:
         given = action.copy()
         result = env.step(given)
         if not np.array_equal(given, action):
             raise Broken("step changed the caller's actions")
-        done = result.terminated | result.truncated
+        done = result.done
         if (result.final_obs is None) != (not done.any()):
             raise Broken("final_obs must be there exactly when an episode ended")
-        final = np.zeros_like(result.obs)
+        final = tree_map(np.zeros_like, result.obs)
         if result.final_obs is not None:
-            if np.shares_memory(result.final_obs, result.obs):
+            if any(tree_leaves(tree_map(np.shares_memory, result.final_obs, result.obs))):
                 raise Broken("final_obs and obs are the same memory")
-            final[done] = result.final_obs[done]
-        obs.append(result.obs.copy())
-        step = {**result._asdict(), "final_obs": final, "raw_reward": env.raw_reward}
+            tree_set(final, done, tree_index(result.final_obs, done))
+        obs.append(tree_map(np.copy, result.obs))
+        step = {**result._asdict(), "final_obs": final}
         for name, values in seen.items():
-            values.append(step[name].copy())
-    return Record(np.stack(obs), **{name: np.stack(values) for name, values in seen.items()})
+            values.append(tree_map(np.copy, step[name]))
+    return Recording(_stacked(obs), **{name: _stacked(values) for name, values in seen.items()})
+
+
+def _stacked(trees: list[Tree]) -> Tree:
+    return tree_map(lambda *leaves: np.stack(leaves), *trees)

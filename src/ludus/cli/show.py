@@ -25,13 +25,13 @@ def show(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Everything about one run: status, config, last metrics, evaluations, checkpoints, alerts."""
-    from ludus.reports.columns import dump
+    from ludus.files import to_json
     from ludus.reports.export import complete
     from ludus.runs.index import Index
 
     record = Index(runs_dir).get(run)
     if json:
-        print(dump({**complete(record), **_more(record, config)}), end="")
+        print(to_json({**complete(record), **_more(record, config)}), end="")
         return
     _print_facts(record)
     _print_metrics(record)

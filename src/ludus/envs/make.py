@@ -46,9 +46,9 @@ def make_vector(
         restart = cfg.on_worker_death == "restart"
         return AsyncVectorEnv(recipe, count, workers=workers, deadline=cfg.step_deadline, restart=restart)
     if cfg.vectorization == "envpool":
-        from ludus.envs.vector import pool
+        from ludus.envs.vector import envpool
 
-        return pool.build(recipe, count, threads=cfg.workers or cores())
+        return envpool.build(recipe, count, threads=cfg.workers or cores())
     if cfg.vectorization in ("auto", "native"):
         found = _native(recipe, count, cfg.workers or cores(), insist=cfg.vectorization == "native")
         if found is not None:

@@ -16,7 +16,7 @@ from ludus.envs.check import check
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, raised
 from ludus.envs.info import EnvInfo
-from ludus.envs.spaces import cross
+from ludus.envs.spaces import convert_spaces
 from ludus.envs.vector import VectorEnv
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, LudusError
@@ -72,7 +72,7 @@ class Recipe:
             env = call.apply(call.cls, env)
         if drawn and self.render_mode == "human":
             env = gym.wrappers.HumanRendering(env)
-        return cross(env, self.id)
+        return convert_spaces(env, self.id)
 
     def check(self) -> EnvInfo:
         """Facts about the environment after the start-up check, on an extra one: some keep state over a reset."""

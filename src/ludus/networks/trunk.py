@@ -17,7 +17,7 @@ from ludus.networks.encoders import build_encoder
 from ludus.networks.memory import MemoryCore
 from ludus.networks.precision import Precision
 from ludus.registry import MEMORY
-from ludus.types import Tree
+from ludus.types import Tree, tree_index
 
 
 class Trunk(nn.Module):
@@ -43,14 +43,14 @@ class Trunk(nn.Module):
 
     @property
     def bare(self) -> bool:
-        """Whether heads read the observations themselves, because the trunk has no layers."""
-        return not self.recurrent and not any(True for _ in self.parameters())
+        """Whether heads read observations, or a part of them, that went through no layer."""
+        return not self.recurrent and self.encoder.bare
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
         return self.memory.initial_state(batch)
 
-    def forward(self, obs_TB: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+    def forward(self, obs_TB: Tree, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         """(features_TBD, memory after the last step)."""
         return self.memory(self.encoder(obs_TB), state, first_TB)
 
@@ -69,9 +69,11 @@ def features_of(
         return trunk(obs, (), first)[0], following.detach(), target.detach()
     state = target_state = batch["state"]
     if burn_in:
+        seen = tree_index(obs, slice(burn_in))
         with torch.no_grad():
-            _, state = trunk(obs[:burn_in], state, first[:burn_in])
-            _, target_state = target_trunk(obs[:burn_in], target_state, first[:burn_in])
-    features, _ = trunk(obs[burn_in:], state, first[burn_in:])
-    target, _ = target_trunk(obs[burn_in:], target_state, first[burn_in:])
+            _, state = trunk(seen, state, first[:burn_in])
+            _, target_state = target_trunk(seen, target_state, first[:burn_in])
+    obs, first = tree_index((obs, first), slice(burn_in, None))
+    features, _ = trunk(obs, state, first)
+    target, _ = target_trunk(obs, target_state, first)
     return features[:-1], at_rows(features.detach(), batch["row"]), at_rows(target.detach(), batch["row"])

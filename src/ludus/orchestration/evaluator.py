@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ludus.algorithms import Algorithm
-from ludus.config.schema import Evaluation
+from ludus.config.training import Evaluation
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.envs.vector import VectorEnv
 from ludus.play import PlayedStep, episodes, greedy, policy_of

@@ -138,7 +138,7 @@ def test_sequences_are_drawn_by_their_priorities_however_few_places_there_are() 
     script = Script(1, 0, dtype=np.float32, ends=0.0)
     buffer = make("prioritized", script, 1_024, alpha=1.0, beta=1.0)
     fill(buffer, script, [("add", 32)] * 30)
-    slots = np.flatnonzero(buffer.arena.data["flags"] & 8)[:-1]
+    slots = np.flatnonzero(buffer.storage.data["flags"] & 8)[:-1]
     small, large = slots[::2], slots[1::2]
     buffer.update_priorities(small, np.full(len(small), 0.01))
     buffer.update_priorities(large, np.full(len(large), 0.04))

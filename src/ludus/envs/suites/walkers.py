@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from ludus.envs import StepReturn
-from ludus.envs.spaces import Border
+from ludus.envs.spaces import ConvertSpaces
 from ludus.types import Array
 
 TESTED = "1.4."
@@ -35,7 +35,7 @@ def quick_step(env: gym.Env) -> Step | None:
     """A replacement of `env.step` for a walker with nothing but a time limit around it; None for all others."""
     if env.render_mode == "human" or not gym.__version__.startswith(TESTED):
         return None
-    limit = env.env if type(env) is Border else env
+    limit = env.env if type(env) is ConvertSpaces else env
     bare: Walker = limit.env if type(limit) is TimeLimit else None
     kind = (type(bare).__module__, type(bare).__name__)
     return _timed(limit, _step(bare, WALKERS[kind](bare))) if kind in WALKERS else None

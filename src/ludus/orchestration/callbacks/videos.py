@@ -7,12 +7,12 @@ that `act` draws from anew, so that a video changes neither training nor evaluat
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ludus import files
-from ludus.config.schema import Video
+from ludus.config.training import Video
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
@@ -23,7 +23,7 @@ from ludus.seeding import Streams
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult, Evaluator
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 
 class Videos(Callback):
@@ -47,7 +47,7 @@ class Videos(Callback):
         self._checkpoint = "step"
         self._warned = False
 
-    def on_start(self, run: Orchestrator) -> None:
+    def on_start(self, run: Run) -> None:
         """Fail now rather than at the first evaluation if there is no encoder or no renderer."""
         if importlib.util.find_spec("av") is None:
             raise MissingExtra("training.evaluation.video", "video")
@@ -56,7 +56,7 @@ class Videos(Callback):
         self._env.reset(self._streams.integers("video", 1))
         self._env.render()
 
-    def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
+    def on_evaluation(self, run: Run, result: EvalResult) -> None:
         """Record one evaluation in `every_evaluations`."""
         self.count += 1
         if self.count % self.cfg.every_evaluations:
@@ -66,11 +66,11 @@ class Videos(Callback):
             run.recorder.file(path, env_steps=result.env_steps)
             self._unlinked[result.env_steps] = path
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """The checkpoint of an evaluation is written later than the video."""
         self._link()
 
-    def on_end(self, run: Orchestrator) -> None:
+    def on_end(self, run: Run) -> None:
         """The last link."""
         self._link()
         self.close()
@@ -85,7 +85,7 @@ class Videos(Callback):
         """The number of evaluations so far."""
         return {"count": self.count}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting."""
         self.count = state["count"]
 
