@@ -90,10 +90,10 @@ class Windows(Checkpoints):
         self.done: list[Window] = []
         self.writer_seconds: list[float] = []
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """The first window only warms up."""
-        now, steps = time.monotonic(), run.clock.env_steps
-        if run.clock.cycles == 1:
+        now, steps = time.monotonic(), run.progress.env_steps
+        if run.progress.cycles == 1:
             self.begin(now, steps)
         elif self.middle is None and now - self.began[0] >= WRITING:
             self.middle = now, steps
@@ -126,7 +126,7 @@ class Windows(Checkpoints):
 def measure(case: str, pairs: int) -> dict[str, Any]:
     """Train in windows and compare."""
     sections = {"training": {"total_timesteps": 10**9}, "runtime": {"compile": "never", "threads": 1}, **CASES[case]}
-    run = build(ExperimentConfig.model_validate(sections), savable=True)
+    run = build(ExperimentConfig.model_validate(sections), will_checkpoint=True)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         collector = collector_of(run)
         windows = Windows(Path(folder), collector, pairs)

@@ -24,12 +24,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import gymnasium as gym
 import numpy as np
 
-from ludus.algorithms.random import uniform
+from ludus.acting.uniform import uniform
 from ludus.config.schema import Environment
 from ludus.data.collector import Collector
 from ludus.envs.make import cores, make_vector
 from ludus.envs.vector import VectorEnv
-from ludus.types import Array, Tree
+from ludus.types import Acted, Array, Tree
 
 ROLLOUT = 128
 GOAL = 0.95
@@ -112,11 +112,11 @@ class Presampled:
         """None needed."""
         return ()
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> Acted:
         """The next ones."""
         self.at = (self.at + 1) % len(self.actions)
         action = self.actions[self.at]
-        return action, action, state
+        return Acted(action, action, state, {})
 
 
 def raw_loop(env: Any, actions: Array) -> Chunk:

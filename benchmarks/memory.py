@@ -22,6 +22,7 @@ import torch
 from match import Contestant, machine, note, rates, ratio
 from task import Task
 
+from ludus.acting.numpy_cores import NUMPY_CORES
 from ludus.networks.memory import MemoryCore
 from ludus.registry import MEMORY
 
@@ -67,7 +68,7 @@ def cores(repeats: int) -> dict[str, object]:
     for repeat in range(repeats + 2):
         for name, core in field.items():
             taken = cpu_time(lambda core=core: core(x, core.initial_state(BATCH), first)[0].sum().backward())
-            acted = step_time(core, x.detach())
+            acted = step_time(name, core, x.detach())
             if repeat >= 2:
                 update[name].append(taken)
                 step[name].append(acted)
@@ -78,22 +79,22 @@ def cores(repeats: int) -> dict[str, object]:
             "update_ms": round(statistics.median(update[name]), 2),
             "times_lstm": round(statistics.median(a / b for a, b in zip(update[name], update["lstm"], strict=True)), 2),
             "step_us": round(1e3 * statistics.median(step[name])),
-            "step_in": "numpy" if core.numpy_step(lambda p: p.detach().numpy()) else "torch",
+            "step_in": "numpy" if name in NUMPY_CORES else "torch",
         }
         for name, core in field.items()
     }
 
 
 @torch.no_grad()
-def step_time(core: MemoryCore, x: torch.Tensor, count: int = 10) -> float:
+def step_time(name: str, core: MemoryCore, x: torch.Tensor, count: int = 10) -> float:
     """Milliseconds of one step of `BATCH` environments in long episodes, as policies on vectors take it."""
     first = torch.zeros(1, BATCH, dtype=torch.bool)
     _, state = core(x, core.initial_state(BATCH), first.expand(STEPS, BATCH))
-    step = core.numpy_step(lambda parameter: parameter.detach().numpy().copy())
-    if step is None:
+    if name not in NUMPY_CORES:
         return cpu_time(lambda: [core(x[:1], state, first) for _ in range(count)]) / count
     from ludus.types import tree_map
 
+    step = NUMPY_CORES[name](core, lambda parameter: parameter.detach().numpy().copy())
     arrays, row, starts = tree_map(lambda leaf: leaf.numpy(), state), x[0].numpy(), first[0].numpy()
     return cpu_time(lambda: [step(row, arrays, starts) for _ in range(count)]) / count
 

@@ -23,7 +23,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ludus.data.rollout import Raw, Rollout
+from ludus.data.rollout import Ends, Rollout
 from ludus.registry import BUFFERS
 from ludus.types import Spaces
 
@@ -50,9 +50,10 @@ def rollout(steps: int, start: int, task: str, rng: np.random.Generator) -> Roll
     done = rng.random((steps, ENVS)) < 0.001
     first = np.concatenate([np.full((1, ENVS), start == 0), done])
     t, b = np.nonzero(done)
-    raw = Raw(obs=obs, reward=reward, t=t, b=b, final_obs=obs[t, b], start=start)
+    ends = Ends(t=t, b=b, obs=obs[t, b], raw_obs=obs[t, b], state=(), bootstrap=np.zeros(len(t), bool))
     return Rollout(obs=obs, action=action, reward=reward, terminated=done, truncated=np.zeros_like(done), first=first,
-                   state=(), last_state=(), finals=None, raw=raw)  # fmt: skip
+                   state=(), last_state=(), ends=ends if len(t) else None, raw_obs=obs, raw_reward=reward,
+                   start=start)  # fmt: skip
 
 
 def microseconds(call: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> dict[str, float]:

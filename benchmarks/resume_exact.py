@@ -46,6 +46,15 @@ CASES: dict[str, tuple[str, ...]] = {
     "FrozenLake-v1:q_learning": (),
 }
 """Shipped configs, made small."""
+OFFLINE = "CartPole-v1:dqn stored steps only"
+"""A run that takes no environment steps: it learns from what `CartPole-v1:dqn` has stored."""
+OFFLINE_CONFIG = """
+environment: {{id: Nowhere-v0}}
+algorithm: {{name: dqn, lr: lin_0.001}}
+buffers: {{replay: {{type: stored, path: {steps}}}}}
+training: {{total_updates: 6_000, epoch_updates: 500, checkpoints: {{every_updates: 500}}}}
+runtime: {{compile: never}}
+"""
 SHORT_LAST = ("training.total_timesteps=6200", "training.checkpoints.every_steps=600")
 COMPILED: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo": SHORT_LAST,  # the last rollout is shorter than the others
@@ -65,6 +74,17 @@ def command(case: str, *, compiled: bool) -> list[str]:
     return ["train", case, *COMMON, *ENDS, *own]
 
 
+def offline(scratch: Path) -> list[str]:
+    """The command line of the offline case, with the steps it learns from."""
+    process = ludus(command("CartPole-v1:dqn", compiled=False), scratch / "collected")
+    _, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(errors)
+    steps = (scratch / "collected" / "runs" / "@last").resolve()
+    (scratch / "offline.yaml").write_text(OFFLINE_CONFIG.format(steps=steps))
+    return ["train", str(scratch / "offline.yaml"), "-q"]
+
+
 def ludus(words: list[str], folder: Path) -> subprocess.Popen[str]:
     """A child process in a folder of its own."""
     folder.mkdir(exist_ok=True)
@@ -82,14 +102,14 @@ def outcome(folder: Path) -> tuple[str, list[dict[str, float | str]], str]:
     run = (folder / "runs" / "@last").resolve()
     rows = [{k: v for k, v in row.items() if not k.startswith(TIMING)} for row in read_rows(run / "metrics.jsonl")]
     state = checkpoint.load(checkpoint.find(run, "last"))
-    return fingerprint(state), rows, state["collector"]["rung"]
+    return fingerprint(state), rows, state["collector"]["snapshot_method"] if "collector" in state else "stored steps"
 
 
 def kill_at_random(process: subprocess.Popen[str], folder: Path, rng: random.Random) -> None:
     """SIGKILL some time after the first checkpoint is there."""
     deadline = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < deadline:
-        if list(folder.glob("runs/*_*/checkpoints/step=*")):
+        if list(folder.glob("runs/*_*/checkpoints/*=*")):
             break
         time.sleep(0.02)
     time.sleep(rng.uniform(0.1, 3.0))
@@ -109,8 +129,8 @@ def broken_run(words: list[str], folder: Path, kills: int, rng: random.Random) -
 
 def measure(case: str, kills: int, rng: random.Random, *, compiled: bool = False, series: int = 1) -> dict[str, object]:
     """One config: a whole run, and as many broken ones as asked for."""
-    words = command(case, compiled=compiled)
     with tempfile.TemporaryDirectory() as scratch:
+        words = offline(Path(scratch)) if case == OFFLINE else command(case, compiled=compiled)
         whole = Path(scratch, "whole")
         process = ludus(words, whole)
         _, errors = process.communicate()
@@ -139,7 +159,7 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=1, help="broken runs for each whole one")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    for case in COMPILED if options.compiled else CASES:
+    for case in COMPILED if options.compiled else (*CASES, OFFLINE):
         if options.filter in case:
             found = measure(case, options.kills, rng, compiled=options.compiled, series=options.series)
             print(json.dumps(found), flush=True)

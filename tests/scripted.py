@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ludus.data.rollout import Raw, Rollout
+from ludus.data.rollout import Ends, Rollout
 from ludus.registry import BUFFERS
 from ludus.types import Spaces
 
@@ -91,17 +91,13 @@ class Script:
                 first[t + 1, b] = bool(kind)
                 obs[t + 1, b] = self.now(b)
         self.first = first[-1]
-        raw = Raw(
-            obs=obs,
-            reward=reward,
-            t=np.array([t for t, *_ in ends], np.int64),
-            b=np.array([b for _, b, _ in ends], np.int64),
-            final_obs=np.array([o for *_, o in ends], self.dtype).reshape(-1, self.frames, 4),
-            start=self.steps,
-        )
+        t, b = (np.array([end[i] for end in ends], np.int64) for i in (0, 1))
+        final = np.array([o for *_, o in ends], self.dtype).reshape(-1, self.frames, 4)
+        found = Ends(t=t, b=b, obs=final, raw_obs=final, state=(memory[b],), bootstrap=truncated[t, b])
         self.steps += steps
         return Rollout(obs=obs, action=action, reward=reward, terminated=terminated, truncated=truncated, first=first,
-                       state=(memory,), last_state=(memory,), finals=None, raw=raw)  # fmt: skip
+                       state=(memory,), last_state=(memory,), ends=found if ends else None, raw_obs=obs,
+                       raw_reward=reward, start=self.steps - steps)  # fmt: skip
 
     def barrier(self) -> None:
         """All environments are reset, as at a checkpoint of environments that cannot be saved."""
@@ -131,16 +127,15 @@ def make(kind: str, script: Script, size: int, *, seed: int = 0, memory: bool = 
     cls = BUFFERS[kind]
     cfg = cls.Config(size=size, frames=script.frames, **settings)
     buffer = cls(cfg, script.spaces, script.envs, name="replay", rng=np.random.default_rng(seed))
-    buffer.keep("mark")
+    buffer.add_column("mark")
     if memory:
-        buffer.keep_state((np.zeros((1, 1), np.float32),))
+        buffer.store_memory((np.zeros((1, 1), np.float32),))
     return buffer
 
 
 def marks(rollout: Rollout) -> np.ndarray:
     """A column of our own that can be told from the observation."""
-    assert rollout.raw is not None
-    return rollout.raw.obs[:-1, :, -1, 2].astype(np.float32) / 4
+    return rollout.raw_obs[:-1, :, -1, 2].astype(np.float32) / 4
 
 
 def fill(buffer: Any, script: Script, plan: list[tuple[str, int]]) -> None:

@@ -42,7 +42,7 @@ def moment(cfg: Any, env_steps: int = 0, total_steps: int = 10_000) -> PhaseCont
         cfg=cfg,
         name="test",
         type="online",
-        env_steps=env_steps,
-        total_steps=total_steps,
+        position=env_steps,
+        total=total_steps,
         remaining_steps=total_steps - env_steps,
     )

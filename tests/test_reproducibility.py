@@ -52,5 +52,5 @@ def test_sync_and_async_backends_train_alike() -> None:
 
 def test_steps_never_exceed_the_budget() -> None:
     for total in (100, 1_000, 1_023):
-        done = run(config(ALGORITHMS["ppo"], training={"total_timesteps": total})).clock
+        done = run(config(ALGORITHMS["ppo"], training={"total_timesteps": total})).progress
         assert total - 4 < done.env_steps <= total

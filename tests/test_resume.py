@@ -77,13 +77,41 @@ def kill_when_past(process: subprocess.Popen, run_folder: Path, steps: int) -> N
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         found = [run for run in (run_folder / "runs").glob("*_*") if not run.is_symlink()]
-        if found and any(int(name[5:]) > steps for name in checkpoint.checkpoints(found[0])):
+        if found and any(checkpoint.position(name)[0] > steps for name in checkpoint.checkpoints(found[0])):
             process.send_signal(signal.SIGKILL)
             break
         time.sleep(0.01)
     process.wait()
 
 
+@pytest.mark.integration
+def test_a_run_that_only_learns_from_stored_steps_is_killed_and_resumed(tmp_path: Path) -> None:
+    """Its environment does not exist, and neither process asks for it."""
+    collect = ["train", "CartPole-v1:dqn", *DQN, "training.total_timesteps=2048", "-q"]
+    finished(ludus(*collect, "training.evaluation.every_steps=null", "training.stop.eval_reward=null", folder=tmp_path))
+    steps = only_run(tmp_path)
+    (tmp_path / "offline.yaml").write_text(OFFLINE.format(steps=steps))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    words = ["train", str(tmp_path / "offline.yaml"), "-q"]
+    finished(ludus(*words, folder=whole))
+    kill_when_past(ludus(*words, folder=broken), broken, 300)
+    kill_when_past(ludus("resume", "@last", folder=broken), broken, 1_000)
+    finished(ludus("resume", "@last", folder=broken))
+    expected, rows = outcome(only_run(whole))
+    assert outcome(only_run(broken)) == (expected, rows)
+    assert rows[-1]["updates"] == 2_000
+    assert len({row["train/hp/lr"] for row in rows}) == len(rows)
+
+
+OFFLINE = """
+environment: {{id: Nowhere-v0}}
+algorithm: {{name: dqn, lr: lin_0.001, batch_size: 32}}
+buffers: {{replay: {{type: stored, path: {steps}}}}}
+training: {{total_updates: 2_000, epoch_updates: 200, checkpoints: {{every_updates: 200}}}}
+runtime: {{compile: never}}
+"""
 LONG = ("CartPole-v1:ppo_trxl_masked", "CartPole-v1:sac", "Pendulum-v1:sac_gru_masked", "CartPole-v1:dqn_gru_masked")
 """Half a minute each, and not far from another case."""
 

@@ -72,7 +72,7 @@ def test_on_policy_with_any_memory(spec: str, core: str) -> None:
     run.run()
     close(run)
     assert run.algorithm.policy.recurrent
-    assert 0 < run.clock.env_steps <= 600
+    assert 0 < run.progress.env_steps <= 600
 
 
 @pytest.mark.parametrize("spec", [*TRAINED, *EXPERIMENTS])
@@ -90,8 +90,8 @@ def test_trains_and_evaluates(spec: str) -> None:
     run = build(load(spec, changes).config, sinks=[Rows()])
     run.run()
     close(run)
-    assert 0 < run.clock.env_steps <= 600
-    assert run.clock.updates > 0 or run.config.algorithm.name in {"random", "reinforce"}
+    assert 0 < run.progress.env_steps <= 600
+    assert run.progress.updates > 0 or run.config.algorithm.name in {"random", "reinforce"}
     values = [v for row in rows for v in row.values() if isinstance(v, float)]
     assert values and not any(math.isnan(v) for v in values)
 

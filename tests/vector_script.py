@@ -9,7 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.info import EnvInfo
-from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector import VectorEnv
+from ludus.types import Acted, StepResult
 
 BOX = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -44,22 +45,23 @@ class Planned(VectorEnv):
     def step(self, action: np.ndarray) -> StepResult:
         self.t += 1
         B = self.num_envs
-        self.raw_reward = self.t.astype(np.float32)
+        raw_reward = self.t.astype(np.float32)
         ends = [self.plans[b][self.episode[b] % len(self.plans[b])] for b in range(B)]
         how = np.array([kind if self.t[b] == length else "" for b, (length, kind) in enumerate(ends)])
         lost, final = how == "broken", self._rows()
         final[lost, 2] -= 1  # the last good observation
-        self.raw_reward[lost] = 0.0
-        self.broken = lost if lost.any() else None
-        self.continues = how == "life" if (how == "life").any() else None
+        raw_reward[lost] = 0.0
+        broken = lost if lost.any() else None
+        continues = how == "life" if (how == "life").any() else None
         terminated = np.isin(how, ("terminated", "both", "life"))
         truncated = np.isin(how, ("truncated", "both", "broken"))
         done = terminated | truncated
         self.episode[done] += 1
         self.t[done] = 0
         self.shown.append(self._rows())
-        reward = np.where(lost, 0.0, self.raw_reward / 10 + 1).astype(np.float32)
-        return StepResult(self.shown[-1], reward, terminated, truncated, final if done.any() else None)
+        reward = np.where(lost, 0.0, raw_reward / 10 + 1).astype(np.float32)
+        final_obs = final if done.any() else None
+        return StepResult(self.shown[-1], reward, terminated, truncated, final_obs, raw_reward, broken, continues)
 
     def render(self, index: int = 0, *, final: bool = False) -> np.ndarray:
         return np.zeros((16, 16, 3), np.uint8)
@@ -77,4 +79,4 @@ class Counting:
     def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
         self.seen.append((obs.copy(), state[0].copy(), first.copy()))
         action = np.zeros(len(obs), np.int64)
-        return action, action, (np.where(first[:, None], 0.0, state[0]).astype(np.float32) + 1,)
+        return Acted(action, action, (np.where(first[:, None], 0.0, state[0]).astype(np.float32) + 1,), {})

@@ -20,7 +20,7 @@ class Watch(Callback):
 
     def on_report(self, run: Any, hook: str, report: Any) -> None:
         if hook == "update_controller":
-            self.clock.mark(run.clock.env_steps)
+            self.clock.mark(run.progress.env_steps)
 
 
 def overrides(task: OffPolicyTask) -> list[str]:

@@ -11,10 +11,11 @@ import torch
 from ludus.algorithms import Algorithm, Context
 from ludus.config.schema import Environment, ExperimentConfig, Phase
 from ludus.data.buffers import Buffers, make_buffers
+from ludus.data.buffers.stored import StoredConfig, stored_spaces
 from ludus.data.collector import Collector
 from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.envs.make import cores, make_vector, number_of_envs
+from ludus.envs.make import cores, describe, make_vector, number_of_envs
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.learning.allocation import keep_freed_memory
@@ -29,7 +30,7 @@ from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.evaluator import Evaluator
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
-from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates
+from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates, run_phases
 from ludus.orchestration.preflight import RoomForNetwork, check_environments
 from ludus.registry import ALGORITHMS, CALLBACKS
 from ludus.seeding import GeneratorState, Streams, TorchState
@@ -44,34 +45,36 @@ def build(
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
     announce: Callable[[str], None] = lambda _: None,
-    savable: bool = False,
+    will_checkpoint: bool = False,
 ) -> Orchestrator:
-    """A wired run, ready for `.run()`; a `savable` one finds out first how its environments can be restored."""
+    """A wired run, ready for `.run()`; a `will_checkpoint` one finds out first how its environments can be restored."""
     streams = Streams(config.experiment.seed)
     device = pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
-    check_environments(config)
-    env = make_vector(config.environment)
-    set_threads(config, large=is_large(env.observation_space))
-    spaces = Spaces(env.observation_space, env.action_space)
+    env = training_environments(config)
+    spaces = Spaces(env.observation_space, env.action_space) if env else spaces_without_environment(config)
+    num_envs = env.num_envs if env else number_of_envs(config.environment)
+    set_threads(config, large=is_large(spaces.observation))
     normalizer = make_normalizer(config.environment, spaces)
-    reward_normalizer = make_reward_normalizer(config, env.num_envs)
+    reward_normalizer = make_reward_normalizer(config, num_envs)
     algorithm_class = ALGORITHMS[config.algorithm.name]
-    collector = collector_for(config, algorithm_class)(
-        env,
-        streams.integers("training environments", env.num_envs),
-        normalizer=normalizer,
-        reward_normalizer=reward_normalizer,
-        savable=savable,
-    )
+    collector = None
+    if env is not None:
+        collector = collector_for(config, algorithm_class)(
+            env,
+            streams.integers("training environments", num_envs),
+            normalizer=normalizer,
+            reward_normalizer=reward_normalizer,
+            will_checkpoint=will_checkpoint,
+        )
 
     buffers = Buffers(
         make_buffers(
             config.buffers,
             algorithm_class.buffers,
             spaces=spaces,
-            num_envs=env.num_envs,
+            num_envs=num_envs,
             stream=streams.generator,
             steps=config.training.total_timesteps,
             free_bytes=ram.available(),
@@ -79,15 +82,14 @@ def build(
             reward_normalizer=reward_normalizer,
         )
     )
-    collector.keep_raw = len(buffers) > 0
 
-    compiler = Compiler(config.runtime.compile, planned=planned_updates(config, env.num_envs), announce=announce)
+    compiler = Compiler(config.runtime.compile, planned=planned_updates(config, num_envs), announce=announce)
     precision = Precision(config.runtime.precision)
     rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     context = Context(
         spaces=spaces,
         network=config.network,
-        num_envs=env.num_envs,
+        num_envs=num_envs,
         device=device,
         rng=rng,
         evaluation_rng=evaluation_rng,
@@ -103,28 +105,30 @@ def build(
     elif device.type != "cpu":
         compiler.decline("they are compiled for the CPU only")
 
-    phases = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
+    phases = run_phases(config, algorithm.default_cycle)
     check_buffer_names(phases, buffers, algorithm_class.buffers)
-    settings = phase_configs(config, phases, env.num_envs)
+    settings = phase_configs(config, phases, num_envs)
     for phase, cfg in zip(phases, settings, strict=True):
         algorithm.check(cfg, phase.buffer)
-    scheduler = PhaseScheduler(
-        phases,
-        config.training.total_timesteps,
-        hooks=[*algorithm.hooks(), "evaluate"],
-        step_quantum=env.num_envs,
-    )
-    evaluator = Evaluator(
-        config.training.evaluation,
-        algorithm,
-        lambda count: evaluation_env(config.environment, count, collector),
-        streams,
-        rng=evaluation_rng,
-        normalizer=normalizer,
-    )
+    hooks = [*algorithm.hooks(), *(["evaluate"] if config.environment.id else [])]
+    scheduler = PhaseScheduler(phases, config.training.budget, hooks=hooks, step_quantum=num_envs)
     threshold = config.environment.reward_threshold
-    threshold = env.reward_threshold if threshold is None else threshold
+    if env is not None and threshold is None:
+        threshold = env.reward_threshold
+    elif env is None and will_evaluate(config, phases):
+        threshold = check_evaluation_environment(config, spaces)
+    evaluator = None
+    if config.environment.id:
+        evaluator = Evaluator(
+            config.training.evaluation,
+            algorithm,
+            lambda count: evaluation_env(config.environment, count, collector),
+            streams,
+            rng=evaluation_rng,
+            normalizer=normalizer,
+        )
     chosen = [CALLBACKS[choice.name](choice.config) for choice in config.training.callbacks]
+    enter = PhaseEnvironments(config.environment, phases, collector, streams).enter if collector else lambda _: None
     return Orchestrator(
         config,
         algorithm,
@@ -133,12 +137,13 @@ def build(
         evaluator,
         Recorder(sinks),
         callbacks=[EarlyStop(config.training.stop, threshold), *callbacks, *chosen],
-        enter_phase=PhaseEnvironments(config.environment, phases, collector, streams).enter,
+        enter_phase=enter,
         threshold=threshold,
+        spaces=spaces,
         stateful={
             "compiler": compiler,
             "precision": precision,
-            "collector": collector,
+            **({"collector": collector} if collector else {}),
             "buffers": buffers,
             "torch": TorchState(),
             "exploration": GeneratorState(rng),
@@ -219,10 +224,54 @@ def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collectio
             raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)
 
 
-def evaluation_env(cfg: Environment, count: int, collector: Collector) -> VectorEnv:
+def stored_buffer(config: ExperimentConfig) -> tuple[str, StoredConfig] | None:
+    """The first buffer of the config that holds the steps of another run, and where it is written."""
+    found = ((name, choice.config) for name, choice in config.buffers.items())
+    return next(((f"buffers.{name}", cfg) for name, cfg in found if isinstance(cfg, StoredConfig)), None)
+
+
+def training_environments(config: ExperimentConfig) -> VectorEnv | None:
+    """The environments to train in; none for a run that takes no steps and learns from stored ones."""
+    if config.training.offline and stored_buffer(config):
+        return None
+    if not config.environment.id:
+        problem = "the run has neither an environment nor stored steps to learn from"
+        raise ConfigError("environment.id", problem, "name one, or set buffers.replay to {type: stored, path: RUN}")
+    check_environments(config)
+    return make_vector(config.environment)
+
+
+def spaces_without_environment(config: ExperimentConfig) -> Spaces:
+    """The spaces of the stored steps that a run without an environment learns from."""
+    found, cfg = stored_buffer(config), config.environment
+    assert found is not None
+    for field in ("normalize_obs", "normalize_reward"):
+        if getattr(cfg, field) in (True, "rolling"):
+            problem = "its statistics come from collected steps, and this run collects none"
+            raise ConfigError(f"environment.{field}", problem, "set it to false")
+    return stored_spaces(found[1], f"{found[0]}.path")
+
+
+def will_evaluate(config: ExperimentConfig, phases: Sequence[Phase]) -> bool:
+    """Whether the run evaluates, and there is an environment for it."""
+    grid = config.training.evaluation
+    asked = any((grid.every_epochs, grid.every_steps, grid.every_updates))
+    return bool(config.environment.id) and (asked or any("evaluate" in str(phase.hooks) for phase in phases))
+
+
+def check_evaluation_environment(config: ExperimentConfig, spaces: Spaces) -> float | None:
+    """Refuse an environment that does not fit the stored steps; its threshold, or the config's."""
+    info = describe(config.environment)
+    if (info.observation_space, info.action_space) != (spaces.observation, spaces.action):
+        problem = "its observation or action space differs from that of the stored steps"
+        raise ConfigError("environment.id", problem, "name the environment the steps come from, with the same wrappers")
+    return info.reward_threshold
+
+
+def evaluation_env(cfg: Environment, count: int, collector: Collector | None) -> VectorEnv:
     """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
     env = make_vector(cfg, num_envs=count)
-    if collector.savable and collector.at_a_barrier:
+    if collector is not None and collector.will_checkpoint and collector.resets_at_checkpoints:
         env.choose_snapshot_method()  # from now on its resets make new environments
     return env
 

@@ -101,6 +101,12 @@ def read(path: Path, limit: int, *, follow: bool = True) -> bytes:
         return file.read(size + 1)
 
 
+def reason(error: OSError) -> str:
+    """Why the system refused, as the second half of a sentence."""
+    text = error.strerror or "cannot be opened"
+    return text[0].lower() + text[1:]
+
+
 def sweep(folder: Path) -> None:
     """Remove temporary files of a killed process; only for a folder that no other process writes to."""
     for path in folder.glob(f".*{TEMPORARY}"):

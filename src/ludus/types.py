@@ -13,10 +13,17 @@ import numpy as np
 
 if TYPE_CHECKING:
     import gymnasium as gym
+    import torch
 
 Array = np.ndarray
 Tree = Any
-"""An array or tensor, or a (nested) tuple of them, batch dimension first. `()` is the empty state."""
+"""An array or tensor, or a (nested) dict or tuple of them. `()` is the empty tree.
+
+The leaves of a dict come in the order of its sorted keys, in whatever order they were put in.
+"""
+
+State = dict[str, Any]
+"""What a checkpoint holds: nested dicts, lists and tuples of tensors, arrays, numbers and strings."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,19 @@ class Report:
         return self.env_steps == 0 and self.updates == 0
 
 
+class Acted(NamedTuple):
+    """What a behaviour returns to the collector for a batch of observations."""
+
+    action: Array
+    """As it is stored and learned from."""
+    env_action: Array
+    """As the environment takes it: clipped, rescaled, shifted."""
+    state: Tree
+    """Memory after this step."""
+    extras: dict[str, Array]
+    """Further columns [B, ...] of this step; they travel in `Rollout.extras`."""
+
+
 class ActResult(NamedTuple):
     """What `Algorithm.act` returns for a batch of observations."""
 
@@ -48,24 +68,115 @@ class ActResult(NamedTuple):
     """As the environment takes it: clipped, rescaled, shifted."""
     state: Tree
     """Memory after this step."""
-    info: dict[str, Array]
-    """Whatever the algorithm can tell about the step ("value", "probabilities"), for the inspector."""
+    info: Mapping[str, Array]
+    """Facts about the decision, each computed when it is read: read them before the weights change.
+
+    `value` [B]: of the state, or of (state, chosen action) where critics judge actions. `log_prob` [B]: of the chosen
+    action while exploring. `probabilities` [B, A] of discrete actions (components one after another), or `mean` and
+    `std` [B, ...] of the Gaussian that actions are drawn from, before they are squashed or clipped. `q` [B, A]: values
+    of all discrete actions. A fact that an algorithm does not have is left out: there is no `value` without a critic
+    and no `log_prob` of a deterministic policy.
+    """
+
+
+class StepResult(NamedTuple):
+    """One step of a vector environment. The arrays belong to the environment and are overwritten by the next call."""
+
+    obs: Tree
+    """[B, ...] in the space's dtype."""
+    reward: Array
+    """float32 [B]: what the policy is trained on."""
+    terminated: Array
+    """bool [B]"""
+    truncated: Array
+    """bool [B]"""
+    final_obs: Tree | None
+    """[B, ...], valid exactly where terminated | truncated; None if no episode ended."""
+    raw_reward: Array
+    """float32 [B]: the rewards of the environments themselves, before any wrapper. Log these."""
+    broken: Array | None = None
+    """bool [B] if a worker was replaced in this step (`on_worker_death: restart`), else None.
+
+    Such a row is no transition: the action was lost. It reads truncated, reward 0, final_obs the last good observation,
+    obs the first of a new episode. Give it no weight in an update and leave its episode out of the statistics.
+    """
+    continues: Array | None = None
+    """bool [B] if an episode ended for the learner only (a lost life), else None.
+
+    Such a row reads terminated and its obs begins an episode like any other, but the game goes on: statistics and
+    evaluations count up to the end of the game.
+    """
+
+    @property
+    def done(self) -> Array:
+        """bool [B]: the episode ended, terminated or truncated."""
+        return self.terminated | self.truncated
+
+    @property
+    def over(self) -> Array:
+        """bool [B]: the episode ended and its game is over. Count these."""
+        return self.done if self.continues is None else self.done & ~self.continues
 
 
 class Stateful(Protocol):
-    """Something a checkpoint holds: nested dicts of tensors, arrays, numbers, strings and lists."""
+    """Something a checkpoint holds."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> State: ...
     def load_state_dict(self, state: Any) -> Any: ...
 
 
+def to_device(tree: Tree, device: torch.device) -> Tree:
+    """Arrays or tensors of a tree as tensors on a device."""
+    import torch
+
+    return tree_map(lambda leaf: torch.as_tensor(leaf, device=device), tree)
+
+
 def tree_map(function: Callable[..., Any], *trees: Tree) -> Tree:
-    """Apply `function` to matching leaves of trees of tuples."""
-    if isinstance(trees[0], tuple):
-        return tuple(tree_map(function, *leaves) for leaves in zip(*trees, strict=True))
+    """Apply `function` to matching leaves; all trees have the structure of the first one."""
+    first = trees[0]
+    if isinstance(first, dict):
+        if any(tree.keys() != first.keys() for tree in trees):
+            raise ValueError(f"trees with other keys than {sorted(first)}")
+        return {key: tree_map(function, *[tree[key] for tree in trees]) for key in sorted(first)}
+    if isinstance(first, tuple):
+        return tuple(tree_map(function, *parts) for parts in zip(*trees, strict=True))
     return function(*trees)
 
 
 def tree_leaves(tree: Tree) -> list[Any]:
-    """Leaves of a tree of tuples, in order."""
-    return [leaf for item in tree for leaf in tree_leaves(item)] if isinstance(tree, tuple) else [tree]
+    """The leaves, in the order in which `tree_map` visits them."""
+    if isinstance(tree, dict):
+        return [leaf for key in sorted(tree) for leaf in tree_leaves(tree[key])]
+    return [leaf for part in tree for leaf in tree_leaves(part)] if isinstance(tree, tuple) else [tree]
+
+
+def tree_paths(tree: Tree, path: str = "") -> list[str]:
+    """Names of the leaves, in the order of `tree_leaves`: `camera`, `arm.camera`, `0`; `""` for a bare leaf."""
+    if not isinstance(tree, dict | tuple):
+        return [path]
+    parts = sorted(tree.items()) if isinstance(tree, dict) else enumerate(tree)
+    return [name for key, part in parts for name in tree_paths(part, f"{path}.{key}" if path else str(key))]
+
+
+def tree_index(tree: Tree, index: Any) -> Tree:
+    """`leaf[index]` of every leaf."""
+    return tree_map(lambda leaf: leaf[index], tree)
+
+
+def tree_set(tree: Tree, index: Any, values: Tree) -> None:
+    """`leaf[index] = value` for every leaf."""
+    tree_map(lambda leaf, value: leaf.__setitem__(index, value), tree, values)
+
+
+def space_tree(space: gym.Space) -> Tree:
+    """The spaces inside a (nested) Dict or Tuple space as a tree; any other space is a leaf itself."""
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, dict):
+        return {key: space_tree(part) for key, part in sorted(parts.items())}
+    return tuple(space_tree(part) for part in parts) if isinstance(parts, tuple) else space
+
+
+def zeros(space: gym.Space, *batch: int) -> Tree:
+    """Zeros in the shape of observations of `space`, with leading dimensions."""
+    return tree_map(lambda leaf: np.zeros((*batch, *(leaf.shape or ())), leaf.dtype), space_tree(space))

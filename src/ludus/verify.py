@@ -55,7 +55,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
     config = parse(read_file(run.config_path), str(run.config_path))
     trained = checkpoint.trained(checkpoint.about(run.path))
     refuse_what_was_edited(edited_since(trained, config, run.path), run.config_path)
-    again = build(config, announce=announce, savable=True)
+    again = build(config, announce=announce, will_checkpoint=True)
     saved = checkpoint.checkpoints(run.path)
     if saved:  # there are ways to run an update, and they round differently
         state = checkpoint.load(saved[list(saved)[-1]])
@@ -67,7 +67,7 @@ def verify(run: RunFolder, announce: Callable[[str], None] = lambda _: None) -> 
     judge = _Judge(expected, again)
     again.recorder.sinks.append(judge)
     with tempfile.TemporaryDirectory() as scratch:
-        collector: Any = again.stateful["collector"]
+        collector: Any = again.stateful.get("collector")
         streams = Streams(config.experiment.seed)
         buffers: Any = again.stateful["buffers"]
         buffers.attach(Path(scratch) / "buffers")

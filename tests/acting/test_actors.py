@@ -44,7 +44,7 @@ def test_numpy_equals_torch(observation: str, action: str, memory: str) -> None:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    fast, slow = make_actor(policy), TorchActor(policy)
+    fast, slow = make_actor(policy.trunk, policy.heads), TorchActor(policy.trunk, policy.heads)
     assert isinstance(fast, NumpyActor)
     fast_state, slow_state = fast.initial_state(B), slow.initial_state(B)
     rng = np.random.default_rng(0)
@@ -53,7 +53,8 @@ def test_numpy_equals_torch(observation: str, action: str, memory: str) -> None:
         ours, fast_state = fast(obs, fast_state, first)
         theirs, slow_state = slow(obs, slow_state, first)
         close = {"atol": 2e-6} if memory in ("none", "gru", "lstm") else {"atol": 2e-5, "rtol": 1e-4}  # sums of exps
-        np.testing.assert_allclose(ours, theirs, **close)
+        for head in policy.heads:
+            np.testing.assert_allclose(ours(head), theirs(head), **close)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
@@ -61,27 +62,29 @@ def test_activations(activation: str) -> None:
     spaces = Spaces(OBSERVATIONS["box"], ACTIONS["discrete"])
     policy = Policy(Network(actor={"hidden_dims": [32, 32], "activation": activation}), spaces)
     obs, first = observations(spaces.observation, 1), np.ones(B, bool)
-    np.testing.assert_allclose(NumpyActor(policy)(obs, (), first)[0], TorchActor(policy)(obs, (), first)[0], atol=2e-6)
+    ours, theirs = (actor(policy.trunk, policy.heads)(obs, (), first)[0] for actor in (NumpyActor, TorchActor))
+    np.testing.assert_allclose(ours("actor"), theirs("actor"), atol=2e-6)
 
 
 def test_wide_or_convolutional_policies_act_in_torch() -> None:
     pixels = gym.spaces.Box(0, 255, (3, 40, 40), np.uint8)
-    assert isinstance(make_actor(Policy(Network(), Spaces(pixels, ACTIONS["discrete"]))), TorchActor)
     wide = Network(actor={"hidden_dims": [512]})
-    assert isinstance(make_actor(Policy(wide, Spaces(OBSERVATIONS["box"], ACTIONS["discrete"]))), TorchActor)
+    for network, space in ((Network(), pixels), (wide, OBSERVATIONS["box"])):
+        policy = Policy(network, Spaces(space, ACTIONS["discrete"]))
+        assert isinstance(make_actor(policy.trunk, policy.heads), TorchActor)
 
 
 def test_refresh_takes_new_weights() -> None:
     spaces = Spaces(OBSERVATIONS["box"], ACTIONS["discrete"])
     policy = Policy(Network(), spaces)
-    actor = NumpyActor(policy)
+    actor = NumpyActor(policy.trunk, policy.heads)
     obs, first = observations(spaces.observation, 2), np.ones(B, bool)
-    before, _ = actor(obs, (), first)
+    before = actor(obs, (), first)[0]("actor")
     with torch.no_grad():
         policy.actor[-1].bias.add_(1.0)
-    stale, _ = actor(obs, (), first)
+    stale = actor(obs, (), first)[0]("actor")
     actor.refresh()
-    fresh, _ = actor(obs, (), first)
+    fresh = actor(obs, (), first)[0]("actor")
     np.testing.assert_array_equal(before, stale)
     np.testing.assert_allclose(fresh, before + 1, atol=1e-6)
 

@@ -14,6 +14,7 @@ from ludus.data.buffers.batches import draw
 from ludus.errors import ConfigError
 from ludus.math.values import chosen
 from support import build, close, config, moment, run
+from toy_learners import Recorded
 
 SMALL = {"name": "dqn", "batch_size": 16, "learning_starts": 64, "epoch_steps": 128, "update_ratio": 0.25}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -33,9 +34,9 @@ def test_every_variant_trains(variant: str, kind: str) -> None:
     cfg = config({**SMALL, **VARIANTS[variant]}, buffers={"replay": {"type": kind, "size": 500}},
                  training={"total_timesteps": 512})  # fmt: skip
     done = run(cfg)
-    assert done.clock.env_steps == 512
-    assert done.clock.updates == pytest.approx((512 - 64) * 0.25, abs=2)
-    assert done.clock.epochs == 4 and done.clock.cycles == 128
+    assert done.progress.env_steps == 512
+    assert done.progress.updates == pytest.approx((512 - 64) * 0.25, abs=2)
+    assert done.progress.epochs == 4 and done.progress.cycles == 128
     assert torch.isfinite(done.algorithm.learner.theta).all()
 
 
@@ -45,7 +46,7 @@ def test_with_memory_it_learns_from_sequences(kind: str, stored: bool) -> None:
     algorithm = {**SMALL, "sequence_length": 8, "burn_in": 2, "stored_state": stored, "n_step": 2, "train_freq": 2}
     done = run(config(algorithm, network=GRU, buffers={"replay": {"type": kind, "size": 500}},
                       training={"total_timesteps": 512}))  # fmt: skip
-    assert done.clock.updates > 50
+    assert done.progress.updates > 50
     assert torch.isfinite(done.algorithm.learner.theta).all()
 
 
@@ -53,7 +54,7 @@ def test_nothing_is_learned_too_early_and_nothing_is_owed_for_it() -> None:
     done = build(config({**SMALL, "learning_starts": 400}, training={"total_timesteps": 512}))
     updates = []
     advance = done.scheduler.advance
-    done.scheduler.advance = lambda report, **more: (updates.append((done.clock.env_steps, report.updates)),
+    done.scheduler.advance = lambda report, **more: (updates.append((done.progress.env_steps, report.updates)),
                                                      advance(report, **more))[1]  # type: ignore[method-assign] # fmt: skip
     done.run()
     close(done)
@@ -74,9 +75,9 @@ def test_accumulating_changes_neither_gradients_nor_priorities(network: dict[str
             built.algorithm.collect(now)
         for _ in range(3):  # the second and third batch depend on the priorities that the first left
             assert built.algorithm.update_controller(now).updates == 1
-        learner = built.algorithm.learner
-        found.append((learner.grad.clone(), torch.from_numpy(built.algorithm.replay["replay"].tree.leaves.copy())))
-        assert (learner.batch["error"] > 0).sum() > 10
+        priorities = torch.from_numpy(built.algorithm.replay["replay"].tree.leaves.copy())
+        found.append((built.algorithm.learner.grad.clone(), priorities))
+        assert len(priorities.unique()) > 10
         close(built)
     torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=1e-3)
 
@@ -92,17 +93,18 @@ def test_the_loss_is_the_papers() -> None:
     dqn, cfg = built.algorithm, built.config.algorithm.config
     for _ in range(40):
         dqn.collect(moment(cfg))
-    dqn.target.theta.mul_(0.9)
+    slow_weights(dqn, 0.9)
     batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=False, device=dqn.device)
-    batch["target"] = dqn.target.theta
-    loss, _ = dqn.loss(dqn.net, batch, {"lr": 1e-3}, double=True, burn_in=0)
+    nets = Recorded(dqn.learner)
+    _, outputs = dqn.update(nets, batch, {"lr": 1e-3}, double=True, burn_in=0)
     target = {name: 0.9 * value for name, value in dqn.net.named_parameters()}
     online = dqn.net(batch["next_obs"], (), batch["first"])[0]
     slow = torch.func.functional_call(dqn.net, target, (batch["next_obs"], (), batch["first"]))[0]
     wanted = batch["reward"] + batch["discount"] * chosen(slow, online.argmax(-1))
     value = chosen(dqn.net(batch["obs"], (), batch["first"])[0], batch["action"])
-    torch.testing.assert_close(loss, torch.nn.functional.smooth_l1_loss(value, wanted.detach()))
-    torch.testing.assert_close(batch["error"], (value - wanted).abs().detach())
+    loss = torch.nn.functional.smooth_l1_loss(value, wanted)
+    assert nets.losses["q"] == pytest.approx(float(loss.detach()))
+    torch.testing.assert_close(outputs["error"], (value - wanted).abs().detach())
     close(built)
 
 
@@ -113,41 +115,42 @@ def test_the_loss_of_sequences_is_that_of_a_walk(double: bool) -> None:
     dqn, cfg = built.algorithm, built.config.algorithm.config
     for _ in range(60):
         dqn.collect(moment(cfg))
-    dqn.target.theta.mul_(-0.7)
+    slow_weights(dqn, -0.7)
     batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=True, device=dqn.device)
-    batch["target"] = dqn.target.theta
-    loss, _ = dqn.loss(dqn.net, batch, {"lr": 1e-3}, double=double, burn_in=3)
+    nets = Recorded(dqn.learner)
+    _, outputs = dqn.update(nets, batch, {"lr": 1e-3}, double=double, burn_in=3)
 
     def walk(net: Any) -> torch.Tensor:
         state, rows = batch["state"], []
         for t in range(len(batch["obs"])):
-            out, _, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
+            out, state = net(batch["obs"][t : t + 1], state, batch["first"][t : t + 1])
             rows.append(out[0])
         return torch.stack(rows)[3:]
 
     with torch.no_grad():
-        online, slow = walk(dqn.net), walk(dqn.target.net)
+        online, slow = walk(dqn.net), walk(nets.target_q)
         assert (online - slow).abs().max() > 0.05
         after = [values.gather(0, batch["row"].unsqueeze(-1).expand(-1, -1, 2)) for values in (online, slow)]
         wanted = batch["reward"] + batch["discount"] * chosen(after[1], after[0 if double else 1].argmax(-1))
         value = chosen(online[:-1], batch["action"])
         expected = torch.nn.functional.smooth_l1_loss(value, wanted, reduction="none") * batch["weight"]
-    torch.testing.assert_close(loss.detach(), expected.mean())
-    torch.testing.assert_close(batch["error"], (value - wanted).abs() * (batch["weight"] > 0))
+    assert nets.losses["q"] == pytest.approx(float(expected.mean()))
+    torch.testing.assert_close(outputs["error"], (value - wanted).abs() * (batch["weight"] > 0))
     close(built)
 
 
+def slow_weights(dqn: Any, factor: float) -> None:
+    """The target network gets weights of its own."""
+    dqn.learner.theta[dqn.learner.where["target_q"]].mul_(factor)
+
+
 def test_the_target_network_has_the_weights_that_are_saved() -> None:
-    built = run(config({**SMALL, "target_every": 10}, training={"total_timesteps": 512}))
-    learner, target = built.algorithm.learner, built.algorithm.target
-    assert not torch.equal(target.theta, learner.theta)
-    other = {"theta": torch.randn_like(target.theta), "count": 3}
-    for state in (target.state_dict(), other):
-        target.load_state_dict(state)
-        inputs = (torch.randn(1, 5, 4), (), torch.zeros(1, 5, dtype=torch.bool))
-        weights = learner.layout.unflatten(torch.as_tensor(state["theta"]))
-        expected = torch.func.functional_call(learner.model, weights, inputs)[0]
-        assert torch.equal(target.net(*inputs)[0], expected)
+    one, other = (run(config({**SMALL, "target_every": 10}, training={"total_timesteps": n})) for n in (512, 448))
+    target, online = (one.algorithm.learner.model[name] for name in ("target_q", "q"))
+    inputs = (torch.randn(1, 5, 4), (), torch.zeros(1, 5, dtype=torch.bool))
+    assert not torch.equal(target(*inputs)[0], online(*inputs)[0])
+    other.algorithm.learner.load_state_dict(one.algorithm.learner.state_dict())
+    assert torch.equal(other.algorithm.learner.model["target_q"](*inputs)[0], target(*inputs)[0])
 
 
 def test_the_numpy_actor_sees_the_newest_weights() -> None:
@@ -168,7 +171,7 @@ def test_evaluation_of_noisy_networks_draws_nothing() -> None:
     before = torch.get_rng_state()
     obs = np.zeros((3, 4), np.float32)
     first = np.ones(3, bool)
-    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["values"] for _ in range(2)]
+    answers = [built.algorithm.act(obs, (), first, deterministic=True).info["q"] for _ in range(2)]
     np.testing.assert_array_equal(*answers)
     assert torch.equal(before, torch.get_rng_state())
     close(built)
@@ -197,8 +200,8 @@ def test_a_hybrid_curriculum_is_yaml_only(tmp_path: Path) -> None:
     small = ["training.total_timesteps=3072", "environment.num_envs=4", "algorithm.batch_size=16",
              "training.phases.1.duration_updates=20", "training.evaluation.every_steps=0"]  # fmt: skip
     done = run(load("+experiment=cartpole_hybrid", small).config)
-    assert done.scheduler.finished and done.clock.env_steps == 3072
-    assert done.clock.updates == pytest.approx(20 + (3072 - 2048) / 2, abs=2)
+    assert done.scheduler.finished and done.progress.env_steps == 3072
+    assert done.progress.updates == pytest.approx(20 + (3072 - 2048) / 2, abs=2)
 
 
 def test_offline_pretraining_on_the_steps_of_another_run(tmp_path: Path) -> None:
@@ -219,7 +222,7 @@ def test_offline_pretraining_on_the_steps_of_another_run(tmp_path: Path) -> None
     ]
     buffers = {"demos": {"type": "stored", "path": str(tmp_path)}}
     done = run(config(SMALL, training={"total_timesteps": 512, "phases": phases}, buffers=buffers))
-    assert done.clock.updates == pytest.approx(30 + (512 - 64) * 0.25, abs=2)
+    assert done.progress.updates == pytest.approx(30 + (512 - 64) * 0.25, abs=2)
     assert len(done.algorithm.replay["demos"]) == 512
 
 
@@ -236,7 +239,6 @@ def test_a_run_repeats_itself_and_goes_on_from_its_state() -> None:
     again.load_state_dict(state)
     again.run()
     assert torch.equal(whole.algorithm.learner.theta, again.algorithm.learner.theta)
-    assert torch.equal(whole.algorithm.target.theta, again.algorithm.target.theta)
     for done in (half, again):
         close(done)
 
@@ -249,7 +251,7 @@ class _StopAt:
         if name in ("state_dict", "load_state_dict", "close"):
             raise AttributeError(name)
         return lambda run, *_: (
-            run.stop("here") if name == "on_cycle_end" and run.clock.env_steps >= self.steps else None
+            run.stop("here") if name == "on_epoch_end" and run.progress.env_steps >= self.steps else None
         )
 
 
@@ -293,7 +295,7 @@ def test_values_approach_the_optimum_of_a_solved_mdp(variant: str) -> None:
     dqn = done.algorithm
     states = np.arange(16)
     found, _ = dqn.explorer.values(states, (), np.ones(16, bool), noise=False)
-    seen = {int(s) for s in dqn.replay["replay"].arena.data["obs"]}
+    seen = {int(s) for s in dqn.replay["replay"].storage.data["obs"]}
     live = [s for s in sorted(seen) if expected[s].max() > 0]
     assert len(live) >= 10
     assert np.abs(found[live].max(1) - expected[live].max(1)).max() < 0.05

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.algorithms._on_policy import advantages
 from ludus.data.rollout import minibatches
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import MEMORY
+from ludus.types import to_device
 from support import close, config, moment, run
 
 CORES = MEMORY.names()
@@ -35,9 +37,9 @@ def test_ratio_is_one_on_the_first_minibatch(memory: str, env: str) -> None:
     """With episode ends inside the rollout and state carried over from earlier ones."""
     run, now = collected(memory, env)
     ppo = run.algorithm
-    assert ppo.columns["first"][1:].any() or env == "Pendulum-v1"
+    assert ppo.experience.columns["first"][1:].any() or env == "Pendulum-v1"
     seen = 0
-    for batch in minibatches(ppo.columns, ppo.start_state, 4, ppo.rng, sequences=ppo.policy.recurrent):
+    for batch in minibatches(ppo.experience.columns, ppo.experience.state, 4, ppo.rng, sequences=ppo.policy.recurrent):
         _, metrics = ppo.loss(
             ppo.policy,
             batch,
@@ -47,7 +49,7 @@ def test_ratio_is_one_on_the_first_minibatch(memory: str, env: str) -> None:
             bonus=True,
         )
         params, value, _ = ppo.policy(batch["obs"], batch["state"], batch["first"])
-        ratio = (ppo.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
+        ratio = (ppo.policy.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
         torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-5, rtol=0)
         torch.testing.assert_close(value, batch["value"], atol=1e-4, rtol=1e-4)
         assert metrics["policy/clip_fraction"] == 0
@@ -69,15 +71,15 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
             return getattr(original, name)
 
         def __call__(self, obs, state, first):
-            params, state = original(obs, state, first)
-            seen.append(params.copy())
-            return params, state
+            outputs, state = original(obs, state, first)
+            seen.append(outputs("actor").copy())
+            return outputs, state
 
     ppo.behaviour.actor = Spy()
     ppo.update_controller(now)
     ppo.collect(now)
-    log_prob = ppo.distribution.log_prob(torch.as_tensor(np.stack(seen)), ppo.columns["action"])
-    torch.testing.assert_close(log_prob, ppo.columns["log_prob"], atol=1e-5, rtol=1e-5)
+    log_prob = ppo.policy.distribution.log_prob(torch.as_tensor(np.stack(seen)), ppo.experience.columns["action"])
+    torch.testing.assert_close(log_prob, ppo.experience.columns["log_prob"], atol=1e-5, rtol=1e-5)
     assert collector.num_envs == 4
     close(run)
 
@@ -85,7 +87,7 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
 @torch.no_grad()
 def step_by_step(ppo, rollout) -> tuple[np.ndarray, dict]:
     """Values of every observation, and of true final ones, one step at a time as a policy at work would see them."""
-    state = ppo.behaviour.to_tensors(rollout.state)
+    state = to_device(rollout.state, torch.device("cpu"))
     values, finals = [], {}
     where = {(int(t), int(b)): i for i, (t, b) in enumerate(zip(rollout.finals.t, rollout.finals.b, strict=True))}
     go_on = torch.zeros(1, 4, dtype=torch.bool)
@@ -114,7 +116,7 @@ def test_advantages_equal_brute_force_per_episode(memory: str) -> None:
     ppo.collect(now)
     ppo.update_controller(now)
     rollout = ppo.collector.collect(ppo.behaviour, 96)
-    columns, _ = ppo.targets(rollout, now)
+    columns, _ = advantages(ppo.policy, rollout, 0.9, 0.8)
     assert rollout.terminated.any() and (rollout.truncated & ~rollout.terminated).any()
     values, finals = step_by_step(ppo, rollout)
     for b in range(4):
@@ -138,13 +140,13 @@ def test_stored_action_is_the_drawn_one_and_the_environment_gets_the_clipped_one
     run = build(cfg)
     ppo = run.algorithm
     with torch.no_grad():
-        ppo.policy.log_std.fill_(2.0)  # far beyond the bounds of +-2
+        ppo.policy.actor.log_std.fill_(2.0)  # far beyond the bounds of +-2
     ppo.learner.version += 1
     sent, env = [], ppo.collector.env
     step = env.step
     env.step = lambda action: sent.append(action.copy()) or step(action)
     ppo.collect(moment(cfg.algorithm.config))
-    stored, sent = ppo.columns["action"].numpy(), np.stack(sent)
+    stored, sent = ppo.experience.columns["action"].numpy(), np.stack(sent)
     assert np.abs(stored).max() > 2.0
     assert np.abs(sent).max() <= 2.0
     np.testing.assert_array_equal(np.clip(stored, -2, 2), sent)
@@ -182,7 +184,7 @@ def test_gradient_norms_per_part_and_diagnostics() -> None:
 def test_value_clipping_limits_the_gradient(clip_value: float | None) -> None:
     run, now = collected(clip_value=clip_value)
     ppo = run.algorithm
-    (batch,) = minibatches(ppo.columns, (), 1, ppo.rng, sequences=False)
+    (batch,) = minibatches(ppo.experience.columns, (), 1, ppo.rng, sequences=False)
     batch = {**batch, "value": batch["value"] - 5.0, "target": batch["value"] - 4.0}  # already 5 above, target below
     numbers = {"clip": 0.2, "clip_value": 0.1, "value_coef": 1.0, "entropy_coef": 0.0}
     _, metrics = ppo.loss(ppo.policy, batch, numbers, clip_value=clip_value is not None, normalize=True, bonus=True)
@@ -212,8 +214,8 @@ def test_batch_sizes_that_cannot_work(algorithm: dict, message: str | None) -> N
 def test_less_than_a_sequence_is_one() -> None:
     cfg = config({"name": "ppo", "rollout_steps": 64, "batch_size": 32, "epochs": 1}, network={"memory": "gru"})
     one, now, seen = build(cfg), moment(cfg.algorithm.config), []
-    step = one.algorithm.learner.step
-    one.algorithm.learner.step = lambda b, *a, **k: (seen.append(b["first"].shape), step(b, *a, **k))
+    update = one.algorithm.learner.update
+    one.algorithm.learner.update = lambda f, b, *a, **k: seen.append(b["first"].shape) or update(f, b, *a, **k)
     one.algorithm.collect(now)
     assert one.algorithm.update_controller(now).updates == 4
     assert seen == [(64, 1)] * 4
@@ -249,7 +251,7 @@ def test_loss_by_hand(value_coef: float, entropy_coef: float) -> None:
     """Equation 9 written out: L = -L_clip + c1 L_value - c2 S."""
     run, now = collected(rollouts=1)
     ppo = run.algorithm
-    batch = {**ppo.columns, "state": (), "log_prob": ppo.columns["log_prob"] + 0.3}
+    batch = {**ppo.experience.columns, "state": (), "log_prob": ppo.experience.columns["log_prob"] + 0.3}
     numbers = {"clip": 0.2, "value_coef": value_coef, "entropy_coef": entropy_coef}
     loss, _ = ppo.loss(ppo.policy, batch, numbers, clip_value=False, normalize=False, bonus=entropy_coef > 0)
     params, value, _ = ppo.policy(batch["obs"], (), batch["first"])
@@ -268,10 +270,10 @@ def test_the_bonus_raises_the_entropy() -> None:
         run, now = collected(rollouts=1, entropy_coef=coef, lr=1e-3, epochs=1, value_coef=0.0)
         with torch.no_grad():
             run.algorithm.policy.actor[-1].bias.copy_(torch.tensor([0.5, -0.5]))
-        run.algorithm.columns["advantage"].zero_()
+        run.algorithm.experience.columns["advantage"].zero_()
         run.algorithm.update_controller(now)
         params = run.algorithm.policy(torch.zeros(1, 1, 4), (), torch.ones(1, 1, dtype=torch.bool))[0]
-        found.append(float(run.algorithm.distribution.entropy(params).detach()))
+        found.append(float(run.algorithm.policy.distribution.entropy(params).detach()))
         close(run)
     assert found[1] > found[0]
 
@@ -292,7 +294,7 @@ def test_the_last_rollout_may_be_short(envs: int, memory: str, tail: int, algori
     )
     run = build(cfg)
     run.run()
-    assert run.clock.env_steps == 8 * envs + tail
+    assert run.progress.env_steps == 8 * envs + tail
     assert torch.isfinite(run.algorithm.learner.theta).all()
     close(run)
 
@@ -304,7 +306,7 @@ def test_a_phase_may_cut_a_rollout_short() -> None:
     cfg = config({"name": "ppo", **SHORT}, environment={"num_envs": 2}, training=training)
     run = build(cfg)
     run.run()
-    assert run.clock.env_steps == 34
+    assert run.progress.env_steps == 34
     assert torch.isfinite(run.algorithm.learner.theta).all()
     close(run)
 
@@ -313,7 +315,7 @@ def test_a_phase_may_cut_a_rollout_short() -> None:
 def test_minibatches_have_two_steps_at_least(size: int, count: int) -> None:
     columns = {"advantage": torch.arange(size, dtype=torch.float32).reshape(size, 1)}
     cfg = config({"name": "ppo", "batch_size": 0.25}).algorithm.config
-    found = list(minibatches(columns, (), cfg.minibatches(size), np.random.default_rng(0), sequences=False))
+    found = list(minibatches(columns, (), cfg.minibatches(size, size), np.random.default_rng(0), sequences=False))
     assert len(found) == count
     assert all(batch["advantage"].numel() >= min(2, size) for batch in found)
     together = torch.cat([batch["advantage"] for batch in found], 1).flatten().sort().values
@@ -331,4 +333,4 @@ def test_a_phase_may_switch_a_term_of_the_loss_on_and_off() -> None:
             training={"total_timesteps": 384, "phases": phases},
         )
     )
-    assert done.clock.updates == 24
+    assert done.progress.updates == 24

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ludus.algorithms.ppo_replay import prepared
 from ludus.errors import ConfigError
 from support import build, close, config, moment, run
 
@@ -28,8 +29,8 @@ def test_replayed_steps_of_an_unchanged_policy_are_fresh_ones(memory: str) -> No
     one, now = started(memory, cycles=0, gamma=0.9, gae_lambda=0.8)
     ppo = one.algorithm
     ppo.collect(now)
-    fresh = {name: column.clone() for name, column in ppo.columns.items()}
-    columns, _ = ppo.replayed_targets(ppo.replays["replay"], now, 13, 4)
+    fresh = {name: column.clone() for name, column in ppo.experience.columns.items()}
+    columns, _ = ppo.replayed(ppo.replay["replay"], now, 13, 4)
     used = columns["used"] > 0
     assert used.float().mean() < 1, "a final observation lies among them"
     torch.testing.assert_close(columns["weight"][used], torch.ones(int(used.sum())), atol=1e-4, rtol=0)
@@ -48,8 +49,8 @@ def test_vtrace_of_own_steps_is_gae() -> None:
     one, now = started(cycles=0, gamma=0.9, gae_lambda=0.8, rollout_steps=64)
     ppo = one.algorithm
     ppo.collect(now)
-    fresh = ppo.columns
-    columns, _ = ppo.replayed_targets(ppo.replays["replay"], now, 24, 4)
+    fresh = ppo.experience.columns
+    columns, _ = ppo.replayed(ppo.replay["replay"], now, 24, 4)
     checked = 0
     flat = fresh["obs"].flatten(0, 1)
     for b in range(columns["obs"].shape[1]):
@@ -69,7 +70,7 @@ def test_weights_are_capped(memory: str, env: str) -> None:
     one, now = started(memory, env=env, replay_is_clip=1.05)
     ppo = one.algorithm
     ppo.collect(now)
-    weight = ppo.columns["weight"]
+    weight = ppo.experience.columns["weight"]
     assert weight.shape == (16, 4 * (1 + 2))
     assert weight.max() == pytest.approx(1.05)
     assert (weight[:, :4] == 1).all()
@@ -79,7 +80,7 @@ def test_weights_are_capped(memory: str, env: str) -> None:
 def minibatch(one, now) -> dict:
     """All that would be learned from in the next cycle, as one batch."""
     one.algorithm.collect(now)
-    columns = {name: column.clone() for name, column in one.algorithm.columns.items()}
+    columns = {name: column.clone() for name, column in one.algorithm.experience.columns.items()}
     assert (columns["used"] == 0).any()
     return {**columns, "state": ()}
 
@@ -100,7 +101,7 @@ def test_slots_without_a_step_have_no_part_in_the_loss() -> None:
     found = []
     for one_batch in (batch, other):
         ppo.policy.zero_grad()
-        loss, metrics = ppo.loss(ppo.policy, one_batch, NUMBERS)
+        loss, metrics = ppo.loss(ppo.policy, prepared(one_batch, normalize=True), NUMBERS)
         loss.backward()
         gradient = torch.cat([p.grad.flatten() for p in ppo.policy.parameters() if p.grad is not None])
         found.append((loss.detach(), gradient.clone(), {name: value.detach() for name, value in metrics.items()}))
@@ -113,10 +114,13 @@ def test_the_loss_is_a_mean_over_steps() -> None:
     one, now = started()
     ppo = one.algorithm
     batch = minibatch(one, now)
-    loss, metrics = ppo.loss(ppo.policy, batch, NUMBERS)
+    loss, metrics = ppo.loss(ppo.policy, prepared(batch, normalize=True), NUMBERS)
     used = batch["used"] > 0
     params, value, _ = ppo.policy(batch["obs"], (), batch["first"])
-    log_prob, entropy = ppo.distribution.log_prob(params, batch["action"])[used], ppo.distribution.entropy(params)[used]
+    log_prob, entropy = (
+        ppo.policy.distribution.log_prob(params, batch["action"])[used],
+        ppo.policy.distribution.entropy(params)[used],
+    )
     ratio = (log_prob - batch["log_prob"][used]).exp()
     advantage = batch["advantage"][used]
     advantage = batch["weight"][used] * (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -134,7 +138,8 @@ def test_a_minibatch_of_one_step_is_finite() -> None:
     one, now = started()
     batch = minibatch(one, now)
     step = {name: column[:1, :1] for name, column in batch.items() if name != "state"}
-    loss, _ = one.algorithm.loss(one.algorithm.policy, {**step, "state": ()}, NUMBERS)
+    step = prepared({**step, "state": ()}, normalize=True)
+    loss, _ = one.algorithm.loss(one.algorithm.policy, step, NUMBERS)
     assert torch.isfinite(loss)
     close(one)
 
@@ -142,19 +147,19 @@ def test_a_minibatch_of_one_step_is_finite() -> None:
 def test_the_first_rollout_has_nothing_to_replay_and_ratio_zero_never_has() -> None:
     one, now = started(cycles=0)
     one.algorithm.collect(now)
-    assert one.algorithm.columns["weight"].shape == (16, 4)
+    assert one.algorithm.experience.columns["weight"].shape == (16, 4)
     close(one)
     one, now = started(replay_ratio=0)
     one.algorithm.collect(now)
-    assert one.algorithm.columns["weight"].shape == (16, 4)
+    assert one.algorithm.experience.columns["weight"].shape == (16, 4)
     close(one)
 
 
 def test_minibatches_keep_their_size() -> None:
     one, now = started(cycles=3)
     seen = []
-    step = one.algorithm.learner.step
-    one.algorithm.learner.step = lambda batch, numbers: seen.append(batch["advantage"].numel()) or step(batch, numbers)
+    update = one.algorithm.learner.update
+    one.algorithm.learner.update = lambda f, b, *a, **k: seen.append(b["advantage"].numel()) or update(f, b, *a, **k)
     one.algorithm.collect(now)
     report = one.algorithm.update_controller(now)
     assert set(seen) == {32} and report.updates == len(seen) == 4 * 2 * 3
@@ -164,7 +169,7 @@ def test_minibatches_keep_their_size() -> None:
 def test_runs_and_reports_its_weights() -> None:
     cfg = config({"name": "ppo_replay", "rollout_steps": 32, "replay_ratio": 1}, training={"total_timesteps": 1_024})
     done = run(cfg)
-    assert done.clock.env_steps == 1_024
+    assert done.progress.env_steps == 1_024
 
 
 def test_batch_sizes_that_cannot_work() -> None:
@@ -198,5 +203,5 @@ def test_a_buffer_with_too_few_beginnings_for_its_ratio_is_refused() -> None:
     now = moment(one.config.algorithm.config)
     for _ in range(3):
         one.algorithm.collect(now)
-    assert one.algorithm.columns["weight"].shape == (16, 4 + 16)
+    assert one.algorithm.experience.columns["weight"].shape == (16, 4 + 16)
     close(one)

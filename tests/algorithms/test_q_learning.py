@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus.algorithms.q_learning import Table, epsilon_greedy
-from ludus.data.rollout import Finals, Rollout
+from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
 from support import build, close, config, run
 
@@ -47,7 +47,7 @@ def test_equals_value_iteration_on_the_map_without_slipping() -> None:
     np.testing.assert_allclose(found[walkable], wanted[walkable], atol=1e-9)
 
 
-def rollout(obs, action, reward, terminated, truncated, finals=None) -> Rollout:
+def rollout(obs, action, reward, terminated, truncated, ends=None) -> Rollout:
     terminated, truncated = np.array(terminated)[:, None], np.array(truncated)[:, None]
     first = np.concatenate([np.zeros((1, 1), bool), terminated | truncated])
     return Rollout(
@@ -59,7 +59,10 @@ def rollout(obs, action, reward, terminated, truncated, finals=None) -> Rollout:
         first=first,
         state=(),
         last_state=(),
-        finals=finals,
+        ends=ends,
+        raw_obs=np.array(obs)[:, None],
+        raw_reward=np.array(reward, np.float32)[:, None],
+        start=0,
     )
 
 
@@ -76,7 +79,8 @@ def test_an_end_is_worth_nothing_and_a_time_limit_its_true_final_state() -> None
     table.q_SA[:, 0] = (0.0, 10.0, 20.0, 0.0)
     table.learn(rollout([0, 2], [0], [1.0], [True], [False]), 1.0, 0.5)
     assert table.q_SA[0, 0] == 1.0
-    finals = Finals(t=np.array([0]), b=np.array([0]), obs=np.array([1]), state=())
+    last, one = np.array([1]), np.array([0])
+    finals = Ends(t=one, b=one, obs=last, raw_obs=last, state=(), bootstrap=np.array([True]))
     table.learn(rollout([0, 2], [0], [1.0], [False], [True], finals), 1.0, 0.5)
     assert table.q_SA[0, 0] == 1.0 + 0.5 * 10.0
 

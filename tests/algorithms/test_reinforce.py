@@ -30,7 +30,10 @@ def rollout() -> Rollout:
         first=first,
         state=(),
         last_state=(),
-        finals=None,
+        ends=None,
+        raw_obs=np.zeros((6, 2, 4), np.float32),
+        raw_reward=reward,
+        start=0,
     )
 
 
@@ -98,7 +101,7 @@ def test_accumulating_changes_no_gradient(memory: str) -> None:
         run = build(cfg)
         now = moment(cfg.algorithm.config)
         run.algorithm.collect(now)
-        counted = run.algorithm.batch["weight"].sum(0)
+        counted = run.algorithm.experience["weight"].sum(0)
         assert len(set(counted.tolist())) > 1
         run.algorithm.update_controller(now)
         thetas.append(run.algorithm.learner.grad.clone())
@@ -117,7 +120,7 @@ def test_loss_by_hand() -> None:
     run = build(cfg)
     reinforce = run.algorithm
     reinforce.collect(moment(cfg.algorithm.config))
-    batch = reinforce.batch
+    batch = reinforce.experience
     counted = batch["weight"] > 0
     assert counted.any() and not counted.all()
     loss, _ = reinforce.loss(reinforce.policy, batch, {"entropy_coef": 0.3})

@@ -67,7 +67,7 @@ def test_once_it_has_learned_it_never_acts_at_random_again(name: str) -> None:
         updates = one.algorithm.update_controller(moment(cfg.algorithm.config, cycle)).updates
         assert updates == (cycle >= 94)
     assert blind == [True] * 95 + [False] * 305
-    assert len(one.algorithm.replays["replay"]) < 95
+    assert len(one.algorithm.replay["replay"]) < 95
     close(one)
 
 
@@ -77,7 +77,7 @@ def test_an_empty_second_buffer_does_not_make_it_blind_again() -> None:
     for _ in range(20):
         one.algorithm.collect(now)
     assert one.algorithm.update_controller(now).updates == 1
-    one.algorithm.replays["replay"].start_over()
+    one.algorithm.replay["replay"].start_over()
     one.algorithm.collect(now)
     assert not one.algorithm.behaviour.uniform
     close(one)
@@ -87,7 +87,7 @@ def test_learning_starts_as_large_as_the_buffer_still_learns() -> None:
     """CartPole's short episodes never let the buffer hold as many steps as it has places."""
     done = run(small("dqn", 200, learning_starts=200, steps=600))
     assert len(done.algorithm.replay["replay"]) < 200
-    assert done.clock.updates == pytest.approx((600 - 200) * 0.25, abs=2)
+    assert done.progress.updates == pytest.approx((600 - 200) * 0.25, abs=2)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_buffer_that_never_holds_what_is_drawn_is_refused(name: str, settings:
     ],
 )
 def test_a_buffer_that_just_holds_it_learns(name: str, settings: Any, network: Any) -> None:
-    assert run(small(name, 50, network=network, **settings)).clock.updates > 10
+    assert run(small(name, 50, network=network, **settings)).progress.updates > 10
 
 
 def test_trajectories_are_filled_up_whatever_their_length() -> None:
-    assert run(small("dqn", 50, "trajectory", network=GRU, sequence_length=40)).clock.updates > 10
+    assert run(small("dqn", 50, "trajectory", network=GRU, sequence_length=40)).progress.updates > 10
 
 
 def test_a_phase_is_checked_as_the_run_is() -> None:
@@ -148,7 +148,7 @@ def test_settings_changed_while_it_runs_are_checked_too() -> None:
 def test_with_memory_no_update_is_left_out(kind: str) -> None:
     """Memory is stored at every fortieth step only; once learning has begun, every update finds a sequence."""
     done = run(small("dqn", 400, kind, network=GRU, sequence_length=4, train_freq=40, steps=1_600))
-    assert done.clock.updates == 1_600 * 0.25
+    assert done.progress.updates == 1_600 * 0.25
 
 
 @pytest.mark.parametrize("network", [HEADS, GRU], ids=["none", "gru"])
@@ -158,7 +158,7 @@ def test_ppo_replays_in_every_cycle_but_the_first(network: Any) -> None:
     replayed = []
     for _ in range(15):
         one.algorithm.collect(now)
-        replayed.append(one.algorithm.columns["weight"].shape[1] == 2 * 2)
+        replayed.append(one.algorithm.experience.columns["weight"].shape[1] == 2 * 2)
         one.algorithm.update_controller(now)
     assert replayed == [False] + [True] * 14
     close(one)
@@ -171,7 +171,7 @@ def test_ppo_replays_in_every_cycle_but_the_first(network: Any) -> None:
 def test_the_budget_is_never_exceeded(name: str) -> None:
     """Cycles of four steps of two environments, and a budget that is no multiple of eight."""
     done = run(small(name, train_freq=4, steps=102))
-    assert done.clock.env_steps == 102 == len(done.stateful["buffers"]["replay"])
+    assert done.progress.env_steps == 102 == len(done.stateful["buffers"]["replay"])
 
 
 # ---- priorities, targets -----------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_the_errors_of_an_update_become_the_priorities_of_its_steps(name: str, n
         one.algorithm.collect(now)
     buffer = one.stateful["buffers"]["replay"]
     seen: dict[str, Any] = {}
-    step, sample = one.algorithm.learner.step, "sample" if network is HEADS else "sample_sequences"
+    update, sample = one.algorithm.learner.update, "sample" if network is HEADS else "sample_sequences"
     drawn = getattr(buffer, sample)
 
     def watched(*arguments: Any, **details: Any) -> Any:
@@ -195,11 +195,9 @@ def test_the_errors_of_an_update_become_the_priorities_of_its_steps(name: str, n
         return found
 
     setattr(buffer, sample, watched)
-    one.algorithm.learner.step = lambda batch, *rest, **flags: (step(batch, *rest, **flags), seen.update(batch=batch))[
-        0
-    ]
+    one.algorithm.learner.update = lambda *a, **k: seen.update(outputs=update(*a, **k)) or seen["outputs"]
     assert one.algorithm.update_controller(now).updates == 1
-    error = seen["batch"]["error"].numpy()
+    error = seen["outputs"]["error"].numpy()
     error = error[0] if len(error) == 1 else 0.9 * error.max(0) + 0.1 * error.mean(0)
     assert np.ptp(error) > 0
     expected = dict(zip(seen["index"].tolist(), (error + buffer.cfg.eps) ** buffer.cfg.alpha, strict=True))
@@ -214,37 +212,33 @@ def test_dqns_target_follows_every_few_updates(tau: float) -> None:
     now = moment(one.config.algorithm.config)
     for _ in range(20):
         one.algorithm.collect(now)
-    learner, target = one.algorithm.learner, one.algorithm.target
-    before = target.theta.clone()
+    learner = one.algorithm.learner
+    online, target = (learner.theta[learner.where[name]] for name in ("q", "target_q"))
+    before = target.clone()
     for update in range(1, 7):
         one.algorithm.update_controller(now)
         if update % 3:
-            assert torch.equal(target.theta, before)
+            assert torch.equal(target, before)
         else:
-            torch.testing.assert_close(target.theta, before + tau * (learner.theta - before))
-            assert not torch.equal(target.theta, before)
-            before = target.theta.clone()
+            torch.testing.assert_close(target, before + tau * (online - before))
+            assert not torch.equal(target, before)
+            before = target.clone()
     close(one)
 
 
 @pytest.mark.parametrize("optimizer", [False, True])
 @pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
 def test_a_warm_start_begins_with_the_targets_of_its_weights(name: str, optimizer: bool) -> None:
-    """DQN's target has the transferred weights; those of SAC and TD3 come from the other run."""
+    """Slow copies are taken over like all other weights."""
     cfg = small(name)
     state = run(cfg).state_dict()
     other = cfg.model_copy(update={"experiment": cfg.experiment.model_copy(update={"seed": 9})})
     one = build(other)
     transfer(one, state, optimizer=optimizer)
-    weights = state["algorithm"]["learner"]["model"]
-    inputs = (torch.randn(1, 5, 4 if name == "dqn" else 3), (), torch.zeros(1, 5, dtype=torch.bool))
-    if name == "dqn":
-        assert torch.equal(one.algorithm.target.theta, one.algorithm.learner.theta)
-        torch.testing.assert_close(one.algorithm.target.net(*inputs)[0], one.algorithm.net(*inputs)[0])
-    else:
-        ours = one.algorithm.learner.model.state_dict()
-        assert [key for key in ours if key.startswith("target_critic")]
-        assert all(torch.equal(ours[key], torch.as_tensor(weights[key])) for key in ours)
+    weights, ours = state["algorithm"]["learner"]["model"], one.algorithm.learner.model.state_dict()
+    assert [key for key in ours if key.startswith("target_q" if name == "dqn" else "target_critic")]
+    assert all(torch.equal(ours[key], torch.as_tensor(weights[key])) for key in ours)
+    assert one.algorithm.learner.updates == (0 if not optimizer else run(cfg).algorithm.learner.updates)
     close(one)
 
 
@@ -302,7 +296,7 @@ def test_a_buffer_that_only_a_phase_names_is_used() -> None:
     phases = [{"name": "a", "hooks": ["collect", "update_controller"], "buffer": "mine"}]
     done = run(config({"name": "dqn", **QUICK}, buffers={"mine": {"size": 500}},
                       training={"total_timesteps": 256, "phases": phases}))  # fmt: skip
-    assert len(done.stateful["buffers"]["mine"]) == 256 and done.clock.updates > 0
+    assert len(done.stateful["buffers"]["mine"]) == 256 and done.progress.updates > 0
 
 
 def test_a_size_that_cannot_be_kept_is_refused() -> None:

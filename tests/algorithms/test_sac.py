@@ -13,8 +13,10 @@ from ludus.algorithms.sac import SAC, SACConfig
 from ludus.config.schema import Network
 from ludus.errors import ConfigError
 from ludus.experiment import build
+from ludus.learning.networks import finished
 from ludus.types import Spaces
 from support import close, config, moment
+from toy_learners import Recorded, captured
 
 SMALL = {"actor": {"hidden_dims": [16], "activation": "relu"}, "critic": {"hidden_dims": [16], "activation": "relu"}}
 QUICK = {"name": "sac", "batch_size": 16, "learning_starts": 32, "epoch_steps": 64}
@@ -39,43 +41,18 @@ def started(
     return one, now
 
 
-def captured(algorithm, now) -> tuple[dict, dict]:
-    """The batch and the numbers of one update that is not carried out."""
-    seen = {}
-    step = algorithm.learner.step
-    algorithm.learner.step = lambda batch, numbers, **flags: seen.update(batch=batch, numbers=numbers, flags=flags)
-    algorithm.update_controller(now)
-    algorithm.learner.step = step
-    return seen["batch"], seen["numbers"]
-
-
-class Recorded:
-    """Networks that are only looked at: the loss of each part, nothing changes."""
-
-    def __init__(self, learner) -> None:
-        self.model, self.losses = learner.model, {}
-
-    def __getitem__(self, name: str):
-        return self.model[name]
-
-    def descend(self, part: str, loss, lr) -> None:
-        self.losses[part] = loss
-
-    def follow(self, tau) -> None:
-        pass
-
-
-def losses(sac, batch, numbers) -> dict[str, float]:
+def losses(sac, batch, scalars) -> tuple[dict[str, float], list[torch.Tensor]]:
+    """The loss of each group, and the noise they were computed with."""
     nets = Recorded(sac.learner)
-    sac.update(nets, batch, numbers, learn_alpha=True, burn_in=0)
-    return {part: float(loss.detach()) for part, loss in nets.losses.items()}
+    finished(sac.update(nets, batch, scalars, learn_alpha=True, burn_in=0))
+    return nets.losses, nets.drawn
 
 
 def test_losses_equal_the_paper_for_continuous_actions() -> None:
     one, now = started()
     sac = one.algorithm
-    batch, numbers = captured(sac, now)
-    found = losses(sac, batch, numbers)
+    batch, scalars, _ = captured(sac, now)
+    found, (noises,) = losses(sac, batch, scalars)
     model = sac.learner.model
     alpha = model["temperature"].log.exp().detach()
 
@@ -89,12 +66,12 @@ def test_losses_equal_the_paper_for_continuous_actions() -> None:
         return model[name](obs, action).squeeze(-1)
 
     with torch.no_grad():
-        action, log_pi = draw(batch["next_obs"], batch["noise"][0])
+        action, log_pi = draw(batch["next_obs"], noises[0])
         value = q("target_critic", batch["next_obs"], action).min(0).values - alpha * log_pi
         target = batch["reward"] + batch["discount"] * value
         values = q("critic", batch["obs"], batch["action"])
         critic = sum(0.5 * (values[i] - target).square().mean() for i in range(2))
-        action, log_pi = draw(batch["obs"], batch["noise"][1])
+        action, log_pi = draw(batch["obs"], noises[1])
         actor = (alpha * log_pi - q("critic", batch["obs"], action).min(0).values).mean()
         temperature = -(alpha.log() * (log_pi + (-1.0))).mean()  # the wanted entropy is minus one component
     assert found["critic"] == pytest.approx(float(critic), rel=1e-3)
@@ -106,8 +83,8 @@ def test_losses_equal_the_paper_for_continuous_actions() -> None:
 def test_losses_equal_the_paper_for_discrete_actions() -> None:
     one, now = started("CartPole-v1")
     sac = one.algorithm
-    batch, numbers = captured(sac, now)
-    found = losses(sac, batch, numbers)
+    batch, scalars, _ = captured(sac, now)
+    found, _ = losses(sac, batch, scalars)
     model = sac.learner.model
     alpha = model["temperature"].log.exp().detach()
     with torch.no_grad():
@@ -130,13 +107,13 @@ def test_losses_equal_the_paper_for_discrete_actions() -> None:
 def test_each_gradient_changes_its_own_part_only() -> None:
     one, now = started()
     sac = one.algorithm
-    batch, numbers = captured(sac, now)
+    batch, scalars, static = captured(sac, now)
     for frozen, part in (("lr", "critic"), ("actor_lr", "actor"), ("alpha_lr", "temperature")):
         before = sac.learner.theta.clone()
-        sac.learner.step(batch, {**numbers, frozen: 0.0, "tau": 0.0}, learn_alpha=True, burn_in=0)
+        sac.learner.update(sac.update, batch, {**scalars, frozen: 0.0, "tau": 0.0}, **static)
         changed = before != sac.learner.theta
-        for name, where in sac.learner.layout.parts.items():
-            assert bool(changed[where].any()) == (name not in (part, "target")), (frozen, name)
+        for name, where in sac.learner.where.items():
+            assert bool(changed[where].any()) == (name not in (part, "target_critic")), (frozen, name)
     close(one)
 
 
@@ -186,10 +163,10 @@ def test_critics_see_the_unit_box_and_the_environment_its_own_bounds() -> None:
     for _ in range(60):
         sac.collect(now)
         sac.update_controller(now)
-    batch, _ = captured(sac, now)
+    batch, *_ = captured(sac, now)
     assert batch["action"].abs().max() <= 1.0
     assert 1.0 < np.abs(sent).max() <= 2.0
-    stored = sac.replays["replay"].sample(1_000)["action"]
+    stored = sac.replay["replay"].sample(1_000)["action"]
     assert np.isin(np.round(2 * stored.ravel(), 5), np.round(np.ravel(sent), 5)).all()
     close(one)
 
@@ -215,18 +192,18 @@ def test_recurrent_batches_are_sequences_and_slots_without_a_step_do_not_matter(
         environment={"max_episode_steps": 9, "vectorization": "sync"},
     )
     sac = one.algorithm
-    batch, numbers = captured(sac, now)
+    batch, scalars, static = captured(sac, now)
     assert batch["obs"].shape[:2] == (4 + 8 + 1, 16)
     assert batch["reward"].shape == (8, 16)
     assert (batch["weight"] == 0).any() and batch["weight"].mean() == pytest.approx(1.0, abs=1e-5)
 
     def found(batch) -> dict[str, float]:
         nets = Recorded(sac.learner)
-        sac.update(nets, batch, numbers, learn_alpha=True, burn_in=4)
-        return {part: float(loss.detach()) for part, loss in nets.losses.items()}
+        finished(sac.update(nets, batch, scalars, learn_alpha=True, burn_in=4))
+        return nets.losses
 
     empty = batch["weight"] == 0
-    other = {**batch, "reward": torch.where(empty, 1e6, batch["reward"]), "error": torch.zeros_like(batch["reward"])}
+    other = {**batch, "reward": torch.where(empty, 1e6, batch["reward"])}
     assert found(other) == found(batch)
     close(one)
 
@@ -235,16 +212,15 @@ def test_a_sequence_of_one_step_without_memory_state_is_a_transition() -> None:
     """The two forms of batches give the same losses for the same step."""
     one, now = started()
     sac = one.algorithm
-    batch, numbers = captured(sac, now)
+    batch, scalars, static = captured(sac, now)
     both = {
         **batch,
         "obs": torch.cat([batch["obs"], batch["next_obs"]]),
         "first": torch.zeros(2, 16, dtype=torch.bool),
         "state": (),
         "row": torch.ones(1, 16, dtype=torch.int64),
-        "error": torch.zeros(1, 16),
     }
-    assert losses(sac, both, numbers) == pytest.approx(losses(sac, batch, numbers), rel=1e-5)
+    assert losses(sac, both, scalars)[0] == pytest.approx(losses(sac, batch, scalars)[0], rel=1e-5)
     close(one)
 
 
@@ -258,12 +234,12 @@ def test_prioritized_replay_gets_its_errors() -> None:
     )
     told = []
     one = build(cfg)
-    buffer = one.algorithm.replays["replay"]
+    buffer = one.algorithm.replay["replay"]
     update = buffer.update_priorities
     buffer.update_priorities = lambda index, priority: told.append(priority.copy()) or update(index, priority)
     one.run()
     close(one)
-    assert len(told) == one.clock.updates > 0
+    assert len(told) == one.progress.updates > 0
     assert np.ptp(np.concatenate(told)) > 0 and np.min(told) >= 0
 
 
@@ -285,16 +261,14 @@ def test_pixels() -> None:
         "reward": torch.ones(shape),
         "discount": torch.ones(shape),
         "weight": torch.ones(shape),
-        "error": torch.zeros(shape),
-        "noise": torch.randn(2, *shape, 2),
     }
-    numbers = {"lr": 1e-3, "actor_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.5, "alpha": 0.0, "target_entropy": -1.0}
+    scalars = {"lr": 1e-3, "actor_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.5, "alpha": 0.0, "target_entropy": -1.0}
     before = {name: value.clone() for name, value in sac.learner.model.state_dict().items()}
-    sac.learner.step(batch, {**numbers, "lr": 0.0}, learn_alpha=True, burn_in=0)
+    sac.learner.update(sac.update, batch, {**scalars, "lr": 0.0}, learn_alpha=True, burn_in=0)
     encoder = [name for name in before if "encoder" in name]
     after = sac.learner.model.state_dict()
     assert encoder and all(torch.equal(before[name], after[name]) for name in encoder), "the actor changed the trunk"
-    sac.learner.step(batch, numbers, learn_alpha=True, burn_in=0)
+    sac.learner.update(sac.update, batch, scalars, learn_alpha=True, burn_in=0)
     assert not any(torch.equal(before[name], after[name]) for name in encoder)
     action = sac.act(obs[0, 0], sac.initial_state(4), np.ones(4, bool), deterministic=True).action
     assert action.shape == (4, 2)

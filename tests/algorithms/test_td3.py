@@ -8,7 +8,9 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.experiment import build
+from ludus.learning.networks import finished
 from support import close, config, moment
+from toy_learners import Recorded, captured
 
 SMALL = {"actor": {"hidden_dims": [16], "activation": "relu"}, "critic": {"hidden_dims": [16], "activation": "relu"}}
 QUICK = {"name": "td3", "batch_size": 16, "learning_starts": 32, "epoch_steps": 64}
@@ -30,38 +32,15 @@ def started(memory: str = "none", cycles: int = 40, **algorithm):
     return one, now
 
 
-def captured(algorithm, now) -> tuple[dict, dict, dict]:
-    seen = {}
-    step = algorithm.learner.step
-    algorithm.learner.step = lambda batch, numbers, **flags: seen.update(batch=batch, numbers=numbers, flags=flags)
-    algorithm.update_controller(now)
-    algorithm.learner.step = step
-    return seen["batch"], seen["numbers"], seen["flags"]
-
-
-class Recorded:
-    def __init__(self, learner) -> None:
-        self.model, self.losses = learner.model, {}
-
-    def __getitem__(self, name: str):
-        return self.model[name]
-
-    def descend(self, part: str, loss, lr) -> None:
-        self.losses[part] = float(loss.detach())
-
-    def follow(self, tau) -> None:
-        pass
-
-
 def test_losses_equal_the_paper() -> None:
     one, now = started(target_noise=2.0, noise_clip=0.3)
     td3 = one.algorithm
-    batch, numbers, _ = captured(td3, now)
+    batch, scalars, _ = captured(td3, now)
     nets = Recorded(td3.learner)
-    td3.update(nets, batch, numbers, policy=True, burn_in=0)
+    finished(td3.update(nets, batch, scalars, policy=True, burn_in=0))
     model = td3.learner.model
     with torch.no_grad():
-        noise = (2.0 * batch["noise"]).clamp(-0.3, 0.3)
+        noise = (2.0 * nets.drawn[0]).clamp(-0.3, 0.3)
         assert (noise.abs() == 0.3).any()
         action = (torch.tanh(model["target_actor"](batch["next_obs"])) + noise).clamp(-1, 1)
         target = (
@@ -78,11 +57,12 @@ def test_the_smoothed_target_action_stays_within_the_bounds() -> None:
     """The target policy is at its bound, and the noise points outwards for half of the batch."""
     one, now = started(target_noise=2.0, noise_clip=0.5)
     td3 = one.algorithm
-    batch, numbers, _ = captured(td3, now)
-    model = td3.learner.model
+    batch, scalars, _ = captured(td3, now)
+    model, nets = td3.learner.model, Recorded(td3.learner)
     with torch.no_grad():
-        model["target_actor"].layers[-1].bias.fill_(3.0)
-        noise = (2.0 * batch["noise"]).clamp(-0.5, 0.5)
+        model["target_actor"][-1].bias.fill_(3.0)
+        _, outputs = finished(td3.update(nets, batch, scalars, policy=False, burn_in=0))
+        noise = (2.0 * nets.drawn[0]).clamp(-0.5, 0.5)
         free = torch.tanh(model["target_actor"](batch["next_obs"])) + noise
         assert (free > 1.2).any() and (free < 1.0).any()
         value = model["target_critic"](batch["next_obs"], free.clamp(-1, 1))[..., 0].min(0)[0]
@@ -90,20 +70,19 @@ def test_the_smoothed_target_action_stays_within_the_bounds() -> None:
         assert (value - other).abs().max() > 1e-3
         q = model["critic"](batch["obs"], batch["action"])[..., 0]
         wanted = (q - batch["reward"] - batch["discount"] * value).abs().mean(0)
-    td3.update(Recorded(td3.learner), batch, numbers, policy=False, burn_in=0)
-    torch.testing.assert_close(batch["error"], wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(outputs["error"], wanted, atol=1e-5, rtol=1e-4)
     close(one)
 
 
 def test_actor_and_targets_move_every_second_update() -> None:
     one, now = started(policy_delay=2)
     td3 = one.algorithm
-    parts, moved = td3.learner.layout.parts, []
+    where, moved = td3.learner.where, []
     for _ in range(4):
         before = td3.learner.theta.clone()
         td3.update_controller(now)
         changed = before != td3.learner.theta
-        moved.append(tuple(bool(changed[parts[part]].any()) for part in ("critic", "actor", "target")))
+        moved.append(tuple(bool(changed[where[name]].any()) for name in ("critic", "actor", "target_actor")))
     assert sorted(set(moved)) == [(True, False, False), (True, True, True)]
     assert moved[0] == moved[2] != moved[1] == moved[3]
     close(one)
@@ -115,7 +94,7 @@ def test_exploration_noise_is_only_for_collecting() -> None:
     obs, first = np.zeros((64, 3), np.float32), np.ones(64, bool)
     assert np.ptp(td3.act(obs, (), first, deterministic=True).action) == 0
     td3.behaviour.uniform = False
-    stored, sent, _ = td3.behaviour.act(obs, (), first)
+    stored, sent, *_ = td3.behaviour.act(obs, (), first)
     assert np.ptp(stored) > 0.5 and np.abs(stored).max() <= 1
     np.testing.assert_allclose(sent, 2 * stored, atol=1e-6)
     close(one)
@@ -125,7 +104,7 @@ def test_recurrent() -> None:
     one, now = started("gru", cycles=60, sequence_length=8, burn_in=4)
     batch, _, flags = captured(one.algorithm, now)
     assert batch["obs"].shape[:2] == (13, 16) and flags["burn_in"] == 4
-    assert one.algorithm.learner.optimizer.count > 0
+    assert one.algorithm.learner.updates > 0
     close(one)
 
 

@@ -11,10 +11,10 @@ import pytest
 from ludus.checks import check, contract
 from ludus.checks.contract import Finding
 from ludus.config.schema import Environment
-from ludus.envs.vector import StepResult
 from ludus.envs.vector.cartpole import CartPoleVectorEnv
 from ludus.envs.vector.sync import SyncVectorEnv
 from ludus.errors import ConfigError
+from ludus.types import StepResult
 
 CFG = Environment(id="CartPole-v1")
 

@@ -96,7 +96,7 @@ def test_list_of_nothing(ludus: Ludus) -> None:
         (("show", "nobody"), "no such run"),
         (("compare", "cart_*", "--metrics", "entrpy"), "did you mean"),
         (("compare", "--statistic", "median"), "is not known"),
-        (("compare", "--plot", "a.gif"), "end it in"),
+        (("compare", "--plot", "a.gif"), "is not a format of figures"),
         (("export", "--format", "excel"), "is not known"),
         (("export", "x*"), "fits no run"),
         (("tag", "cart_1", "a,b"), "cannot be a tag"),
@@ -253,7 +253,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = RunFolder.create(root, "cart", config_yaml=to_yaml(chosen))
     built = build(chosen)
     for step, best in ((128, True), (256, False)):
-        checkpoint.save(run.path, built.state_dict(), step=step, best=best)
+        checkpoint.save(run.path, built.state_dict(), name=f"step={step}", best=best)
     close(built)
     return root
 

@@ -164,8 +164,8 @@ def test_a_person_plays_and_leaves(screen: Screen, tmp_path: Path) -> None:
 
 _OPEN = """
 from gymnasium.spaces import Discrete
-from ludus.cli.keyboard import Window, keys_for
-Window(keys_for(Discrete(2), []), "x", 30)
+from ludus.cli.keyboard import KeyboardWindow, keys_for
+KeyboardWindow(keys_for(Discrete(2), []), "x", 30)
 """
 
 

@@ -28,7 +28,7 @@ def test_a_run_folder_and_its_checkpoints(tmp_path: Path, capsys: pytest.Capture
     migrate(run.path)
     assert "nothing to migrate" in capsys.readouterr().out
     manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 7'))
-    with pytest.raises(DataError, match="format version 7, this ludus reads 2; use the ludus that wrote it"):
+    with pytest.raises(DataError, match="format version 7, this ludus reads 3; use the ludus that wrote it"):
         migrate(run.path)
 
 

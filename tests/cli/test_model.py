@@ -49,7 +49,7 @@ def test_critics_and_targets_of_sac(shown) -> None:
 
 def test_both_streams_of_a_dueling_dqn(shown) -> None:
     text = shown("CartPole-v1:dqn", "network.critic.hidden_dims=[8]", "algorithm.dueling=true")
-    assert "actor  58 parameters" in text and "value  49 parameters" in text
+    assert "head  107 parameters" in text and "(advantage)" in text and "(value)" in text
     assert "total  107 parameters that learn" in text
 
 

@@ -8,20 +8,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ludus.cli.play import Show, play, policy
+from ludus.cli.play import play
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
-from ludus.types import ActResult
 from support import config as small_config
 
 
@@ -42,7 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     normalizer = built.algorithm.collector.normalizer.state_dict()
     built.algorithm.collector.close()
     for step, best in ((128, True), (256, False)):
-        checkpoint.save(run.path, {"algorithm": parts, "normalizer": normalizer, "step": step}, step=step, best=best)
+        checkpoint.save(
+            run.path, {"algorithm": parts, "normalizer": normalizer, "step": step}, name=f"step={step}", best=best
+        )
     return root
 
 
@@ -181,76 +181,6 @@ def test_step_by_step_does_not_wait_for_nobody(
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     play("@last", episodes=1, random=True, step=True, runs_dir=runs)
     assert "mean" in _lines(capsys)[-1]
-
-
-class _Env:
-    """Two steps an episode, reward 1, autoreset as in the contract; frames show (episode, step)."""
-
-    def __init__(self) -> None:
-        self.at, self.final = [0, 0], [0, 0]
-        self.raw_reward = np.ones(1, np.float32)
-
-    def over(self, done: np.ndarray) -> np.ndarray:
-        return done
-
-    def reset(self, seeds: list[int]) -> np.ndarray:
-        return np.array([self.at], np.float32)
-
-    def step(self, action: np.ndarray) -> Any:
-        self.at[1] += 1
-        done = self.at[1] == 2
-        if done:
-            self.final, self.at = self.at, [self.at[0] + 1, 0]
-        flags = np.array([done])
-        return SimpleNamespace(obs=np.array([self.at], np.float32), terminated=flags, truncated=~flags & flags)
-
-    def render(self, index: int = 0, *, final: bool = False) -> tuple[int, int]:
-        return tuple(self.final if final else self.at)  # type: ignore[return-value]
-
-
-class _Algorithm:
-    """Counts its steps in its memory, which must be fresh in every episode."""
-
-    deterministic_evaluation = False
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def initial_state(self, batch: int) -> np.ndarray:
-        return np.zeros(batch)
-
-    def act(self, obs: np.ndarray, state: np.ndarray, first: np.ndarray, *, deterministic: bool) -> ActResult:
-        state = np.where(first, 0, state) + 1
-        self.calls.append((obs.tolist(), int(state[0]), bool(first[0]), deterministic))
-        return ActResult(np.zeros(1, np.int64), state, {})
-
-
-def _player(habit: bool | None = None) -> Any:
-    evaluation = SimpleNamespace(deterministic=habit)
-    normalizer = SimpleNamespace(apply=lambda obs: obs * 10)
-    config = SimpleNamespace(training=SimpleNamespace(evaluation=evaluation))
-    return SimpleNamespace(algorithm=_Algorithm(), normalizer=normalizer, config=config)
-
-
-def test_memory_starts_afresh_and_observations_are_normalised(capsys: pytest.CaptureFixture[str]) -> None:
-    player = _player()
-    show = Show(_Env(), policy(player, None), 2, 0)  # type: ignore[arg-type]
-    frames = list(show.frames())
-    assert frames == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    assert [call[1:3] for call in player.algorithm.calls] == [(1, True), (2, False)] * 2
-    assert player.algorithm.calls[1][0] == [[0.0, 10.0]]
-    assert (show.returns, show.lengths) == ([2.0, 2.0], [2, 2])
-
-
-@pytest.mark.parametrize(
-    ("asked", "habit", "greedy"), [(None, None, False), (None, True, True), (False, True, False), (True, None, True)]
-)
-def test_greedy_as_asked_else_as_evaluated_else_as_the_algorithm_does(
-    asked: bool | None, habit: bool | None, greedy: bool
-) -> None:
-    player = _player(habit)
-    Show(_Env(), policy(player, asked), 1, 0).run()  # type: ignore[arg-type]
-    assert {call[3] for call in player.algorithm.calls} == {greedy}
 
 
 def test_the_command_is_wired_and_its_help_is_light() -> None:

@@ -74,7 +74,7 @@ def test_a_users_configs_lie_over_the_shipped_ones(job: Job, tmp_path: Path):
     files = {
         "networks/wide.yaml": "actor: {hidden_dims: [999]}\n",
         "networks/mine.yaml": "# @package network.critic\nhidden_dims: [5]\n",
-        "experiments/mine.yaml": "defaults: [pendulum_wide, /network@x: mine, /head@network.actor: small]\n",
+        "experiments/mine.yaml": "defaults: [pendulum_wide, /network@network.critic: mine, /head@network.actor: small]",
     }
     for name, text in files.items():
         path = tmp_path / "configs" / name

@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from ludus.console.live import Console
+from ludus.progress import Budget
 from ludus.watch.monitor import Monitor
 from ludus.watch.rules import Rules
 
@@ -81,7 +82,7 @@ def _console(
 
 
 def _train(console: Console, clock: Clock, epochs: int = 8) -> None:
-    console.start(_HEADER, 4_096, threshold=475.0)
+    console.start(_HEADER, Budget(4_096), threshold=475.0)
     for epoch in range(1, epochs + 1):
         evaluated = {"val/roll/ep_rew/mean": 61.25 * epoch, "val/roll/ep_rew/std": 12.5} if epoch % 4 == 0 else {}
         row = _row(epoch, **evaluated)
@@ -178,7 +179,7 @@ def test_alerts_appear_once_and_are_recapped() -> None:
 
 def test_the_end_of_an_alert_is_told() -> None:
     console, file, _ = _console(width=120, terminal=False)
-    console.start(_HEADER, 4_096)
+    console.start(_HEADER, Budget(4_096))
     for epoch in (7, 8, 9, 1, 2, 3):
         console._monitor.write(_row(epoch))
     lines = file.getvalue().splitlines()
@@ -232,7 +233,7 @@ def test_a_full_disk_costs_the_copy_and_one_warning(caplog: pytest.LogCaptureFix
 def test_a_resumed_run_shows_its_whole_history() -> None:
     console, file, clock = _console(terminal=False)
     console.replay([_row(epoch) for epoch in range(1, 9)])
-    console.start(_HEADER, 10_000, env_steps=2_048)
+    console.start(_HEADER, Budget(10_000), position=2_048)
     console.write(_row(9))
     console.summary(_RESULT)
     assert re.search(r"train/roll/ep_rew/mean  [▁▂▃▄▅▆▇█]{9} +810.0 +10.0 +810.0", file.getvalue())
@@ -253,7 +254,7 @@ def test_a_pipe_gets_plain_lines() -> None:
 
 def test_a_pipe_gets_at_most_a_line_in_two_seconds_and_fewer_later() -> None:
     console, file, clock = _console(terminal=False)
-    console.start({}, 10**9)
+    console.start({}, Budget(10**9))
     for epoch in range(1, 40 * 600):
         clock.now = epoch / 40
         console.write({"epoch": epoch, "env_steps": epoch, "phase": "main", "seconds": clock.now})
@@ -274,7 +275,7 @@ def test_ascii_output_where_nothing_else_can_be_shown() -> None:
     file = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     rich = RichConsole(file=file, width=100, height=40, force_terminal=True, legacy_windows=False)
     console = Console(Rules.load(), console=rich)
-    console.start({"run": "ü" * 5, "spec": "x"}, 100)
+    console.start({"run": "ü" * 5, "spec": "x"}, Budget(100))
     console.write(_row(1))
     console.close()
     console.summary(_RESULT)
@@ -285,7 +286,7 @@ def test_ascii_output_where_nothing_else_can_be_shown() -> None:
 def test_untrusted_text_cannot_act(terminal: bool) -> None:
     evil = "[red]x[/red]\x1b[2J\x1b]0;owned\x07\n=1"
     console, file, _ = _console(terminal=terminal, color_system=None)
-    console.start({"run": evil, evil: evil}, 100)
+    console.start({"run": evil, evil: evil}, Budget(100))
     row = _row(1, **{f"train/{evil}/x": 1.0, "phase": evil})
     console.write(row)
     console.note(evil)
@@ -335,7 +336,7 @@ def test_a_small_screen_keeps_the_most_important() -> None:
 
 def test_a_resumed_run_counts_its_speed_from_where_it_went_on() -> None:
     console, file, clock = _console(terminal=False)
-    console.start({}, 20_000, env_steps=10_000)
+    console.start({}, Budget(20_000), position=10_000)
     clock.now = 5.0
     console.write({"epoch": 41, "env_steps": 11_000, "phase": "main", "seconds": 5.0})
     assert "200 steps/s  ETA 0:45" in file.getvalue()
@@ -343,7 +344,7 @@ def test_a_resumed_run_counts_its_speed_from_where_it_went_on() -> None:
 
 def test_writing_is_almost_free_when_nothing_is_due() -> None:
     console, _, clock = _console()
-    console.start(_HEADER, 4_096)
+    console.start(_HEADER, Budget(4_096))
     row = _row(1, **{f"train/x/{i}": float(i) for i in range(30)})
     console.write(row)
     begin = time.process_time()
@@ -356,7 +357,7 @@ def test_writing_is_almost_free_when_nothing_is_due() -> None:
 def test_a_slow_redraw_makes_the_next_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing may take one per cent of the time, however long one takes."""
     console, _, clock = _console()
-    console.start(_HEADER, 4_096)
+    console.start(_HEADER, Budget(4_096))
     frame = console._frame
 
     def slow() -> Any:
@@ -374,8 +375,9 @@ def test_a_slow_redraw_makes_the_next_one_wait(monkeypatch: pytest.MonkeyPatch) 
 def test_a_closed_pipe_ends_the_output_not_the_run() -> None:
     code = """if True:
         from ludus.console.live import Console
+        from ludus.progress import Budget
         console = Console()
-        console.start({"run": "x"}, 1000)
+        console.start({"run": "x"}, Budget(1000))
         for i in range(2000):
             console.note("line " * 20)
         console.close()
@@ -397,7 +399,7 @@ def test_a_screen_that_is_gone_costs_the_screen_only(terminal: bool) -> None:
     with os.fdopen(slave, "w") as file:
         rich = RichConsole(file=file, force_terminal=terminal, width=100, height=40)
         console = Console(console=rich, copy=kept.append)
-        console.start({"run": "x"}, 1000)
+        console.start({"run": "x"}, Budget(1000))
         os.close(master)
         for epoch in range(3):
             console.write({"epoch": epoch, "env_steps": epoch, "seconds": float(epoch), "val/roll/ep_rew/mean": 1.0})

@@ -31,19 +31,35 @@ def acted_and_computed(algorithm: str, encoder: str, head: str, memory: str) -> 
         "critic": {"hidden_dims": [16], "activation": head},
     }
     player = build_player(config(algorithm, network=network), Spaces(OBSERVATION, ACTIONS[algorithm]), None).algorithm
-    net = player.net if algorithm == "dqn" else player.policy
+    nets = player.learner.model
+    whole = nets["q" if algorithm == "dqn" else "policy"] if algorithm not in ("sac", "td3") else None
+    trunk = nets["trunk"] if whole is None else whole.trunk
+    head = nets["actor"] if whole is None else whole.head if algorithm == "dqn" else whole.actor
     with torch.no_grad():
-        for parameter in net.parameters():
+        for parameter in nets.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     rng = np.random.default_rng(0)
     state, found = player.initial_state(B), []
     obs, first = rng.normal(size=(T, B, 4)).astype(np.float32), rng.random((T, B)) < 0.2
     for t in range(T):
         _, state, info = player.act(obs[t], state, first[t], deterministic=True)
-        found.append(next(iter(info.values())))
+        found.append(np.concatenate([info[name] for name in ("q", "probabilities", "mean", "std") if name in info], -1))
     with torch.no_grad():
-        computed, *_ = net(torch.from_numpy(obs), net.initial_state(B), torch.from_numpy(first))
-    return np.stack(found), computed.numpy()
+        features, _ = trunk(torch.from_numpy(obs), trunk.initial_state(B), torch.from_numpy(first))
+        out = head(features)
+    return np.stack(found), described(algorithm, out).numpy()
+
+
+def described(algorithm: str, out: torch.Tensor) -> torch.Tensor:
+    """What `info` should say about the outputs of a head."""
+    if algorithm == "dqn":
+        return torch.cat([out, torch.full_like(out, 1 / 3)], -1)  # epsilon begins at 1
+    if algorithm == "td3":
+        return torch.cat([out.tanh(), torch.full_like(out, 0.1)], -1)
+    if ACTIONS[algorithm] is DISCRETE:
+        return out.softmax(-1)
+    mean, log_std = out.chunk(2, -1)
+    return torch.cat([mean, (log_std.clamp(max=2.0) if algorithm == "sac" else log_std).exp()], -1)
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])

@@ -27,7 +27,6 @@ def made(settings: dict[str, Any], plan: list[tuple[int, str]], **context: Any) 
     """An algorithm that collects in one planned environment."""
     cfg = config(settings, network={"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}})
     collector = Collector(Planned([plan]), [0])
-    collector.keep_raw = True
     torch.manual_seed(0)
     algorithm = ALGORITHMS[settings["name"]](
         cfg.algorithm.config,
@@ -63,7 +62,7 @@ def test_ppo_learns_from_the_true_steps_only(clip_value: float | None, accumulat
     settings |= {"gamma": GAMMA, "gae_lambda": LAMBDA, "entropy_coef": 0.1, "clip_value": clip_value}
     ppo, now = made({**settings, "accumulate": accumulate}, [(3, "broken"), (9, "terminated")])
     ppo.collect(now)
-    action = ppo.columns["action"][:, 0]
+    action = ppo.experience.columns["action"][:, 0]
     obs = torch.from_numpy(np.concatenate(ppo.collector.env.shown))
     params, value, _ = ppo.policy(obs.unsqueeze(1), (), torch.zeros(7, 1, dtype=torch.bool))
     params, value, v = params[:, 0], value[:, 0], value[:, 0].detach().tolist()
@@ -91,7 +90,7 @@ def test_reinforce_leaves_the_lost_episode_out() -> None:
     settings = {"name": "reinforce", "rollout_steps": 6, "max_grad_norm": None, "gamma": GAMMA, "entropy_coef": 0.1}
     reinforce, now = made(settings, [(3, "broken"), (3, "terminated")])
     reinforce.collect(now)
-    action = reinforce.batch["action"][3:, 0]
+    action = reinforce.experience["action"][3:, 0]
     obs = torch.from_numpy(np.concatenate(reinforce.collector.env.shown[3:6]))
     params = reinforce.policy(obs.unsqueeze(1), (), torch.zeros(3, 1, dtype=torch.bool))[0][:, 0]
     log_pi = params.log_softmax(-1)
@@ -136,8 +135,8 @@ def test_ppo_replay_weighs_the_lost_step_nothing() -> None:
     settings |= {"gamma": GAMMA, "gae_lambda": LAMBDA}
     found, now = made(settings, [(3, "broken"), (9, "terminated")], buffers={"replay": replay("uniform")})
     found.collect(now)
-    assert found.columns["used"][:, 0].tolist() == [1, 1, 0, 1, 1, 1]
-    assert found.columns["weight"][2, 0] == 0
+    assert found.experience.columns["used"][:, 0].tolist() == [1, 1, 0, 1, 1, 1]
+    assert found.experience.columns["weight"][2, 0] == 0
     report = found.update_controller(now)
     assert np.isfinite(list(report.metrics.values())).all()
 

@@ -14,9 +14,9 @@ from ludus.algorithms import Context
 from ludus.data.collector import Collector
 from ludus.data.rollout import minibatches
 from ludus.envs.info import EnvInfo
-from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.vector import VectorEnv
 from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY
-from ludus.types import Spaces
+from ludus.types import Spaces, StepResult
 from pretended import WrongDevice, pretending
 from support import config, moment
 
@@ -28,6 +28,7 @@ SEQUENCES = {"sequence_length": 3, "burn_in": 1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": {"rollout_steps": 4, "epochs": 1, "batch_size": 0.5, "entropy_coef": 0.1, "clip_value": 0.2, "target_kl": 9},
     "reinforce": {"rollout_steps": 8},
+    "a2c": {"rollout_steps": 4, "normalize_advantage": True},
     "ppo_replay": {"rollout_steps": 4, "epochs": 1, "batch_size": 0.5},
     "dqn": {**REPLAY, **SEQUENCES},
     "sac": {**REPLAY, **SEQUENCES},
@@ -58,7 +59,7 @@ class Noise(VectorEnv):
         assert isinstance(action, np.ndarray)
         self.raw_reward = self.rng.normal(size=B).astype(np.float32)
         terminated, truncated = self.rng.random((2, B)) < 0.15
-        return StepResult(self._any(), self.raw_reward, terminated, truncated, self._any())
+        return StepResult(self._any(), self.raw_reward, terminated, truncated, self._any(), self.raw_reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> np.ndarray:
         raise AssertionError
@@ -86,7 +87,6 @@ def learned(algorithm: str, encoder: str, memory: str, device: torch.device, *, 
         for name in ALGORITHMS[algorithm].buffers
     }
     collector = Collector(Noise(spaces.observation, spaces.action), [1, 2, 3])
-    collector.keep_raw = bool(made)
     torch.manual_seed(0)
     context = Context(
         spaces=spaces,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from ludus.acting.numpy_cores import NUMPY_CORES
 from ludus.networks.memory import MemoryCore
 from ludus.registry import MEMORY
 from ludus.testing import MemoryCoreContract
@@ -56,6 +57,28 @@ class TestWindows(TestCores):
 
     def make(self) -> MemoryCore:
         return make(self.name, memory_length=6, num_layers=2)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_steps_in_numpy_equal_the_sequence(name: str) -> None:
+    """On the weights as they are now, with episodes longer than a transformer's memory and several layers."""
+    name, _, positions = name.partition(" ")
+    cls = MEMORY[name]
+    options = {"memory_length": 6, "positions": positions or "relative", "position_limit": 7}
+    options = {**options, "num_layers": 2} if "memory_length" in cls.Config.model_fields else {}
+    core = cls(cls.Config(**options), D)
+    step = NUMPY_CORES[name](core, lambda parameter: parameter.detach().numpy())
+    with torch.no_grad():
+        for parameter in core.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    x, first = steps_and_starts(3)
+    whole, end = core(x, core.initial_state(B), first)
+    state = tree_map(lambda leaf: leaf.numpy(), core.initial_state(B))
+    for t in range(T):
+        y, state = step(x[t].numpy(), state, first[t].numpy())
+        torch.testing.assert_close(torch.from_numpy(y), whole[t], atol=2e-5, rtol=1e-4)
+    tree_map(lambda ours, leaf: torch.testing.assert_close(torch.from_numpy(ours), leaf, atol=2e-5, rtol=1e-4),
+             state, end)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RECURRENT)

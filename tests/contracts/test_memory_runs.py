@@ -57,11 +57,11 @@ def test_a_checkpoint_goes_on_to_the_bit(memory: str, rates: dict[str, float], t
             run.algorithm.collect(now)
             run.algorithm.update_controller(now)
 
-    whole, half, rest = (build(small(memory, rates=rates), savable=True) for _ in range(3))
+    whole, half, rest = (build(small(memory, rates=rates), will_checkpoint=True) for _ in range(3))
     trained(whole, 6)
     trained(half, 3)
     assert half.algorithm.collector._length.any()
-    path = checkpoint.save(tmp_path, half.state_dict(), step=1)
+    path = checkpoint.save(tmp_path, half.state_dict(), name="step=1")
     rest.load_state_dict(checkpoint.load(path))
     trained(rest, 3)
     assert torch.equal(rest.algorithm.learner.theta, whole.algorithm.learner.theta)
@@ -85,7 +85,7 @@ def test_the_memory_has_a_learning_rate_of_its_own(name: str, slow: str) -> None
         run.algorithm.update_controller(now)
     for key, p in run.algorithm.policy.named_parameters():
         moved = float((p.detach() - before[key]).abs().max())
-        still = key.startswith("memory") == (slow == "memory")
+        still = key.startswith("trunk.memory") == (slow == "memory")
         assert moved < 1e-6 if still else moved > 1e-3, (key, moved)
     close(run)
 
@@ -97,11 +97,11 @@ def test_the_memory_rate_is_annealed_by_its_own_schedule() -> None:
     moved = []
     for done in (0, 5_000):
         run = build(cfg)
-        before = [p.detach().clone() for p in run.algorithm.policy.memory.parameters()]
+        before = [p.detach().clone() for p in run.algorithm.policy.trunk.memory.parameters()]
         now = moment(cfg.algorithm.config, env_steps=done)
         run.algorithm.collect(now)
         run.algorithm.update_controller(now)
-        after = run.algorithm.policy.memory.parameters()
+        after = run.algorithm.policy.trunk.memory.parameters()
         moved.append(max(float((a - b).detach().abs().max()) for a, b in zip(after, before, strict=True)))
         close(run)
     assert moved[0] > 1e-3 and moved[1] < 1e-6, moved
@@ -119,8 +119,8 @@ def test_acting_forgets_at_an_episode_start(memory: str) -> None:
         first = np.zeros(3, bool)
     first[1] = True
     obs = rng.standard_normal((3, 4)).astype(np.float32)
-    used = algorithm.act(obs, state, first, deterministic=True).info["params"]
-    fresh = algorithm.act(obs, algorithm.initial_state(3), np.ones(3, bool), deterministic=True).info["params"]
+    used = algorithm.act(obs, state, first, deterministic=True).info["probabilities"]
+    fresh = algorithm.act(obs, algorithm.initial_state(3), np.ones(3, bool), deterministic=True).info["probabilities"]
     np.testing.assert_array_equal(used[1], fresh[1])
     assert (used[[0, 2]] != fresh[[0, 2]]).any(1).all()
     close(run)

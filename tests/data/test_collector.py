@@ -11,6 +11,7 @@ import pytest
 from ludus.data.collector import WINDOW, Collector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.errors import EnvironmentFailed
+from ludus.types import Acted
 from vector_script import BOX, Counting, Planned
 
 PLANS = [[(3, "terminated")], [(4, "truncated")], [(50, "terminated")]]
@@ -18,14 +19,12 @@ PLANS = [[(3, "terminated")], [(4, "truncated")], [(50, "terminated")]]
 
 def collector(plans: Any = PLANS, *, normalized: bool = False, scaled: bool = False) -> Collector:
     env = Planned(plans)
-    made = Collector(
+    return Collector(
         env,
         list(range(env.num_envs)),
         normalizer=ObservationNormalizer("rolling", BOX) if normalized else None,
         reward_normalizer=RewardNormalizer(env.num_envs, 0.9) if scaled else None,
     )
-    made.keep_raw = True
-    return made
 
 
 # ---- normalisation ---------------------------------------------------------------------------------
@@ -37,9 +36,9 @@ def test_the_normaliser_learns_all_raw_observations_once() -> None:
         made.collect(policy, steps)
     env = made.env
     acted_on = np.concatenate(env.shown[:13])  # the newest one was not acted on yet
-    assert made.normalizer.moments.count == 13 * 3
-    np.testing.assert_allclose(made.normalizer.moments.mean, acted_on.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(made.normalizer.moments.var, acted_on.var(0), rtol=1e-5)
+    assert made.normalizer.parts.moments.count == 13 * 3
+    np.testing.assert_allclose(made.normalizer.parts.moments.mean, acted_on.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(made.normalizer.parts.moments.var, acted_on.var(0), rtol=1e-5)
 
 
 def test_one_rollout_sees_one_set_of_statistics() -> None:
@@ -50,9 +49,9 @@ def test_one_rollout_sees_one_set_of_statistics() -> None:
     frozen.load_state_dict(made.normalizer.state_dict())
     policy.seen.clear()
     rollout = made.collect(policy, 6)
-    np.testing.assert_allclose(rollout.obs, frozen.apply(rollout.raw.obs), rtol=1e-6)
+    np.testing.assert_allclose(rollout.obs, frozen.apply(rollout.raw_obs), rtol=1e-6)
     np.testing.assert_array_equal(rollout.obs[:6], np.stack([obs for obs, *_ in policy.seen]))
-    np.testing.assert_array_equal(rollout.raw.obs, np.stack(made.env.shown[12:19]))
+    np.testing.assert_array_equal(rollout.raw_obs, np.stack(made.env.shown[12:19]))
 
 
 def test_final_observations_are_normalised_like_all_others() -> None:
@@ -72,12 +71,12 @@ def test_rewards_are_scaled_by_the_return_and_stored_as_they_are() -> None:
     made = collector(scaled=True)
     rollout = made.collect(Counting(), 8)
     running, seen = np.zeros(3), []
-    for reward, done in zip(rollout.raw.reward, rollout.done, strict=True):
+    for reward, done in zip(rollout.raw_reward, rollout.done, strict=True):
         running = running * 0.9 + reward
         seen.append(running.copy())
         running[done] = 0.0
-    np.testing.assert_allclose(rollout.reward, rollout.raw.reward / np.sqrt(np.var(seen) + 1e-8), rtol=1e-5)
-    assert rollout.raw.reward[0, 0] == pytest.approx(1.1)
+    np.testing.assert_allclose(rollout.reward, rollout.raw_reward / np.sqrt(np.var(seen) + 1e-8), rtol=1e-5)
+    assert rollout.raw_reward[0, 0] == pytest.approx(1.1)
     np.testing.assert_allclose(made.reward_normalizer.running, running, rtol=1e-6)
 
 
@@ -93,8 +92,8 @@ def test_truncated_episodes_bring_their_true_end_and_terminated_ones_do_not() ->
     assert (rollout.finals.t.tolist(), rollout.finals.b.tolist()) == ([1], [1])
     np.testing.assert_array_equal(rollout.finals.obs, [[1, 0, 2]])
     np.testing.assert_array_equal(rollout.obs[2, :, 1], [1, 1, 1, 0], err_msg="the next row begins the next episode")
-    assert (rollout.raw.t.tolist(), rollout.raw.b.tolist()) == ([1, 1, 1], [0, 1, 2])
-    np.testing.assert_array_equal(rollout.raw.final_obs, [[0, 0, 2], [1, 0, 2], [2, 0, 2]])
+    assert (rollout.ends.t.tolist(), rollout.ends.b.tolist()) == ([1, 1, 1], [0, 1, 2])
+    np.testing.assert_array_equal(rollout.ends.raw_obs, [[0, 0, 2], [1, 0, 2], [2, 0, 2]])
 
 
 def test_returns_are_raw_and_of_whole_episodes() -> None:
@@ -193,7 +192,7 @@ def test_a_rollout_may_be_shorter_or_longer_than_the_one_before() -> None:
     for steps, start in ((4, 0), (2, 4), (6, 6)):
         rollout = made.collect(policy, steps)
         assert rollout.shape == (steps, 3) and rollout.env_steps == 3 * steps
-        assert rollout.raw.start == start
+        assert rollout.start == start
         np.testing.assert_array_equal(rollout.obs, np.stack(made.env.shown[start : start + steps + 1]))
 
 
@@ -221,10 +220,10 @@ def test_a_bad_action_never_reaches_an_environment() -> None:
 
     class Bad(Counting):
         def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
-            _, _, state = super().act(obs, state, first)
+            state = super().act(obs, state, first).state
             action = np.zeros((len(obs), 1), np.float32)
             action[1] = np.nan if len(self.seen) == 3 else 0.0
-            return action, action, state
+            return Acted(action, action, state, {})
 
     with pytest.raises(EnvironmentFailed, match="environment 1: the policy's action is not finite"):
         Collector(env, [1, 2, 3]).collect(Bad(), 5)

@@ -15,6 +15,7 @@ from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.types import Acted
 from support import build, close, config, run
 
 SAC = {"name": "sac", "batch_size": 16, "learning_starts": 64, "epoch_steps": 64, "sequence_length": 4, "burn_in": 2}
@@ -31,21 +32,21 @@ class Counting:
 
     def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
         action = self.rng.integers(2, size=len(obs))
-        return action, action, (state[0] * ~first[:, None] + 1,)
+        return Acted(action, action, (state[0] * ~first[:, None] + 1,), {})
 
 
 def collector(cls: type[Collector], env: Any = None) -> Collector:
     env = env or make_vector(Environment(id="CartPole-v1", num_envs=3, max_episode_steps=17))
-    made = cls(env, [1, 2, 3], normalizer=ObservationNormalizer("rolling", env.observation_space))
-    made.keep_raw = True
-    return made
+    return cls(env, [1, 2, 3], normalizer=ObservationNormalizer("rolling", env.observation_space))
 
 
 def same(ours: Any, theirs: Any) -> None:
     for name in ("obs", "action", "reward", "terminated", "truncated", "first"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
     np.testing.assert_array_equal(ours.state[0], theirs.state[0])
-    np.testing.assert_array_equal(ours.raw.final_obs, theirs.raw.final_obs)
+    assert (ours.ends is None) == (theirs.ends is None)
+    if ours.ends is not None:
+        np.testing.assert_array_equal(ours.ends.raw_obs, theirs.ends.raw_obs)
     assert (ours.finals is None) == (theirs.finals is None)
 
 
@@ -111,7 +112,7 @@ def test_new_environments_forget_the_step_that_was_under_way() -> None:
     looks.barrier([7, 8, 9])
     rollout = looks.collect(policy, 1)
     assert rollout.first[0].all()
-    np.testing.assert_array_equal(rollout.raw.obs[0], looks.env.reset([7, 8, 9]))
+    np.testing.assert_array_equal(rollout.raw_obs[0], looks.env.reset([7, 8, 9]))
     looks.close()
 
 
@@ -121,7 +122,7 @@ def test_runs_are_reproducible_and_not_those_that_wait(memory: str) -> None:
         cfg = config(SAC, env="Pendulum-v1", network={"memory": memory}, runtime={"overlap": overlap},
                      training={"total_timesteps": 160})  # fmt: skip
         done = run(cfg)
-        assert done.clock.env_steps == 160 and done.clock.updates > 50
+        assert done.progress.env_steps == 160 and done.progress.updates > 50
         return done.algorithm.learner.theta.clone()
 
     once, again, waiting = theta(True), theta(True), theta(False)

@@ -15,9 +15,9 @@ class Watch(Callback):
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
 
-    def on_cycle_end(self, run: object) -> None:
+    def on_epoch_end(self, run: object) -> None:
         """Remember."""
-        self.seen.append((run.clock.env_steps, ram.used()))  # type: ignore[attr-defined]
+        self.seen.append((run.progress.env_steps, ram.used()))  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ OBSERVATIONS: dict[str, Any] = {
     "dict_nested": lambda: spaces.Dict(
         {"a": spaces.Dict({"b": spaces.MultiBinary(2)}), "c": spaces.Tuple((spaces.MultiDiscrete([2, 3]),))}
     ),
+    "dict_with_image": lambda: spaces.Dict({"a": spaces.Discrete(2), "image": spaces.Box(0, 255, (8, 8, 3), np.uint8)}),
     "tuple": lambda: spaces.Tuple((spaces.Discrete(32), spaces.Discrete(11), spaces.Discrete(2))),
 }
 REFUSED_OBSERVATIONS: dict[str, Any] = {
@@ -37,7 +38,6 @@ REFUSED_OBSERVATIONS: dict[str, Any] = {
     "sequence": lambda: spaces.Sequence(spaces.Discrete(3)),
     "graph": lambda: spaces.Graph(spaces.Box(0, 1, (2,)), None),
     "dict_with_text": lambda: spaces.Dict({"a": spaces.Discrete(2), "mission": spaces.Text(5)}),
-    "dict_with_image": lambda: spaces.Dict({"a": spaces.Discrete(2), "image": spaces.Box(0, 255, (8, 8, 3), np.uint8)}),
     "tuple_with_sequence": lambda: spaces.Tuple((spaces.Sequence(spaces.Discrete(3)),)),
 }
 ACTIONS: dict[str, Any] = {

@@ -31,13 +31,9 @@ def episodes(env: Any, steps: int) -> dict[str, np.ndarray]:
     class Watched:
         num_envs, action_space, reset = env.num_envs, env.action_space, env.reset
 
-        @property
-        def raw_reward(self) -> np.ndarray:
-            return env.raw_reward
-
         def step(self, action: np.ndarray) -> Any:
             result = env.step(action)
-            goes_on.append(np.zeros(env.num_envs, bool) if env.continues is None else env.continues.copy())
+            goes_on.append(np.zeros(env.num_envs, bool) if result.continues is None else result.continues.copy())
             return result
 
     seen = play(Watched(), steps, seeds=list(range(3, 3 + env.num_envs)))
@@ -189,7 +185,7 @@ def test_a_reset_at_the_barrier_begins_anew(make: Make, backend: str) -> None:
     need(backend)
     settings: dict[str, Any] = {"num_envs": 2, "vectorization": backend, "kwargs": GRAY, "wrappers": WAITING}
     one, other = make("ALE/Breakout-v5", **settings), make("ALE/Breakout-v5", **settings)
-    assert one.rung == other.rung == "barrier"
+    assert one.choose_snapshot_method() == other.choose_snapshot_method() == "barrier"
     play(one, 90), play(other, 7, seed=1)
     assert_same(play(one, 60, seeds=[8, 9]), play(other, 60, seeds=[8, 9]))
 

@@ -21,6 +21,7 @@ from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import WRAPPERS
+from ludus.types import Acted
 from support import close
 
 pytest.importorskip("ale_py")
@@ -184,7 +185,7 @@ def test_backends_say_which_episodes_were_lives(make: Make, backend: str) -> Non
     for _ in range(450):
         result = vector.step(np.full(2, FIRE))
         done = result.terminated | result.truncated
-        over = vector.over(done)
+        over = result.over
         terminated = single.step(FIRE)[2]
         assert bool(over[0]) == terminated and not (over & ~done).any()
         ends, games = ends + int(done[0]), games + int(over[0])
@@ -205,7 +206,7 @@ class Serve:
 
     def act(self, obs: np.ndarray, state: Any, first: np.ndarray) -> Any:
         action = np.full(len(obs), FIRE)
-        return action, action, state
+        return Acted(action, action, state, {})
 
 
 @pytest.mark.parametrize("backend", ["sync", "native"])
@@ -254,7 +255,7 @@ def test_rewards_between_two_lives_are_kept(make: Make) -> None:
             result = vector.step(np.zeros(1, int))
             total += vector.raw_reward[0]
             lost += vector.continues is not None
-            games += int(vector.over(result.terminated | result.truncated)[0])
+            games += int(result.over[0])
         assert lost == 4 and total >= 12  # not the 3 of the first reset
     finally:
         del WRAPPERS._classes["pays_inside_reset"]
@@ -310,7 +311,7 @@ def test_the_whole_stack_is_saved_and_restored_exactly(make: Make) -> None:
         ],
     }
     one, other = (make("ALE/Breakout-v5", **settings) for _ in range(2))
-    assert one.rung == "adapter"
+    assert one.choose_snapshot_method() == "adapter"
     assert_resumes(one, other)
 
 
@@ -332,7 +333,7 @@ def test_observations_by_one_key(make: Make, kind: str, shape: tuple[int, ...]) 
 
 
 def test_objects_of_other_games_are_unknown() -> None:
-    with pytest.raises(ConfigError, match="nobody knows the objects of 'seaquest'"):
+    with pytest.raises(ConfigError, match="the objects of 'seaquest' are unknown"):
         env("ALE/Seaquest-v5", kwargs={"obs_type": "objects"})
 
 

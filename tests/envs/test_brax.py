@@ -23,7 +23,7 @@ def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) ->
 def test_episodes_follow_from_seeds_and_are_saved() -> None:
     pytest.importorskip("brax")
     with make_vector(Environment(id="brax/inverted_pendulum", num_envs=2, vectorization="sync")) as env:
-        assert env.rung == "api", env.refused
+        assert env.choose_snapshot_method() == "api", env.refused
         first = env.reset([0, 1]).copy()
         assert first.shape == (2, 4) and (first[0] != first[1]).any()
         np.testing.assert_array_equal(env.reset([0, 1]), first)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from envs.conftest import Make
+from ludus.types import tree_leaves, tree_map, tree_paths
 
 BACKENDS = ["sync", "async", "native", "envpool"]
 OURS = ["sync", "async"]
@@ -18,7 +19,7 @@ OURS = ["sync", "async"]
 def play(env: Any, steps: int, seed: int = 0, seeds: Any = None) -> dict[str, np.ndarray]:
     """A random rollout, every returned array copied."""
     rng = np.random.default_rng(seed)
-    seen: dict[str, list[Any]] = {"obs": [env.reset(seeds or range(env.num_envs)).copy()]}
+    seen: dict[str, list[Any]] = {"obs": [tree_map(np.copy, env.reset(seeds or range(env.num_envs)))]}
     space = env.action_space
     for _ in range(steps):
         if isinstance(space, gym.spaces.Discrete):
@@ -28,18 +29,19 @@ def play(env: Any, steps: int, seed: int = 0, seeds: Any = None) -> dict[str, np
         result = env.step(action)
         done = result.terminated | result.truncated
         assert (result.final_obs is None) == (not done.any())
-        final = np.zeros_like(result.obs) if result.final_obs is None else result.final_obs.copy()
-        final[~done] = 0  # only the rows of finished episodes mean anything
-        parts = {**result._asdict(), "final_obs": final, "raw_reward": env.raw_reward, "action": action}
+        final = tree_map(np.copy, result.obs if result.final_obs is None else result.final_obs)
+        tree_map(lambda leaf, done=done: leaf.__setitem__(~done, 0), final)  # only rows of finished episodes count
+        parts = {**result._asdict(), "final_obs": final, "action": action}
         for name, value in parts.items():
-            seen.setdefault(name, []).append(value.copy())
-    return {name: np.stack(values) for name, values in seen.items()}
+            if value is not None:
+                seen.setdefault(name, []).append(tree_map(np.copy, value))
+    return {name: tree_map(lambda *rows: np.stack(rows), *values) for name, values in seen.items()}
 
 
 def assert_same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
-    for name, values in a.items():
-        assert values.dtype == b[name].dtype, name
-        np.testing.assert_array_equal(values, b[name], err_msg=name)
+    for name, one, other in zip(tree_paths(a), tree_leaves(a), tree_leaves(b), strict=True):
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other, err_msg=name)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

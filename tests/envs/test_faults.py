@@ -95,19 +95,20 @@ def test_restart_drops_the_broken_episodes(make: Make, tmp_path: Path, what: str
     old = workers_of(env)
     for _ in range(20):
         result = env.step(FOUR)
-        if env.broken is not None:
+        if result.broken is not None:
             break
         last = result.obs.copy()
-    assert env.broken is not None and env.broken.sum() == 2 and env.broken[:2].all() != env.broken[2:].all()
-    rows = env.broken.copy()
+    assert result.broken is not None and result.broken.sum() == 2
+    assert result.broken[:2].all() != result.broken[2:].all()
+    rows = result.broken.copy()
     assert (result.truncated == rows).all() and not result.terminated.any()
-    assert (result.reward[rows] == 0).all() and (env.raw_reward[rows] == 0).all()
+    assert (result.reward[rows] == 0).all() and (result.raw_reward[rows] == 0).all()
     np.testing.assert_array_equal(result.final_obs[rows], last[rows])  # the last good one, not a half-written one
     assert (result.obs[rows] == 0).all()  # a new life
     assert (result.obs[~rows] == last[~rows] + 1).all()  # the others went on
     assert len(env.restarts) == 1 and len(set(workers_of(env)) & set(old)) == 1
     result = env.step(FOUR)
-    assert env.broken is None and (result.obs[rows] == 1).all()
+    assert result.broken is None and (result.obs[rows] == 1).all()
 
 
 def test_restarted_environments_get_fresh_seeds(make: Make) -> None:
@@ -116,7 +117,7 @@ def test_restarted_environments_get_fresh_seeds(make: Make) -> None:
     env.step(TWO)
     os.kill(workers_of(env)[0], signal.SIGKILL)
     result = env.step(TWO)
-    assert env.broken is not None and env.broken.tolist() == [True, False]
+    assert result.broken is not None and result.broken.tolist() == [True, False]
     assert (result.obs[0] != first[0]).any() and np.abs(result.obs[0]).max() <= 0.05
     assert env.restarts[0].startswith("environment 0 (CartPole-v1, seed 1): its worker was killed")  # type: ignore[attr-defined]
 
@@ -126,7 +127,8 @@ def test_a_worker_lost_between_rollouts_is_replaced_at_the_reset(make: Make) -> 
     first = env.reset([1, 2]).copy()
     os.kill(workers_of(env)[0], signal.SIGKILL)
     np.testing.assert_array_equal(env.reset([1, 2]), first)
-    assert env.broken is None and env.step(TWO).reward.tolist() == [1, 1]
+    result = env.step(TWO)
+    assert result.broken is None and result.reward.tolist() == [1, 1]
 
 
 def test_an_environment_that_dies_at_once_again_ends_the_run(make: Make, tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_wrappers_and_environments_from_a_plugin_file_work_everywhere(make: Make
             env.reset(range(4))
             result = env.step(np.array([0, 1, 1, 0]))
             assert result.obs.tolist() == [0, 1, 1, 0]
-            assert (result.reward == 4.5).all() and (env.raw_reward == 1.5).all()
+            assert (result.reward == 4.5).all() and (result.raw_reward == 1.5).all()
         assert "did you mean 'factor'?" in refusal("Plugin/Plain-v0", wrappers=[{"id": "double_reward", "facto": 1}])
     finally:
         del sys.modules["my_plugin"]

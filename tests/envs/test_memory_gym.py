@@ -83,4 +83,4 @@ class TestGames:
     def test_episodes_are_saved_by_replay(self, make: Make) -> None:
         for name in NAMES:
             env = make(f"MemoryGym/{name}-v0", num_envs=2)
-            assert env.rung == "replay", env.refused
+            assert env.choose_snapshot_method() == "replay", env.refused

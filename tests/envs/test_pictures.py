@@ -223,7 +223,7 @@ def test_vectors_are_stacked_natively_too(make: Make) -> None:
 @pytest.mark.parametrize("backend", ["sync", "async", "native"])
 def test_a_restored_stack_has_its_old_frames(make: Make, backend: str) -> None:
     env, other = (make("CartPole-v1", vectorization=backend, frame_stack=3) for _ in range(2))
-    assert env.rung == "adapter"
+    assert env.choose_snapshot_method() == "adapter"
     for each, seed in ((env, 1), (other, 50)):
         each.reset(range(seed, seed + 4))
         for _ in range(5):

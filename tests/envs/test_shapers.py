@@ -111,7 +111,8 @@ def test_actions_pay_and_cost(make: Make) -> None:
     assert wrapped.step(0)[4]["raw_reward"] == 1.0
     venv = make("Recorder-v0", wrappers=[{"id": "action_reward", "rewards": [5]}])
     venv.reset(range(4))
-    assert (venv.step(np.zeros(4, int)).reward == 6).all() and (venv.raw_reward == 1).all()
+    result = venv.step(np.zeros(4, int))
+    assert (result.reward == 6).all() and (result.raw_reward == 1).all()
     assert "7 is not in Discrete(4)" in refusal("Recorder-v0", id="action_reward", rewards={7: 1.0})
     assert "pays for Discrete actions" in refusal("Pendulum-v1", id="action_reward", rewards=[1.0])
 
@@ -145,7 +146,7 @@ def test_states_are_counted_in_discretes_and_in_unbounded_vectors() -> None:
 
 def test_counts_are_part_of_a_snapshot(make: Make) -> None:
     first, other = (make("Recorder-v0", wrappers=[{"id": "state_count_bonus"}]) for _ in range(2))
-    assert first.rung == "adapter"
+    assert first.choose_snapshot_method() == "adapter"
     first.reset(range(4))
     other.reset(range(4))
     for _ in range(12):

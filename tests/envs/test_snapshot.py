@@ -14,10 +14,11 @@ from safetensors.torch import load, save
 from envs import test_snapshot_probes
 from envs.conftest import Make
 from ludus.envs import snapshot
-from ludus.envs.snapshots import Choice, key
+from ludus.envs.snapshots import SnapshotChoice, key
 from ludus.envs.vector import VectorEnv
 from ludus.errors import DataError, EnvironmentFailed
 from ludus.runs.tree import flatten, unflatten
+from ludus.types import tree_index, tree_leaves, tree_map, tree_paths
 
 RUNGS = {
     "CartPole-v1": "adapter",
@@ -34,6 +35,7 @@ RUNGS = {
     "Ant-v5": "adapter",
     "ALE/Pong-v5": "adapter",
     "MiniGrid-DoorKey-5x5-v0": "adapter",
+    "LookAndFeel-v0": "api",
 }
 CASES = [
     *((id, "sync") for id in RUNGS),
@@ -44,6 +46,8 @@ CASES = [
     ("ALE/Pong-v5", "async"),
     ("MiniGrid-DoorKey-5x5-v0", "async"),
     ("CartPole-v1", "native"),
+    ("LookAndFeel-v0", "async"),
+    ("LookAndFeel-v0", "native"),
 ]
 NEEDS = {
     "Box2D": ("LunarLander", "BipedalWalker"),
@@ -70,10 +74,10 @@ def tested_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The self-test of an emulator takes a second; two vectors of one test share it. The user's key is left alone."""
     monkeypatch.setenv(key.VARIABLE, str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it is
-    known: dict[str, Choice] = {}
+    known: dict[str, SnapshotChoice] = {}
     choose = snapshot.choose
 
-    def remembered(recipe: Any) -> Choice:
+    def remembered(recipe: Any) -> SnapshotChoice:
         return known.setdefault(repr(recipe), known.get(repr(recipe)) or choose(recipe))
 
     monkeypatch.setattr(snapshot, "choose", remembered)
@@ -99,27 +103,28 @@ def go(env: VectorEnv, steps: int, seed: int) -> dict[str, np.ndarray]:
         result = env.step(action)
         done = result.terminated | result.truncated
         assert (result.final_obs is None) == (not done.any())
-        final = np.zeros_like(result.obs) if result.final_obs is None else result.final_obs.copy()
-        final[~done] = 0
-        for name, value in {**result._asdict(), "final_obs": final, "raw_reward": env.raw_reward}.items():
-            seen.setdefault(name, []).append(value.copy())
-    return {name: np.stack(values) for name, values in seen.items()}
+        final = tree_map(np.copy, result.obs if result.final_obs is None else result.final_obs)
+        tree_map(lambda leaf, done=done: leaf.__setitem__(~done, 0), final)
+        for name, value in {**result._asdict(), "final_obs": final}.items():
+            if value is not None:
+                seen.setdefault(name, []).append(tree_map(np.copy, value))
+    return {name: tree_map(lambda *rows: np.stack(rows), *values) for name, values in seen.items()}
 
 
 def assert_same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
     """Every bit."""
-    for name, values in a.items():
-        assert values.dtype == b[name].dtype, name
-        if values.tobytes() != b[name].tobytes():
-            t, row = np.argwhere((values != b[name]).reshape(*values.shape[:2], -1).any(-1))[0]
+    for name, values, others in zip(tree_paths(a), tree_leaves(a), tree_leaves(b), strict=True):
+        assert values.dtype == others.dtype, name
+        if values.tobytes() != others.tobytes():
+            t, row = np.argwhere((values != others).reshape(*values.shape[:2], -1).any(-1))[0]
             pytest.fail(f"{name} of environment {row} differs at step {t}")
 
 
 def run(env: VectorEnv, steps: int, first_seed: int) -> Any:
     """Asked for its rung, reset, and some steps on; the last observation."""
-    assert env.rung
+    assert env.choose_snapshot_method()
     obs = env.reset(range(first_seed, first_seed + env.num_envs))
-    return go(env, steps, first_seed)["obs"][-1] if steps else obs.copy()
+    return tree_index(go(env, steps, first_seed)["obs"], -1) if steps else tree_map(np.copy, obs)
 
 
 def assert_resumes(one: VectorEnv, other: VectorEnv, steps: int = 200) -> None:
@@ -128,7 +133,7 @@ def assert_resumes(one: VectorEnv, other: VectorEnv, steps: int = 200) -> None:
     state = stored(one.snapshot())
     expected = go(one, steps, 1)
     run(other, 5, 50)
-    np.testing.assert_array_equal(other.restore(state), seen)
+    assert_same({"obs": other.restore(state)}, {"obs": seen})
     assert_same(expected, go(other, steps, 1))
     done = expected["terminated"] | expected["truncated"]
     assert done.any(axis=0).all()  # resets were among it
@@ -138,8 +143,8 @@ def assert_resumes(one: VectorEnv, other: VectorEnv, steps: int = 200) -> None:
 def test_a_restored_vector_goes_on_the_same(make: Make, id: str, backend: str) -> None:
     settings = {"num_envs": 1 if id.startswith("ALE") else 2, "vectorization": backend, **fields(id)}
     one, other = make(id, **settings), make(id, **settings)
-    assert one.rung == RUNGS[id]
-    if one.rung == "barrier":
+    assert one.choose_snapshot_method() == RUNGS[id]
+    if one.choose_snapshot_method() == "barrier":
         assert_begins_anew(one, other)
     else:
         assert_resumes(one, other)
@@ -151,7 +156,7 @@ def assert_begins_anew(one: VectorEnv, other: VectorEnv) -> None:
     run(other, 5, 50)
     np.testing.assert_array_equal(one.reset([7, 8]), other.reset([7, 8]))
     assert_same(go(one, 200, 1), go(other, 200, 1))
-    with pytest.raises(EnvironmentFailed, match="cannot be saved \\(rung 'barrier'\\)"):
+    with pytest.raises(EnvironmentFailed, match="cannot be saved \\(snapshot method 'barrier'\\)"):
         one.snapshot()
 
 
@@ -210,21 +215,21 @@ def test_restoring_needs_no_reset_first(make: Make, backend: str) -> None:
 def test_a_vector_wrapper_passes_it_on(make: Make) -> None:
     mask = ({"id": "mask_observation", "indices": [1, 3], "mode": "drop"},)
     one, other = (make("CartPole-v1", vectorization="native", wrappers=mask, num_envs=2) for _ in range(2))
-    assert one.rung == "adapter" and one.backend == "native"
+    assert one.choose_snapshot_method() == "adapter" and one.backend == "native"
     assert_resumes(one, other)
 
 
 def test_native_vectors_without_a_state_are_behind_the_barrier(make: Make) -> None:
     pytest.importorskip("envpool")
     one, other = (make("CartPole-v1", vectorization="envpool", num_envs=2) for _ in range(2))
-    assert one.rung == "barrier"
+    assert one.choose_snapshot_method() == "barrier"
     assert_begins_anew(one, other)
 
 
 def test_gymnasiums_own_vectors_are_behind_the_barrier(make: Make) -> None:
     test_snapshot_probes.register()
     one, other = (make("Rung/CarryingVector-v0", vectorization="native", num_envs=2) for _ in range(2))
-    assert one.backend == "native" and one.rung == "barrier"
+    assert one.backend == "native" and one.choose_snapshot_method() == "barrier"
     assert_begins_anew(one, other)
 
 
@@ -236,9 +241,9 @@ def test_a_snapshot_that_does_not_fit_is_refused(make: Make, backend: str) -> No
     module = {"is": "enum", "module": "os", "type": "path", "member": "join"}
     broken = [
         {**good, "id": "Taxi-v4"},
-        {**good, "rung": "pickle"},
+        {**good, "snapshot_method": "pickle"},
         {**good, "num_envs": 3},
-        {key: good[key] for key in ("id", "rung", "num_envs")},
+        {key: good[key] for key in ("id", "snapshot_method", "num_envs")},
         {**good, "envs": good.get("envs", [])[:1], "motion": np.zeros((3, 3))},
         {**good, "envs": [{"layers": [{}]}] * 2, "random": [{"state": {"bit_generator": "os.system"}}] * 2},
         {**good, "envs": [{"layers": [{}, {"state": module}]}] * 2, "random": [{}] * 2},

@@ -18,7 +18,7 @@ from ludus.config.schema import Environment
 from ludus.envs import snapshot
 from ludus.envs.make import resolve
 from ludus.envs.snapshots import Refused, key, replay
-from ludus.envs.snapshots.values import Decoder, Encoder
+from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.vector.sync import SyncVectorEnv
 from ludus.errors import EnvironmentFailed
 from ludus.registry import WRAPPERS
@@ -48,7 +48,7 @@ def own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("id", "rung", "reasons"), LADDER, ids=lambda value: value if isinstance(value, str) else "")
 def test_the_first_rung_that_holds(make: Make, id: str, rung: str, reasons: dict[str, str]) -> None:
     one, other = make(id, num_envs=2), make(id, num_envs=2)
-    assert one.rung == rung
+    assert one.choose_snapshot_method() == rung
     order = [*snapshot.KEEPERS, "none"]
     assert list(one.refused) == order[: order.index(rung)]
     for name, reason in reasons.items():
@@ -57,7 +57,7 @@ def test_the_first_rung_that_holds(make: Make, id: str, rung: str, reasons: dict
         assert_begins_anew(one, other)
     elif rung == "none":
         run(one, 3, 0)
-        with pytest.raises(EnvironmentFailed, match="rung 'none'"):
+        with pytest.raises(EnvironmentFailed, match="snapshot method 'none'"):
             one.snapshot()
     elif id != "Probe/Echo-v0":
         assert_resumes(one, other)
@@ -65,7 +65,7 @@ def test_the_first_rung_that_holds(make: Make, id: str, rung: str, reasons: dict
 
 def test_two_views_of_one_memory_are_not_taken_apart(make: Make) -> None:
     env = make("Rung/Views-v0")
-    assert env.rung == "barrier"
+    assert env.choose_snapshot_method() == "barrier"
     assert "share memory" in env.refused["adapter"] and "differs" in env.refused["pickle"]
 
 
@@ -78,7 +78,7 @@ def test_the_self_test_is_lazy_cheap_and_done_once(make: Make, monkeypatch: pyte
     env.step(np.zeros(4, int))
     assert not calls and run_without is not None
     began = time.process_time()
-    assert env.rung == env.rung == "adapter"
+    assert env.choose_snapshot_method() == env.choose_snapshot_method() == "adapter"
     assert time.process_time() - began < 0.1 and len(calls) == 1
 
 
@@ -86,21 +86,21 @@ def test_replay_has_to_watch_from_the_reset_on(make: Make) -> None:
     env = make("Rung/Locked-v0", num_envs=1)
     env.reset([0])
     go(env, 2, 0)
-    assert env.rung == "replay"
-    with pytest.raises(EnvironmentFailed, match=r"environment 0 .*ask for `rung` before the reset"):
+    assert env.choose_snapshot_method() == "replay"
+    with pytest.raises(EnvironmentFailed, match=r"environment 0 .*call `choose_snapshot_method` before the reset"):
         env.snapshot()
     env.reset([0])
     env.snapshot()
 
 
 def test_replay_keeps_this_episode_only_and_not_too_much(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make("Rung/Locked-v0", max_episode_steps=replay.LIMIT + 1).rung == "barrier"
+    assert make("Rung/Locked-v0", max_episode_steps=replay.LIMIT + 1).choose_snapshot_method() == "barrier"
     env = make("Rung/Locked-v0", num_envs=1, max_episode_steps=50)
     run(env, 300, 0)
     (state,) = env.snapshot()["envs"]
     assert len(state["actions"]) < 50
     monkeypatch.setattr(replay, "LIMIT", 64)
-    recorder = replay.Recorder(resolve(Environment(id="Pendulum-v1")).make())
+    recorder = replay.EpisodeRecorder(resolve(Environment(id="Pendulum-v1")).make())
     recorder.reset(seed=0)
     for _ in range(64):
         recorder.step(np.zeros(1, np.float32))
@@ -111,7 +111,7 @@ def test_replay_keeps_this_episode_only_and_not_too_much(make: Make, monkeypatch
 
 def test_what_a_replay_pays_is_not_paid_again(make: Make) -> None:
     one, other = (make("Rung/Locked-v0", wrappers=({"id": "scale_reward", "scale": 2.0},)) for _ in range(2))
-    assert one.rung == "replay"
+    assert one.choose_snapshot_method() == "replay"
     assert_resumes(one, other)
 
 
@@ -143,14 +143,14 @@ def test_physics_that_outlive_a_reset_are_not_replayed(make: Make) -> None:
     """Fault 51: most episodes of BipedalWalker would come out the same, some would not."""
     pytest.importorskip("Box2D")
     env = make("BipedalWalker-v3", num_envs=1)
-    assert env.rung == "barrier" and env.refused["replay"] == "its Box2D world outlives a reset"
+    assert env.choose_snapshot_method() == "barrier" and env.refused["replay"] == "its Box2D world outlives a reset"
 
 
 def test_a_rung_that_stops_holding_is_named(make: Make) -> None:
     env = make("Rung/Walk-v0", num_envs=2)
     run(env, 3, 0)
     assert isinstance(env, SyncVectorEnv)
-    env._lane.envs[1].unwrapped.helper = object()  # type: ignore[attr-defined]
+    env._stepper.envs[1].unwrapped.helper = object()  # type: ignore[attr-defined]
     with pytest.raises(EnvironmentFailed, match=r"environment 1 .*cannot be saved: 1:Walk.helper is a builtins.object"):
         env.snapshot()
 
@@ -199,10 +199,10 @@ def test_values_come_back_as_they_were() -> None:
         "random": [legacy, python, spawning, np.random.Generator(np.random.MT19937(1))],
         "last": shared,
     }
-    encoder = Encoder()
+    encoder = ValueEncoder()
     node = stored({"node": encoder.encode(value, "x")})
     encoder.finish()
-    back = Decoder(node).decode(node["node"])
+    back = ValueDecoder(node).decode(node["node"])
     assert list(back) == list(value) and repr(back["numbers"]) == repr(value["numbers"])
     assert repr(back[3]) == repr(value[3]) and back["queue"] == value["queue"] and back["queue"].maxlen == 2
     for name in ("numpy", "arrays"):
@@ -226,7 +226,7 @@ def test_values_nobody_can_store_are_named() -> None:
     ]
     for value, reason in bad:
         with pytest.raises(Refused, match=reason):
-            Encoder().encode(value, "x")
+            ValueEncoder().encode(value, "x")
 
 
 WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -293,7 +293,7 @@ def test_wrappers_are_saved_with_what_they_remember(make: Make, gymnasiums: None
     id, arguments = WRAPPED[name]
     wrappers = ({"id": name, **arguments}, {"id": "scale_reward", "scale": 3.0})
     one, other = (make(id, num_envs=2, wrappers=wrappers, max_episode_steps=40) for _ in range(2))
-    assert one.rung == "adapter", one.refused
+    assert one.choose_snapshot_method() == "adapter", one.refused
     assert_resumes(one, other, 100)
 
 

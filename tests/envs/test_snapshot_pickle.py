@@ -40,7 +40,7 @@ def test_a_malicious_pickle_is_refused_before_it_runs(make: Make, backend: str, 
     canary = tmp_path / "canary"
     bomb = cloudpickle.dumps(Bomb(canary))
     env = make(ID, vectorization=backend, num_envs=2)
-    assert env.rung == "pickle"
+    assert env.choose_snapshot_method() == "pickle"
     run(env, 3, 0)
     good = stored(env.snapshot())
     one = good["envs"][1]
@@ -132,11 +132,11 @@ def test_the_key_lies_in_the_state_directory(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_a_key_others_may_read_is_named_when_a_snapshot_cannot_be_restored(make: Make, own_key: Path) -> None:
     env = make(ID, vectorization="sync", num_envs=1)
-    assert env.rung == "pickle"
+    assert env.choose_snapshot_method() == "pickle"
     run(env, 1, 0)
     state = stored(env.snapshot())
     own_key.chmod(0o644)
-    with pytest.raises(DataError, match=f"its rung is 'pickle'.*{re.escape(str(own_key))}.*chmod 600"):
+    with pytest.raises(DataError, match=f"its snapshot_method is 'pickle'.*{re.escape(str(own_key))}.*chmod 600"):
         make(ID, vectorization="sync", num_envs=1).restore(state)
 
 
@@ -152,7 +152,7 @@ def test_without_a_place_for_a_key_the_next_rung_is_taken(
     (tmp_path / "file").touch()
     monkeypatch.setenv(key.VARIABLE, str(tmp_path / "file" / "key"))
     env = make(ID, num_envs=1)
-    assert env.rung == "replay" and "key" in env.refused["pickle"]
+    assert env.choose_snapshot_method() == "replay" and "key" in env.refused["pickle"]
 
 
 def test_nothing_else_unpickles_what_was_stored() -> None:
@@ -164,7 +164,7 @@ def test_nothing_else_unpickles_what_was_stored() -> None:
         for line in path.read_text().splitlines()
         if pattern.search(line)
     }
-    assert set(found) == {"envs/snapshots/pickled.py", "envs/vector/wire.py"}, found
+    assert set(found) == {"envs/snapshots/pickled.py", "envs/vector/protocol.py"}, found
 
 
 def test_a_pickled_environment_goes_on_the_same(make: Make) -> None:

@@ -11,8 +11,9 @@ from gymnasium import spaces
 
 from envs.conftest import Make
 from envs.space_probes import ACTIONS, OBSERVATIONS, REFUSED_ACTIONS, REFUSED_OBSERVATIONS, Spaces
-from ludus.envs.spaces import Border, action_port, cross, observation_port
+from ludus.envs.spaces import ConvertSpaces, action_conversion, convert_spaces, observation_conversion
 from ludus.errors import ConfigError
+from ludus.types import space_tree, tree_index, tree_leaves, tree_map, tree_paths
 from support import config, run
 
 EXPECTED: dict[str, tuple[type, tuple[int, ...], Any]] = {
@@ -32,14 +33,15 @@ EXPECTED: dict[str, tuple[type, tuple[int, ...], Any]] = {
     "multi_discrete_2d": (spaces.MultiDiscrete, (4,), np.int64),
     "multi_binary": (spaces.MultiBinary, (4,), np.int8),
     "multi_binary_2d": (spaces.MultiBinary, (6,), np.int8),
-    "dict": (spaces.Box, (5,), np.float32),
-    "dict_nested": (spaces.Box, (7,), np.float32),
-    "tuple": (spaces.Box, (45,), np.float32),
+    "dict": (spaces.Dict, [(2,), ()], {"a": np.float32, "b": np.int64}),
+    "dict_nested": (spaces.Dict, [(2,), (2,)], {"a": {"b": np.int8}, "c": (np.int64,)}),
+    "dict_with_image": (spaces.Dict, [(), (3, 8, 8)], {"a": np.int64, "image": np.uint8}),
+    "tuple": (spaces.Tuple, [(), (), ()], (np.int64, np.int64, np.int64)),
 }
 
 
-def inside(space: gym.Space, batch: np.ndarray) -> bool:
-    return all(space.contains(np.asarray(value)) for value in batch)
+def inside(space: gym.Space, batch: Any) -> bool:
+    return all(space.contains(tree_map(np.asarray, tree_index(batch, b))) for b in range(2))
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
@@ -47,9 +49,12 @@ def test_observations_arrive_in_their_space(make: Make, kind: str) -> None:
     env = make("Probe/Spaces-v0", num_envs=2, kwargs={"observation": kind})
     cls, shape, dtype = EXPECTED[kind]
     assert isinstance(env.observation_space, cls)
-    assert env.observation_space.shape == shape and env.observation_space.dtype == dtype
+    leaves = tree_leaves(space_tree(env.observation_space))
+    assert tree_paths(space_tree(env.observation_space)) == tree_paths(dtype)
+    assert [leaf.shape for leaf in leaves] == (shape if isinstance(shape, list) else [shape])
     obs = env.reset([1, 2])
-    assert obs.shape == (2, *shape) and obs.dtype == dtype and inside(env.observation_space, obs)
+    assert [leaf.dtype for leaf in tree_leaves(obs)] == [leaf.dtype for leaf in leaves] == tree_leaves(dtype)
+    assert inside(env.observation_space, obs)
     for _ in range(6):
         result = env.step(np.zeros(2, int))
         assert inside(env.observation_space, result.obs)
@@ -71,19 +76,24 @@ def test_actions_reach_the_environment_inside_its_space(make: Make, kind: str) -
 
 
 def test_async_takes_all_of_them_too(make: Make) -> None:
-    for observation, action in (("dict", "box64"), ("image_hwc", "multi_discrete_start")):
+    for observation, action in (
+        ("dict", "box64"),
+        ("dict_with_image", "discrete"),
+        ("image_hwc", "multi_discrete_start"),
+    ):
         seen = []
         for backend in ("sync", "async"):
             kwargs = {"observation": observation, "action": action}
             env = make("Probe/Spaces-v0", num_envs=2, vectorization=backend, kwargs=kwargs)
             space = env.action_space
             space.seed(0)
-            seen.append([env.reset([1, 2]).copy()])
+            seen.append([tree_map(np.copy, env.reset([1, 2]))])
             for _ in range(6):
                 result = env.step(np.stack([space.sample() for _ in range(2)]))
                 assert (result.reward == 1).all()
-                seen[-1].append(result.obs.copy())
-        np.testing.assert_array_equal(*map(np.stack, seen))
+                seen[-1].append(tree_map(np.copy, result.obs))
+        for one, other in zip(*(tree_leaves(tuple(each)) for each in seen), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -94,35 +104,39 @@ def test_the_rest_is_refused_by_name(make: Make, kind: str, name: str) -> None:
         make("Probe/Spaces-v0", kwargs={name: kind})
     line = caught.value.line()
     assert "Probe/Spaces-v0" in line and f"{name} space" in line and "not supported" in line
-    guilty = {"dict_with_text": "Text", "dict_with_image": "'image'", "tuple_with_sequence": "'0'"}
+    guilty = {"dict_with_text": "Text", "tuple_with_sequence": "'0'"}
     assert guilty.get(kind, kind.split("_")[0]).lower() in line.lower()
 
 
 def test_values_cross_the_border_unharmed() -> None:
     image = np.arange(12 * 10 * 3, dtype=np.uint8).reshape(12, 10, 3)
-    port = observation_port(OBSERVATIONS["image_hwc"](), "x")
+    port = observation_conversion(OBSERVATIONS["image_hwc"](), "x")
     assert port.convert is not None
     np.testing.assert_array_equal(port.convert(image)[1], image[..., 1])
     np.testing.assert_array_equal(port.convert(np.stack([image, image]))[1, 2], image[..., 2])  # batched as well
-    port = observation_port(OBSERVATIONS["discrete_start"](), "x")
+    port = observation_conversion(OBSERVATIONS["discrete_start"](), "x")
     assert port.space == spaces.Discrete(5) and port.convert is not None and port.convert(7) == 4
-    port = observation_port(OBSERVATIONS["dict"](), "x")
+    port = observation_conversion(OBSERVATIONS["dict"](), "x")
     assert port.convert is not None
-    flat = port.convert({"a": np.array([0.5, -0.5]), "b": 2})
-    assert flat.tolist() == [0.5, -0.5, 0, 0, 1] and flat.dtype == np.float32
-    port = action_port(ACTIONS["multi_discrete_start"](), "x")
+    seen = port.convert({"a": np.array([0.5, -0.5]), "b": 2})
+    assert seen["a"].dtype == np.float32 and seen["a"].tolist() == [0.5, -0.5] and seen["b"] == 2
+    port = observation_conversion(OBSERVATIONS["dict_with_image"](), "x")
+    pixels = np.arange(2 * 8 * 8 * 3).reshape(2, 8, 8, 3).astype(np.uint8)
+    seen = port.convert({"a": np.array([0, 1]), "image": pixels})  # a batch
+    np.testing.assert_array_equal(seen["image"][1, 2], pixels[1, ..., 2])
+    port = action_conversion(ACTIONS["multi_discrete_start"](), "x")
     assert port.convert is not None and port.convert(np.array([1, 2])).tolist() == [6, 1]
 
 
 def test_supported_spaces_cost_no_wrapper() -> None:
     plain = Spaces("box", "discrete")
-    assert cross(plain, "x") is plain
-    assert isinstance(cross(Spaces("image_hwc"), "x"), Border)
+    assert convert_spaces(plain, "x") is plain
+    assert isinstance(convert_spaces(Spaces("image_hwc"), "x"), ConvertSpaces)
 
 
 def test_small_uint8_grids_are_no_images() -> None:
     grid = spaces.Box(0, 3, (4, 4), np.uint8)
-    assert observation_port(grid, "x").space is grid
+    assert observation_conversion(grid, "x").space is grid
 
 
 @pytest.mark.parametrize(
@@ -144,9 +158,9 @@ def test_small_uint8_grids_are_no_images() -> None:
 @pytest.mark.parametrize("most", [1, 255])
 def test_the_axes_of_images(shape: tuple[int, ...], crossed: tuple[int, ...], most: int) -> None:
     """Two equal sides are height and width; else 1, 3 or 4 channels; else the shorter end. Values do not matter."""
-    port = observation_port(spaces.Box(0, most, shape, np.uint8), "x")
+    port = observation_conversion(spaces.Box(0, most, shape, np.uint8), "x")
     assert port.space.shape == crossed
-    assert observation_port(port.space, "x").convert is None, "it is not guessed again"
+    assert observation_conversion(port.space, "x").convert is None, "it is not guessed again"
     image = np.random.default_rng(0).integers(0, most + 1, (2, *shape), np.uint8)
     moved = image if port.convert is None else port.convert(image)
     expected = image if shape == crossed and shape[0] != shape[2] else np.moveaxis(image, -1, 1)
@@ -177,7 +191,7 @@ def test_a_number_can_be_learned_from(algorithm: str, encoder: list[int]) -> Non
     one = run(
         config({"name": algorithm, **replay}, env="Number-v0", network=network, training={"total_timesteps": 128})
     )
-    assert one.clock.updates > 0
+    assert one.progress.updates > 0
     del gym.registry["Number-v0"]
 
 
@@ -197,5 +211,5 @@ def test_the_tiniest_images_can_be_learned_from(shape: tuple[int, ...]) -> None:
 
     gym.register("Tiny-v0", entry_point=Tiny)
     one = run(config({"name": "ppo", "rollout_steps": 8}, env="Tiny-v0", training={"total_timesteps": 64}))
-    assert one.clock.updates > 0
+    assert one.progress.updates > 0
     del gym.registry["Tiny-v0"]

@@ -72,13 +72,13 @@ def test_the_native_backend_is_bit_identical_to_single_environments(make: Make, 
 def test_auto_is_native_and_its_state_is_saved(make: Make) -> None:
     for id in ("TMaze-v0", "Recall/CountRecallEasy-v0", "Recall/ConcentrationEasy-v0", "Tiger-Theta3-v0"):
         one, other = (make(id, vectorization="auto", num_envs=3, max_episode_steps=17) for _ in range(2))
-        assert (one.backend, one.rung) == ("native", "api")
+        assert (one.backend, one.choose_snapshot_method()) == ("native", "api")
         play(one, 33, seeds=[5, 6, 7]), play(other, 5)
         obs = one.snapshot()
         np.testing.assert_array_equal(other.restore(obs), one.restore(obs))
         assert_same(_go_on(one), _go_on(other))
         single = make(id, vectorization="sync", num_envs=1)
-        assert single.rung == "api"
+        assert single.choose_snapshot_method() == "api"
 
 
 def _go_on(env: VectorEnv) -> dict[str, np.ndarray]:

@@ -229,7 +229,7 @@ def test_every_scenario_has_a_config_and_runs(doom: Any) -> None:
 def test_episodes_are_saved_by_replay(make: Make) -> None:
     shaped = {"grayscale_obs": True, "resize_obs": 42, "wrappers": [{"id": "vizdoom_shaping"}]}
     one, other = (make("VizDoom-DefendTheCenter-v0", num_envs=2, **shaped) for _ in range(2))
-    assert one.rung == other.rung == "replay"
+    assert one.choose_snapshot_method() == other.choose_snapshot_method() == "replay"
     one.reset([0, 1]), other.reset([2, 3])
     rng = np.random.default_rng(0)
     for _ in range(40):

@@ -72,3 +72,10 @@ def test_others_step_as_they_are() -> None:
     assert quick_step(Mine(gym.make("HalfCheetah-v5"))) is None
     clipped = Environment(id="HalfCheetah-v5", wrappers=[{"id": "clip_reward"}])
     assert quick_step(make_env(clipped)) is None
+
+
+def test_private_attributes_of_an_untested_gymnasium_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = make_env(Environment(id="Hopper-v5"))
+    assert quick_step(env) is not None
+    monkeypatch.setattr(gym, "__version__", "9.9.0")
+    assert quick_step(env) is None

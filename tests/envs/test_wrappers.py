@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Any
 
 import gymnasium as gym
@@ -13,8 +15,15 @@ from envs.conftest import Make
 from envs.probes import Counter
 from envs.test_contract import assert_same, play
 from ludus.config.schema import Environment
+from ludus.envs import wrappers as package
 from ludus.envs.make import make_env, make_vector
+from ludus.envs.wrappers import NAMES
 from ludus.envs.wrappers.actions import StickyActions
+from ludus.envs.wrappers.atari_objects import ObjectFeatures
+from ludus.envs.wrappers.images import ImageWrapper
+from ludus.envs.wrappers.observations import BatchObservation
+from ludus.envs.wrappers.rewards import ChangedReward, RawReward
+from ludus.envs.wrappers.shaping import PotentialShaping
 from ludus.errors import ConfigError
 from ludus.registry import WRAPPERS
 
@@ -52,6 +61,22 @@ def test_known_names() -> None:
     assert set(pairs) <= set(WRAPPERS.names())
 
 
+def test_the_table_names_every_class_of_the_package_once() -> None:
+    """A class that is missing in the table could not be chosen in a config."""
+    classes = {WRAPPERS[name] for name in NAMES}
+    bases = {BatchObservation, ChangedReward, ImageWrapper, ObjectFeatures, PotentialShaping, RawReward}
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    found = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, gym.Wrapper) and value.__module__ == module.__name__
+    }
+    assert {cls for cls in classes if cls.__module__.startswith(package.__name__)} == found - bases
+    assert len(NAMES) == 98
+
+
 def test_bad_arguments_are_refused_before_anything_is_made() -> None:
     assert "did you mean 'indices'?" in refusal("CartPole-v1", id="mask_observation", indexes=[1])
     assert "is missing" in refusal("CartPole-v1", id="mask_observation")
@@ -63,6 +88,7 @@ def test_bad_arguments_are_refused_before_anything_is_made() -> None:
     assert "gamma must lie in (0, 1]" in refusal("CartPole-v1", id="cart_pole_shaping", gamma=1.5)
     assert "needs a time limit" in refusal("Probe/Counter-v0", id="time_aware")
     assert "bounded Box" in refusal("CartPole-v1", id="rescale_action")
+    assert "ClipAction requires a Box" in refusal("CartPole-v1", id="clip_action")  # Gymnasium's own words
 
 
 def test_wrappers_apply_in_order_the_first_innermost() -> None:
@@ -99,14 +125,33 @@ def test_raw_rewards_of_skipped_frames_are_summed_and_those_inside_reset_dropped
         venv.reset([0])
         for _ in range(3):
             result = venv.step(np.zeros(1, int))
-            assert result.terminated[0] and venv.raw_reward[0] == 1 and result.final_obs is not None
+            assert result.terminated[0] and result.raw_reward[0] == 1 and result.final_obs is not None
         venv = make("Probe/Endless-v0", num_envs=1, wrappers=[{"id": "twice"}])
         venv.reset([0])
         for _ in range(30):
-            venv.step(np.zeros(1, int))
-            assert venv.raw_reward[0] == 2
+            result = venv.step(np.zeros(1, int))
+            assert result.raw_reward[0] == 2
     finally:
         del WRAPPERS._classes["twice"]
+
+
+BATCHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "cast_observation": ("CartPole-v1", {}),
+    "clip_observation": ("CartPole-v1", {"low": -0.1, "high": 0.1}),
+    "discrete_encoder": ("Tiger-Theta3-v0", {"encoding": "binary"}),
+    "normalize_observation": ("CartPole-v1", {"mean": [0.1, 0.2, 0.3, 0.4], "std": 2.0}),
+    "one_hot": ("Tiger-Theta3-v0", {}),
+    "scale_observation": ("TMaze-v0", {"low": -2.0, "high": 3.0}),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_conversions_are_the_same_on_single_environments_and_whole_vectors(make: Make, name: str) -> None:
+    id, arguments = BATCHED[name]
+    wrapper = {"id": name, **arguments}
+    one, two = (make(id, vectorization=backend, wrappers=[wrapper]) for backend in ("sync", "native"))
+    assert (one.backend, two.backend) == ("sync", "native") and one.observation_space == two.observation_space
+    assert_same(play(one, 60), play(two, 60))
 
 
 @pytest.mark.parametrize("mode", ["zero", "drop"])

@@ -139,7 +139,7 @@ def save_forever(folder: str, first: int) -> None:
     os.write(1, b"go")
     number = first
     while True:
-        checkpoint.save(Path(folder), state(number), step=number // 2, best=number % 3 == 0)
+        checkpoint.save(Path(folder), state(number), name=f"step={number // 2}", best=number % 3 == 0)
         number += 1
 
 
@@ -147,7 +147,7 @@ def save(folder: str, number: int, step: int, *, best: bool = False) -> None:
     """One save."""
     from ludus.runs import checkpoint
 
-    checkpoint.save(Path(folder), state(number), step=step, best=best)
+    checkpoint.save(Path(folder), state(number), name=f"step={step}", best=best)
 
 
 def keep_writing(folder: str, first: int, last: int, keep: int) -> None:

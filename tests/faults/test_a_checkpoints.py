@@ -28,7 +28,7 @@ def numbers(run: Path) -> tuple[int, tuple[str, ...]]:
 
 
 def test_01_kill_9_while_writing(start: Ludus, tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, inject.state(1), step=0)
+    checkpoint.save(tmp_path, inject.state(1), name="step=0")
     newest, interrupted = 1, 0
     writer = start(prelude=f"inject.save_forever({str(tmp_path)!r}, 2)")
     writer.until(lambda: writer.out)

@@ -44,6 +44,7 @@ NETWORK = {
     "critic": {"hidden_dims": [12]},
 }
 ON_POLICY = {"rollout_steps": 16, "lr": {"start": 1e-2, "end": 1e-3}}
+A2C = {**ON_POLICY, "gae_lambda": 0.9, "epoch_steps": 64}
 PPO = {**ON_POLICY, "epochs": 3, "batch_size": 0.5, "entropy_coef": 0.01, "clip": 0.05}
 REPLAY = {"learning_starts": 32, "batch_size": 8, "train_freq": 4, "update_ratio": 0.25, "epoch_steps": 64, "lr": 3e-3}
 SEQUENCES = {"sequence_length": 6, "burn_in": 2}
@@ -62,6 +63,8 @@ PHASES = [
 BOTH: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "reinforce": ("reinforce", ON_POLICY, "CartPole-v1", {}),
     "reinforce box accumulate": ("reinforce", {**ON_POLICY, "accumulate": 2}, "Pendulum-v1", {}),
+    "a2c": ("a2c", {**A2C, "entropy_coef": 0.01}, "CartPole-v1", {}),
+    "a2c box accumulate": ("a2c", {**A2C, "accumulate": 2, "normalize_advantage": True}, "Pendulum-v1", {}),
     "ppo": ("ppo", PPO, "CartPole-v1", {}),
     "ppo box normalized": ("ppo", PPO, "Pendulum-v1", {"environment": NORMALIZED}),
     "ppo image": ("ppo", PPO, IMAGE, {"network": {"encoder": "small"}}),
@@ -209,7 +212,7 @@ def fingerprint(cfg: Any) -> dict[str, Any]:
     rows = Rows()
     done = run(cfg, sinks=[rows])
     found = {name: of_group(arrays) for name, arrays in groups(done).items() if arrays}
-    return {"updates": done.clock.updates, **found, "rows": json.loads(json.dumps(rows.rows))}
+    return {"updates": done.progress.updates, **found, "rows": json.loads(json.dumps(rows.rows))}
 
 
 def of_group(arrays: list[np.ndarray]) -> dict[str, Any]:

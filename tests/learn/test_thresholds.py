@@ -93,6 +93,6 @@ def test_replay_takes_fewer_environment_steps(seed: int) -> None:
         run.run()
         close(run)
         assert ratio == 0 or run.last.mean >= run.threshold
-        return int(run.clock.env_steps)
+        return int(run.progress.env_steps)
 
     assert steps(4) < steps(0)

@@ -113,7 +113,7 @@ def test_a_shorter_last_rollout_is_never_asked_for(monkeypatch) -> None:
 
     monkeypatch.setattr(package, "obtain", obtain)
     done = run(config(PPO, training={"total_timesteps": 64 * 2 + 24}, runtime={"compile": "always"}))
-    assert done.clock.env_steps == 152
+    assert done.progress.env_steps == 152
     assert asked == [32], "the full minibatches of 32, not the short ones of 12"
 
 

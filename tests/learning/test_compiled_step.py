@@ -1,20 +1,23 @@
-"""The step that is handed to the compiler computes what the eager one does; run here as traced, without compiling."""
+"""The update that is handed to the compiler computes what the eager one does; run here as traced, without compiling."""
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import toy_learners as toy
 from ludus.learning import package
 from ludus.learning.compiled import Compiler
-from ludus.learning.joint_learner import JointLearner
+from ludus.learning.group import Group
 from ludus.learning.learner import Learner
 from ludus.learning.optimizer import OptimizerConfig
 
-ADAM = OptimizerConfig(eps=1e-5)
+NUMBERS = toy.NUMBERS
 
 
 @pytest.fixture
@@ -27,69 +30,159 @@ def compiler(monkeypatch) -> Compiler:
 
     monkeypatch.setattr(package, "has_compiler", lambda: True)
     monkeypatch.setattr(package, "obtain", obtain)
-    return Compiler("always", planned={8: 1})
-
-
-def batches(count: int) -> list[dict[str, torch.Tensor]]:
-    g = torch.Generator().manual_seed(3)
-    first = torch.zeros(8, dtype=torch.bool)
-    return [
-        {"x": torch.randn(8, 4, generator=g), "y": torch.randn(8, 2, generator=g), "first": first} for _ in range(count)
-    ]
-
-
-def layers(inputs: int, outputs: int) -> nn.Module:
-    torch.manual_seed(inputs + outputs)
-    return nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, outputs))
+    return Compiler("always", planned={8: 1, 16: 1})
 
 
 def assert_same(eager: Learner, traced: Learner) -> None:
     torch.testing.assert_close(traced.theta, eager.theta, atol=1e-6, rtol=1e-5)
-    for ours, theirs in zip(traced.optimizer.tensors, eager.optimizer.tensors, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    for label, group in traced.groups.items():
+        theirs = eager.groups[label].optimizer
+        assert group.optimizer.count == theirs.count
+        for a, b in zip(group.optimizer.tensors, theirs.tensors, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
     assert traced.metrics() == pytest.approx(eager.metrics(), rel=1e-4)
-    assert traced.optimizer.count == eager.optimizer.count
 
 
+@pytest.mark.parametrize("slow", [None, 1e-3])
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
-def test_the_traced_step_equals_the_eager_one(compiler: Compiler, kind: str) -> None:
-    def loss(model: Any, batch: Any, c: Any) -> Any:
-        error = (model(batch["x"]) - batch["y"]).square().mean()
-        return error, {"loss/error": error}
-
-    def learner(compiler: Compiler | None) -> Learner:
-        cfg = OptimizerConfig(type=kind, weight_decay=0.01)
-        return Learner(layers(4, 2), loss, cfg, max_grad_norm=0.1, parts={"all": ("",)}, compiler=compiler)
-
-    eager, traced = learner(None), learner(compiler)
-    for batch in batches(6):
+def test_the_traced_step_equals_the_eager_one(compiler: Compiler, kind: str, slow: float | None) -> None:
+    cfg = OptimizerConfig(type=kind, weight_decay=0.01)
+    eager, traced = toy.learner(cfg), toy.learner(cfg, compiler=compiler)
+    scalars = {"lr": 0.01, **({"slow_lr": slow} if slow else {})}
+    for batch in toy.batches(6):
         for one in (eager, traced):
-            one.step(batch, {"lr": 0.01})
+            one.update(toy.fit, batch, scalars)
+    assert [variant.compiled is not None for variant in traced._variants.values()] == [True]
     assert_same(eager, traced)
 
 
 def test_the_traced_update_of_several_networks_equals_the_eager_one(compiler: Compiler) -> None:
-    def update(nets: Any, batch: Any, c: Any, *, policy: bool) -> Any:
-        with torch.no_grad():
-            target = batch["y"][:, :1] + 0.9 * nets["target_critic"](batch["x"])
-        critic = (nets["critic"](batch["x"]) - target).square().mean()
-        nets.descend("critic", critic, c["lr"])
-        if not policy:
-            return critic, {"loss/critic": critic}
-        actor = (nets["actor"](batch["x"]) * nets["critic"](batch["x"]).detach()).square().mean()
-        nets.descend("actor", actor, c["lr"])
-        nets.follow(c["tau"])
-        return critic + actor, {"loss/critic": critic, "loss/actor": actor}
+    """Noise is drawn outside, in the same order; outputs come back; slow copies and moments move."""
+    limits = {"critic": 0.05, "actor": 0.1}
+    eager, traced = (toy.joint(max_grad_norm=limits, compiler=c) for c in (None, compiler))
+    for i, batch in enumerate(toy.transitions(6)):
+        errors = [one.update(toy.actor_critic, batch, NUMBERS, policy=i % 2 == 1) for one in (eager, traced)]
+        torch.testing.assert_close(errors[0]["error"], errors[1]["error"], atol=1e-6, rtol=1e-5)
+    assert [variant.compiled is not None for variant in traced._variants.values()] == [True, True]
+    assert_same(eager, traced)
+    assert eager.generator.bit_generator.state == traced.generator.bit_generator.state
 
-    def learner(compiler: Compiler | None) -> JointLearner:
-        networks = {"critic": layers(4, 1), "actor": layers(4, 2)}
-        parts = {"critic": ("critic",), "actor": ("actor",)}
-        return JointLearner(
-            networks, update, ADAM, parts=parts, targets=("critic",), max_grad_norm=0.05, compiler=compiler
-        )
+
+def test_tracing_draws_no_random_number_and_moves_nothing(compiler: Compiler) -> None:
+    """A resumed run traces again: if that moved a stream, it would not go on exactly."""
+    learner, (batch,) = toy.joint(compiler=compiler), toy.transitions(1)
+    before, torch_state, stream = learner.theta.clone(), torch.get_rng_state(), learner.generator.bit_generator.state
+
+    def strange(nets: Any, batch: Any, c: Any) -> Any:
+        torch.randn(3)
+        return (yield from toy.actor_critic(nets, batch, c))
+
+    learner._variant(strange, batch, NUMBERS, {}, may_compile=True)
+    assert torch.equal(learner.theta, before)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert learner.generator.bit_generator.state == stream
+
+
+class Model(nn.Module):
+    """A world model, small: what it does is not in `forward`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(2, 8), nn.Linear(8, 2)
+
+    def imagine(self, start: torch.Tensor, steps: int) -> torch.Tensor:
+        """Predicts its own inputs."""
+        x, state = start, torch.zeros(len(start), 8)
+        seen = []
+        for _ in range(steps):
+            state = self.cell(x, state)
+            x = self.predict(state)
+            seen.append(x)
+        return torch.stack(seen)
+
+    def predict(self, state: torch.Tensor) -> torch.Tensor:
+        """One prediction."""
+        return self.head(state)
+
+
+def test_every_method_of_a_network_can_be_traced(compiler: Compiler) -> None:
+    def update(nets: Any, batch: Any, c: Any) -> Any:
+        before = nets.model.imagine(batch["y"], 3)
+        loss = (before - batch["y"]).square().mean()
+        nets.step("model", loss, c["lr"])
+        after = nets.model.imagine(batch["y"], 3).detach()
+        return {"loss": loss, "moved": (after - before).abs().mean()}, {"imagined": after}
+
+    def learner(compiler: Compiler | None) -> Learner:
+        torch.manual_seed(4)
+        groups = {"model": Group(("model",), OptimizerConfig())}
+        return Learner({"model": Model()}, groups, generator=np.random.default_rng(0), compiler=compiler)
 
     eager, traced = learner(None), learner(compiler)
-    for i, batch in enumerate(batches(6)):
-        for one in (eager, traced):
-            one.step(batch, {"lr": 0.01, "tau": 0.1}, policy=i % 2 == 1)
+    for batch in toy.batches(3):
+        found = [one.update(update, batch, {"lr": 0.01}) for one in (eager, traced)]
+        torch.testing.assert_close(found[0]["imagined"], found[1]["imagined"], atol=1e-6, rtol=1e-5)
     assert_same(eager, traced)
+    assert all(isinstance(p, nn.Parameter) for p in traced.model.parameters()), "the modules stay as they were"
+
+
+def test_what_steps_a_group_twice_stays_eager(compiler: Compiler) -> None:
+    def twice(nets: Any, batch: Any, c: Any) -> Any:
+        toy.fit(nets, batch, c)
+        return toy.fit(nets, batch, c)
+
+    learner = toy.learner(compiler=compiler)
+    learner.update(twice, toy.batches(1)[0], {"lr": 0.01})
+    assert learner.updates == 2 and "only once" in compiler.reason
+
+
+def test_updates_of_another_function_shape_or_flag_are_compiled_apart(compiler: Compiler) -> None:
+    learner, asked = toy.joint(compiler=compiler), []
+    get = compiler.get
+    compiler.get = lambda function, example, *rest: asked.append(len(example)) or get(function, example, *rest)
+    (large,), (small,), (other,) = (toy.transitions(1, size) for size in (16, 8, 5))
+    for batch, policy in ((large, True), (large, True), (large, False), (small, True), (other, True)):
+        learner.update(toy.actor_critic, batch, NUMBERS, policy=policy)
+    assert len(asked) == 3, "a size that nobody planned is eager"
+
+
+# ---- with a compiler -----------------------------------------------------------------------------------
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
+
+
+@needs_compiler
+def test_compiled_equals_eager_and_is_cached(tmp_path) -> None:
+    said: list[str] = []
+
+    def compiler() -> Compiler:
+        return Compiler("always", planned={8: 1}, folder=tmp_path, announce=said.append)
+
+    eager, built, cached = (toy.learner(compiler=c) for c in (None, compiler(), compiler()))
+    for step, batch in enumerate(toy.batches(10)):
+        for one in (eager, built, cached):
+            one.update(toy.fit, batch, {"lr": 0.01, "slow_lr": 1e-3 / (step + 1)})
+    assert len(said) == 1, "the second learner finds the package of the first"
+    assert built.compiler.describe() == cached.compiler.describe() == "compiled"
+    assert torch.equal(built.theta, cached.theta)
+    assert_same(eager, built)
+
+
+@needs_compiler
+def test_compiled_equals_eager_for_every_set_of_flags(tmp_path) -> None:
+    compilers = None, Compiler("always", planned={16: 1}, folder=tmp_path)
+    eager, built = (toy.joint(max_grad_norm={"critic": 1.0}, compiler=c) for c in compilers)
+    for i, batch in enumerate(toy.transitions(8)):
+        errors = [one.update(toy.actor_critic, batch, NUMBERS, policy=i % 2 == 0) for one in (eager, built)]
+        torch.testing.assert_close(errors[0]["error"], errors[1]["error"], atol=1e-6, rtol=1e-4)
+    assert built.compiler.describe() == "compiled"
+    assert len(list(tmp_path.glob("*.so"))) == 2
+    torch.testing.assert_close(built.theta, eager.theta, atol=1e-6, rtol=1e-4)
+    assert eager.metrics() == pytest.approx(built.metrics(), rel=1e-3)
+
+
+def test_auto_builds_nothing_for_a_short_run(tmp_path) -> None:
+    short = Compiler("auto", planned={8: 100}, folder=tmp_path)
+    toy.learner(compiler=short).update(toy.fit, toy.batches(1)[0], {"lr": 0.01})
+    assert short.describe() == "eager (100 updates are planned, compiling pays from 30,000 on)"
+    assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from torch import nn
 
 from ludus.config.schema import Network
 from ludus.data.rollout import take
-from ludus.envs.spaces import observation_port
+from ludus.envs.spaces import observation_conversion
 from ludus.errors import ConfigError
 from ludus.networks.encoders import build_encoder, fitting, is_large
 from ludus.networks.encoders.impala import Impala
@@ -122,7 +122,7 @@ def test_memory_layout_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize(("channels", "height", "width"), [(3, 12, 14), (3, 40, 36), (20, 9, 9), (2, 40, 44)])
 def test_channels_may_come_last(channels: int, height: int, width: int) -> None:
     """An environment's images [H, W, C] are the same features as [C, H, W], also when channels are many."""
-    port = observation_port(space(height, width, channels), "x")
+    port = observation_conversion(space(height, width, channels), "x")
     last, first = (build_encoder(Network().encoder, s) for s in (port.space, space(channels, height, width)))
     last.load_state_dict(first.state_dict())
     x = images(channels, height, width)

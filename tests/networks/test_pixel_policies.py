@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 from ludus.algorithms import Context
+from ludus.algorithms._on_policy import advantages
 from ludus.data.rollout import minibatches
 from ludus.errors import DataError
 from ludus.experiment import build, build_player
@@ -77,12 +80,13 @@ def test_ratio_is_one_on_the_first_minibatch(precision: str, tolerance: float, m
         ppo.collect(now)
         ppo.update_controller(now)
     ppo.collect(now)
-    assert ppo.columns["obs"].dtype == torch.uint8
-    assert ppo.columns["first"][1:].any()
-    for batch in minibatches(ppo.columns, ppo.start_state, 2, ppo.rng, sequences=ppo.policy.recurrent):
+    columns, state = ppo.experience
+    assert columns["obs"].dtype == torch.uint8
+    assert columns["first"][1:].any()
+    for batch in minibatches(columns, state, 2, ppo.rng, sequences=ppo.policy.recurrent):
         with torch.no_grad():
             params, value, _ = ppo.policy(batch["obs"], batch["state"], batch["first"])
-        ratio = (ppo.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
+        ratio = (ppo.policy.distribution.log_prob(params, batch["action"]) - batch["log_prob"]).exp()
         torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=tolerance, rtol=0)
         torch.testing.assert_close(value, batch["value"], atol=10 * tolerance, rtol=10 * tolerance)
     close(run)
@@ -96,9 +100,10 @@ def test_kept_outputs_are_those_of_one_pass_over_the_rollout(memory: str) -> Non
     ppo.collect(now)
     ppo.update_controller(now)
     rollout = ppo.collector.collect(ppo.behaviour, 16)
-    kept, _ = ppo.targets(rollout, now)
+    kept, _ = advantages(ppo.policy, rollout, 0.99, 0.95)
     assert rollout.finals is not None
-    whole, _ = ppo.targets(rollout, now)  # the outputs of acting are gone by now
+    assert rollout.extras["params"].shape == (16, 4, 4) and rollout.extras["value"].shape == (16, 4)
+    whole, _ = advantages(ppo.policy, replace(rollout, extras={}), 0.99, 0.95)
     for name, column in kept.items():
         torch.testing.assert_close(column, whole[name], atol=1e-5, rtol=1e-5, msg=name)
     close(run)
@@ -109,7 +114,7 @@ def test_images_are_stored_once_in_the_layout_of_the_convolutions() -> None:
     run = build(cfg)
     ppo = run.algorithm
     ppo.collect(moment(cfg.algorithm.config))
-    for batch in minibatches(ppo.columns, (), 2, ppo.rng, sequences=False):
+    for batch in minibatches(ppo.experience.columns, (), 2, ppo.rng, sequences=False):
         assert batch["obs"].movedim(2, -1).is_contiguous()
     close(run)
 
@@ -117,8 +122,8 @@ def test_images_are_stored_once_in_the_layout_of_the_convolutions() -> None:
 def test_small_policies_keep_no_outputs() -> None:
     cfg = config({"name": "ppo", "rollout_steps": 16})
     run = build(cfg)
-    run.algorithm.collector.collect(run.algorithm.behaviour, 16)
-    assert run.algorithm.behaviour.take_outputs() is None
+    rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 16)
+    assert not rollout.extras
     close(run)
 
 
@@ -139,9 +144,9 @@ def test_the_precision_of_a_run_is_saved_and_kept() -> None:
     state = run.state_dict()
     other = build(pixels("float32"))
     other.load_state_dict(state)
-    assert other.algorithm.policy.encoder.precision.dtype == torch.bfloat16
+    assert other.algorithm.policy.trunk.encoder.precision.dtype == torch.bfloat16
     spaces = Spaces(gym.spaces.Box(0, 255, (1, 36, 36), np.uint8), gym.spaces.Discrete(4))
-    assert build_player(pixels(), spaces, state).algorithm.policy.encoder.precision.dtype == torch.bfloat16
+    assert build_player(pixels(), spaces, state).algorithm.policy.trunk.encoder.precision.dtype == torch.bfloat16
     close(run)
     close(other)
 
@@ -172,9 +177,7 @@ def test_every_network_computes_in_the_precision_of_the_run(name: str) -> None:
         algorithm = ALGORITHMS[name](cfg.algorithm.config, context)
         if saved:
             precision.load_state_dict({"name": saved})
-        target = getattr(algorithm, "target", None)
-        networks = [algorithm.learner.model, *([target.net] if target else [])]
-        encoders = [part for network in networks for part in network.modules() if isinstance(part, Encoder)]
+        encoders = [part for part in algorithm.learner.model.modules() if isinstance(part, Encoder)]
         assert len(encoders) == 1 + (name in ("dqn", "sac"))
         features.append([encoder(picture) for encoder in encoders])
     plain, half, loaded = features

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from ludus.algorithms.ppo import PPOConfig
 from ludus.errors import ConfigError
+from ludus.metrics.recorder import Recorder
 
 
 class StandIn:
@@ -18,6 +19,7 @@ class StandIn:
         self.settings = PPOConfig(**fields)
         self.said: list[str] = []
         self.interrupted: str | None = None
+        self.recorder = Recorder()
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         for key in changes:

@@ -14,6 +14,7 @@ from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
+from ludus.runs.fingerprint import fingerprint
 from ludus.seeding import Streams
 from support import build, close
 from support import config as small_config
@@ -31,7 +32,7 @@ def evaluated(folder: Path, means: list[float], **plan: Any) -> Orchestrator:
         {"name": "ppo", "rollout_steps": 16},
         training={"total_timesteps": 64 * len(means), "evaluation": {"every_epochs": 1}},
     )
-    run = build(cfg, savable=True)
+    run = build(cfg, will_checkpoint=True)
     left = iter(means)
 
     def evaluate(env_steps: int) -> EvalResult:
@@ -67,17 +68,17 @@ def test_the_best_one_stays_beside_the_newest(tmp_path: Path) -> None:
 def test_nothing_older_goes_before_the_newest_was_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest is damaged between its writing and the pruning."""
     callback = saver(tmp_path, keep=1)
-    callback._write({"value": 1}, 1, False)
+    callback._write({"value": 1}, "step=1", False)
     save = checkpoint.save
 
-    def damaged(folder: Path, state: dict[str, Any], *, step: int, best: bool = False) -> Path:
-        path = save(folder, state, step=step, best=best)
+    def damaged(folder: Path, state: dict[str, Any], *, name: str, best: bool = False) -> Path:
+        path = save(folder, state, name=name, best=best)
         (path / checkpoint.STATE).write_bytes(b"{}")
         return path
 
     monkeypatch.setattr(checkpoint, "save", damaged)
     with pytest.raises(DataError):
-        callback._write({"value": 2}, 2, False)
+        callback._write({"value": 2}, "step=2", False)
     assert list(checkpoint.checkpoints(tmp_path)) == ["step=1", "step=2"]
     assert checkpoint.load_newest_good(tmp_path).state == {"value": 1}
     callback.finish()
@@ -85,9 +86,9 @@ def test_nothing_older_goes_before_the_newest_was_read_back(tmp_path: Path, monk
 
 def test_a_best_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
     callback = saver(tmp_path, keep=1)
-    callback._write({"value": 1}, 1, True)
+    callback._write({"value": 1}, "step=1", True)
     files.replace_link(tmp_path / "checkpoints" / "best", "step=99")
-    callback._write({"value": 2}, 2, False)
+    callback._write({"value": 2}, "step=2", False)
     assert list(checkpoint.checkpoints(tmp_path)) == ["step=2"]
     callback.finish()
 
@@ -128,3 +129,26 @@ def test_no_save_into_a_folder_that_is_no_longer_ours(tmp_path: Path) -> None:
         callback.save(run)
     callback.finish()
     assert not (tmp_path / "b").exists()
+
+
+def test_the_updates_of_a_last_offline_phase_are_saved_beside_the_best_evaluation(tmp_path: Path) -> None:
+    """No environment step comes after that evaluation: the last weights have a name of their own."""
+    phases = [
+        {"name": "collect", "duration_steps": 64, "hooks": ["collect", "evaluate"]},
+        {"name": "learn", "type": "offline", "duration_updates": 5, "hooks": ["update_controller"]},
+    ]
+    algorithm = {"name": "dqn", "batch_size": 8, "learning_starts": 8, "train_freq": 16, "target_every": 2}
+    run = build(small_config(algorithm, training={"phases": phases, "evaluation": {"episodes": 1}}))
+    callback = Checkpoints(tmp_path, CheckpointPlan(), run.stateful["collector"], Streams(1), warn=lambda _: None)  # type: ignore[arg-type]
+    run.callbacks.append(callback)
+    run.run()
+    close(run)
+    assert list(checkpoint.checkpoints(tmp_path)) == ["step=0", "step=64", "step=64+5"]
+    links = {name: str((tmp_path / "checkpoints" / name).readlink()) for name in ("best", "last")}
+    assert links == {"best": "step=64", "last": "step=64+5"}
+    last = checkpoint.load(checkpoint.find(tmp_path, "last"))
+    assert last["scheduler"]["progress"]["updates"] == 5
+    assert fingerprint(last["algorithm"]) == fingerprint({n: p.state_dict() for n, p in run.algorithm.state().items()})
+    assert fingerprint(last["algorithm"]) != fingerprint(
+        checkpoint.load(checkpoint.find(tmp_path, "best"))["algorithm"]
+    )

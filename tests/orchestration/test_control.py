@@ -12,8 +12,6 @@ import pytest
 from ludus.orchestration.callbacks.control import LIMIT, NAME, Control
 from orchestration.settings_stand_in import StandIn
 
-_ROW = {"epoch": 1}
-
 
 class Desk:
     """A control with its run folder, its run, and a counter of checkpoints."""
@@ -32,7 +30,7 @@ class Desk:
         (self.folder / "new").replace(self.folder / NAME)
 
     def epoch(self) -> None:
-        self.control.on_epoch_end(self.run, _ROW)  # type: ignore[arg-type]
+        self.control.on_epoch_end(self.run)  # type: ignore[arg-type]
 
 
 @pytest.fixture

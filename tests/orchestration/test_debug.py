@@ -54,7 +54,7 @@ def test_weights_are_those_of_a_run_without_it(tmp_path: Path, memory: str) -> N
     close(plain)
     watched = _run(tmp_path, memory)
     assert torch.equal(plain.algorithm.learner.theta, watched.algorithm.learner.theta)
-    assert watched.algorithm.learner.step.__func__ is type(watched.algorithm.learner).step  # the hooks are gone
+    assert watched.algorithm.learner.observer is None  # the hooks are gone
     assert not any(module._forward_hooks for module in watched.algorithm.policy.modules())
 
 
@@ -129,7 +129,7 @@ def test_what_debug_leaves(tmp_path: Path) -> None:
     assert any(name.startswith("aten::") for name in names)
     assert "aten::" in (folder / "profile.txt").read_text()
     weights = [json.loads(line) for line in (folder / "weights.jsonl").read_text().splitlines()]
-    layer = weights[-1]["layers"]["actor.0.weight"]
+    layer = weights[-1]["layers"]["policy.actor.0.weight"]
     assert weights[-1]["env_steps"] == 256
     assert {"mean", "std", "min", "max", "norm", "grad_norm", "grad_max", "histogram"} == set(layer)
     assert sum(layer["histogram"]) == 2 * 8
@@ -150,13 +150,14 @@ def test_updates_are_never_compiled_under_it(tmp_path: Path) -> None:
 
 def test_dead_units_are_counted(tmp_path: Path) -> None:
     def kill(run: Orchestrator) -> None:
-        first = next(module for module in run.algorithm.policy.encoder.modules() if isinstance(module, torch.nn.Linear))
+        modules = run.algorithm.policy.trunk.encoder.modules()
+        first = next(module for module in modules if isinstance(module, torch.nn.Linear))
         first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
         first.bias.data[:4] = 100.0  # nor come back: tanh is flat there
 
     _run(tmp_path, prepare=kill)
     last = json.loads((tmp_path / "debug" / "activations.jsonl").read_text().splitlines()[-1])
-    tanh = [layer for name, layer in last["layers"].items() if name.startswith("encoder")][-1]
+    tanh = [layer for name, layer in last["layers"].items() if name.startswith("policy.trunk.encoder")][-1]
     assert tanh["dead_pct"] == 50.0
 
 
@@ -171,25 +172,29 @@ def _bad_activation(run: Orchestrator) -> None:
 
 
 def _bad_loss(run: Orchestrator) -> None:
-    learner = run.algorithm.learner
-    original = learner.loss
+    original = run.algorithm.loss
 
-    def loss(*arguments: Any, **flags: Any) -> Any:
-        total, metrics = original(*arguments, **flags)
+    def loss(*arguments: Any, **static: Any) -> Any:
+        total, metrics = original(*arguments, **static)
         return total, {**metrics, "loss/value": metrics["loss/value"] * float("inf")}
 
-    learner.loss = loss
+    run.algorithm.loss = loss
+
+
+def _bad_total(run: Orchestrator) -> None:
+    original = run.algorithm.loss
+    run.algorithm.loss = lambda *arguments, **static: (NAN * original(*arguments, **static)[0], {})
 
 
 def _bad_batch(run: Orchestrator) -> None:
-    original = run.algorithm.targets
+    original = run.hooks["collect"]
 
-    def targets(*arguments: Any) -> Any:
-        columns, explained = original(*arguments)
-        columns["advantage"][3, 1] = NAN
-        return columns, explained
+    def collect(now: PhaseContext) -> Report:
+        report = original(now)
+        run.algorithm.experience.columns["advantage"][3, 1] = NAN
+        return report
 
-    run.algorithm.targets = targets
+    run.hooks["collect"] = collect
 
 
 def _bad_gradient(run: Orchestrator) -> None:
@@ -205,12 +210,13 @@ def _bad_step(run: Orchestrator) -> None:
 @pytest.mark.parametrize(
     ("inject", "words"),
     [
-        (_bad_weight, "output of layer actor.0 (Linear) is not finite: nan in 132 of 264 values"),
-        (_bad_activation, "output of layer critic.0 (Linear) is not finite: nan in 64 of 64 values"),
+        (_bad_weight, "output of layer policy.actor.0 (Linear) is not finite: nan in 132 of 264 values"),
+        (_bad_activation, "output of layer policy.critic.0 (Linear) is not finite: nan in 64 of 64 values"),
         (_bad_loss, "loss loss/value is not finite: infinite in 1 of 1 values"),
+        (_bad_total, "loss of policy is not finite: nan in 1 of 1 values"),
         (_bad_batch, "batch advantage is not finite: nan in 1 of 64 values"),
-        (_bad_gradient, "gradient of critic.0.bias is not finite: nan in 1 of 1 values"),
-        (_bad_step, "weight encoder"),
+        (_bad_gradient, "gradient of policy.critic.0.bias is not finite: nan in 1 of 1 values"),
+        (_bad_step, "weight policy.trunk.encoder"),
     ],
 )
 def test_the_first_bad_tensor_is_named_and_dumped(
@@ -227,7 +233,7 @@ def test_the_first_bad_tensor_is_named_and_dumped(
     assert step["env_steps"] in (0, 128)
     assert step["phase"] == "train"
     weights = load_file(tmp_path / "nan_dump" / "weights.safetensors")
-    assert "actor.0.weight" in weights
+    assert "policy.actor.0.weight" in weights
 
 
 def test_the_dump_holds_the_batch_and_the_weights_before_the_bad_update(tmp_path: Path) -> None:
@@ -240,9 +246,9 @@ def test_the_dump_holds_the_batch_and_the_weights_before_the_bad_update(tmp_path
     assert all(tensor.isfinite().all() for tensor in weights.values())  # stopped before the optimizer
     fresh = _build()
     close(fresh)
-    assert torch.equal(weights["actor.0.weight"], fresh.algorithm.policy.actor[0].weight)
+    assert torch.equal(weights["policy.actor.0.weight"], fresh.algorithm.policy.actor[0].weight)
     step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
-    assert (step["updates"], step["numbers"]["lr"]) == (0, 3e-4)
+    assert (step["updates"], step["scalars"]["lr"]) == (0, 3e-4)
 
 
 def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -> None:
@@ -251,11 +257,11 @@ def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -
     with pytest.raises(ConfigError, match="diverged"):
         run.run()
     close(run)
-    assert "weight encoder" in (bad_part(run.algorithm.learner) or "")
+    assert "weight policy.trunk.encoder" in (bad_part(run.algorithm.learner) or "")
     place = dump_divergence(tmp_path, run, "loss is nan")
     assert place == tmp_path / "nan_dump"
     step = json.loads((tmp_path / "nan_dump" / "step.json").read_text())
-    assert step["tensor"].startswith("weight encoder")
+    assert step["tensor"].startswith("weight policy.trunk.encoder")
     assert step["problem"] == "loss is nan"
 
 

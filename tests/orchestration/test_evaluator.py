@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from ludus.data.normalizer import ObservationNormalizer
-from ludus.envs.vector import StepResult, VectorEnv
 from ludus.experiment import build, build_player
-from ludus.orchestration.callbacks.videos import episode_frames
 from ludus.orchestration.evaluator import Evaluator
+from ludus.play import episodes
 from ludus.seeding import Streams
-from ludus.types import ActResult, Spaces
+from ludus.types import ActResult, Spaces, StepResult
 from support import close, config, moment, run
 from vector_script import BOX, Planned
 
@@ -80,8 +79,7 @@ def test_exact_number_of_finished_episodes(episodes: int, envs: int | None) -> N
 class Uneven:
     """Three environments: the first ends every step, the others every tenth; each pays its own number once."""
 
-    num_envs = 3
-    broken, continues, over = None, None, VectorEnv.over
+    id, num_envs = "Uneven-v0", 3
 
     def reset(self, seeds):
         self.t = 0
@@ -92,7 +90,7 @@ class Uneven:
         ended = np.array([True, self.t % 10 == 0, self.t % 10 == 0])
         self.raw_reward = np.where(ended, [0.0, 1.0, 2.0], 0.0)
         nothing = np.zeros(3, bool)
-        return StepResult(np.zeros((3, 4), np.float32), self.raw_reward, ended, nothing, None)
+        return StepResult(np.zeros((3, 4), np.float32), self.raw_reward, ended, nothing, None, self.raw_reward)
 
     def close(self):
         pass
@@ -195,7 +193,7 @@ def test_the_policy_sees_normalised_observations() -> None:
 def test_a_video_shows_the_same_policy() -> None:
     """Its observations are normalised, too."""
     evaluator, env, normalizer = planned(2, [[(4, "terminated")]])
-    assert len(list(episode_frames(env, evaluator, [1], 1, 100))) == 5
+    assert sum(len(step.frames) for step in episodes(evaluator.act, env, [1], 1, render=True)) == 5
     for ours, raw in zip(evaluator.algorithm.seen, env.shown, strict=False):
         np.testing.assert_array_equal(ours, normalizer.apply(raw))
     assert len(evaluator.algorithm.seen) == 4
@@ -208,7 +206,7 @@ def test_a_player_has_the_normaliser_of_its_checkpoint() -> None:
     collector = trained.algorithm.collector
     spaces = Spaces(collector.env.observation_space, collector.env.action_space)
     player = build_player(cfg, spaces, trained.state_dict())
-    assert player.normalizer is not None and player.normalizer.moments.count == 256
+    assert player.normalizer is not None and player.normalizer.parts.moments.count == 256
     obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     np.testing.assert_array_equal(player.normalizer.apply(obs), trained.evaluator.normalizer.apply(obs))
     assert not np.array_equal(player.normalizer.apply(obs), obs)

@@ -44,7 +44,7 @@ def test_raise_names_metric_and_step() -> None:
 def test_earlier_weights_come_back(choice: str) -> None:
     run = poisoned(choice)
     run.run()
-    assert run.clock.env_steps == 640
+    assert run.progress.env_steps == 640
     assert run.nan_guard.count == 1
     assert torch.isfinite(run.algorithm.learner.theta).all()
     close(run)
@@ -100,17 +100,17 @@ def test_one_bad_update_of_many_is_undone(name: str, choice: str) -> None:
     buffers = {"replay": {"type": "prioritized", "size": 1_000}}
     training = {"total_timesteps": 200, "on_nan": choice}
     run = build(config(settings, OFF_POLICY[name], training=training, buffers=buffers))
-    learner, step, calls = run.algorithm.learner, run.algorithm.learner.step, []
+    learner, update, calls = run.algorithm.learner, run.algorithm.learner.update, []
 
-    def poisoned_step(batch, *arguments, **flags):
+    def poisoned(function, batch, *arguments, **static):
         calls.append(learner.theta.clone())
         reward = batch["reward"] * (math.nan if len(calls) == 20 else 1.0)
-        return step({**batch, "reward": reward}, *arguments, **flags)
+        return update(function, {**batch, "reward": reward}, *arguments, **static)
 
-    learner.step = poisoned_step
+    learner.update = poisoned
     run.run()
     close(run)
-    assert run.clock.env_steps == 200 and len(calls) > 40
+    assert run.progress.env_steps == 200 and len(calls) > 40
     assert run.nan_guard.count == 1
     assert torch.isfinite(learner.theta).all()
     if choice == "skip":
@@ -154,7 +154,7 @@ def test_weights_that_were_loaded_come_back(choice: str, way: str) -> None:
 
 
 class StopAfterOne(Callback):
-    def on_cycle_end(self, run) -> None:
+    def on_epoch_end(self, run) -> None:
         run.stop("enough")
 
 

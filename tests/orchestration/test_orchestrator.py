@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,14 @@ from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.early_stop import EarlyStop
+from ludus.orchestration.callbacks.plateau import Plateau, PlateauConfig
+from ludus.orchestration.callbacks.status import Status
 from ludus.orchestration.evaluator import EvalResult
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
+from ludus.orchestration.phases import phase_configs, run_phases
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Report
 
@@ -93,6 +99,7 @@ class Diary(Callback):
     def __init__(self) -> None:
         self.moments: list[str] = []
         self.rows: list[dict[str, Any]] = []
+        self.epochs: list[dict[str, float]] = []
 
     def on_start(self, run):
         self.moments.append("start")
@@ -100,9 +107,13 @@ class Diary(Callback):
     def on_report(self, run, hook, report):
         self.moments.append(hook)
 
-    def on_epoch_end(self, run, row):
-        self.moments.append("epoch")
+    def on_row(self, run, row):
+        self.moments.append("row")
         self.rows.append(dict(row))
+
+    def on_epoch_end(self, run):
+        self.moments.append("epoch")
+        self.epochs.append(run.recorder.epoch)
 
     def on_evaluation(self, run, result):
         self.moments.append("evaluation")
@@ -130,11 +141,8 @@ def toy_run(
         }
     )
     algorithm, evaluator = Toy(), FakeEvaluator()
-    from ludus.config.schema import Phase
-    from ludus.orchestration.phases import phase_configs
-
-    parsed = config.training.phases or (Phase(name="train", hooks=algorithm.default_cycle),)
-    scheduler = PhaseScheduler(parsed, total, hooks=[*algorithm.hooks(), "evaluate"])
+    parsed = run_phases(config, algorithm.default_cycle)
+    scheduler = PhaseScheduler(parsed, config.training.budget, hooks=[*algorithm.hooks(), "evaluate"])
     configs = phase_configs(config, parsed, 1)
     return Orchestrator(config, algorithm, scheduler, configs, evaluator, Recorder(), callbacks=callbacks or [])
 
@@ -143,13 +151,13 @@ def test_order_of_moments() -> None:
     diary = Diary()
     toy_run(20, callbacks=[diary]).run()
     cycle = ["collect", "update_controller"]
-    assert diary.moments == ["start", *cycle, "epoch", *cycle, "phase", "epoch", "end"]
+    assert diary.moments == ["start", *cycle, "row", "epoch", *cycle, "phase", "row", "epoch", "end"]
 
 
 def test_steps_and_updates_are_separate_counters() -> None:
     run = toy_run(40)
     run.run()
-    assert (run.clock.env_steps, run.clock.updates, run.clock.cycles) == (40, 12, 4)
+    assert (run.progress.env_steps, run.progress.updates, run.progress.cycles) == (40, 12, 4)
     assert run.stop_reason == "the step budget is used up"
 
 
@@ -205,7 +213,7 @@ def test_evaluation_cadence_and_stop() -> None:
     run.callbacks.append(stopper)
     run.run()
     assert run.evaluator.calls == [30, 50, 80, 100]
-    assert run.clock.env_steps == 100
+    assert run.progress.env_steps == 100
     assert "reached 100" in run.stop_reason
     assert run.best.mean == 100
 
@@ -214,7 +222,7 @@ def test_train_reward_stop() -> None:
     run = toy_run(1_000)
     run.callbacks.append(EarlyStop(run.config.training.stop.model_copy(update={"train_reward": 5.0}), None))
     run.run()
-    assert run.clock.env_steps == 30
+    assert run.progress.env_steps == 30
 
 
 @pytest.mark.parametrize("every", [None, 0])
@@ -227,8 +235,6 @@ def test_no_evaluation_without_a_cadence(every: int | None) -> None:
 
 
 def test_the_orchestrator_imports_no_algorithm() -> None:
-    from pathlib import Path
-
     import ludus.orchestration
 
     folder = Path(ludus.orchestration.__file__).parent
@@ -264,8 +270,117 @@ def test_stop_waits_for_the_end_of_the_cycle() -> None:
     diary = Impatient()
     run = toy_run(100, callbacks=[diary])
     run.run()
-    assert diary.moments == ["start", "collect", "update_controller", "epoch", "end"]
-    assert (run.clock.env_steps, run.clock.updates, run.stop_reason) == (10, 3, "enough")
+    assert diary.moments == ["start", "collect", "update_controller", "row", "epoch", "end"]
+    assert (run.progress.env_steps, run.progress.updates, run.stop_reason) == (10, 3, "enough")
+
+
+# ---- moments do not depend on how often rows are written ---------------------------------------------------------
+
+SELDOM = {"every_epochs": 1_000}
+
+
+def test_every_epoch_ends_whether_or_not_a_row_is_written() -> None:
+    diary = Diary()
+    toy_run(40, callbacks=[diary], logging=SELDOM).run()
+    cycle = ["collect", "update_controller"]
+    assert diary.moments == ["start", *[*cycle, "epoch"] * 3, *cycle, "phase", "epoch", "row", "end"]
+    assert [epoch["train/roll/ep_rew/mean"] for epoch in diary.epochs] == [1.0, 3.0, 5.0, 7.0], "each its own"
+
+
+def test_the_metrics_of_an_epoch_are_those_of_its_row() -> None:
+    diary = Diary()
+    toy_run(40, callbacks=[diary]).run()
+    for row, epoch in zip(diary.rows, diary.epochs, strict=True):
+        assert epoch == {key: value for key, value in row.items() if key in epoch}
+        assert {"train/loss/toy", "train/roll/ep_rew/mean"} <= set(epoch)
+
+
+def test_time_is_up_at_the_end_of_an_epoch() -> None:
+    run = toy_run(1_000, logging=SELDOM)
+    run._seconds_before = 90.0
+    run.callbacks.append(EarlyStop(run.config.training.stop.model_copy(update={"minutes": 1.0}), None))
+    run.run()
+    assert (run.progress.env_steps, run.stop_reason) == (10, "1 minutes are over")
+
+
+def test_the_training_return_is_looked_at_every_epoch() -> None:
+    run = toy_run(1_000, logging=SELDOM)
+    run.callbacks.append(EarlyStop(run.config.training.stop.model_copy(update={"train_reward": 5.0}), None))
+    run.run()
+    assert run.progress.env_steps == 30
+
+
+def test_a_plateau_is_found_in_epochs_not_in_rows() -> None:
+    cfg = PlateauConfig(monitor="train/loss/toy", patience=2, actions=[{"field": "chunk", "set": 20}])
+    plateau = Plateau(cfg)
+    run = toy_run(60, callbacks=[plateau], logging=SELDOM)
+    run.run()
+    assert plateau.interventions == 1
+    assert [now.cfg.chunk for now in run.algorithm.seen[::2]] == [10, 10, 10, 20, 20]
+
+
+def test_control_json_is_read_every_epoch(tmp_path: Path) -> None:
+    (tmp_path / "control.json").write_text('{"stop": true}')
+    run = toy_run(60, callbacks=[Control(tmp_path, lambda: None)], logging=SELDOM)
+    run.run()
+    assert run.progress.env_steps == 10
+    assert run.stopped_early
+
+
+def test_status_json_is_written_at_the_end_of_an_epoch() -> None:
+    written: list[dict[str, Any]] = []
+    status = Status(lambda state, **facts: written.append({"state": state, **facts}))
+    run = toy_run(40, callbacks=[status], logging=SELDOM)
+    run.stateful["compiler"] = SimpleNamespace(state_dict=lambda: {"sizes": []})
+    run.run()
+    (first,) = written
+    assert (first["state"], first["phase"], first["env_steps"], first["total_steps"]) == ("running", "train", 10, 40)
+    assert first["train_return"] == 1.0
+
+
+# ---- runs that are counted in updates ----------------------------------------------------------------------------
+
+
+def test_a_run_counted_in_updates_moves_its_schedules_and_ends_with_its_budget() -> None:
+    diary = Diary()
+    training = {"total_updates": 12, "epoch_updates": 6, "evaluation": {"every_updates": 6}}
+    run = toy_run(1, callbacks=[diary], **training)
+    run.run()
+    assert run.algorithm.trace == [("train", "update_controller")] * 4, "three updates each"
+    assert [now.at(now.cfg.lr) for now in run.algorithm.seen] == [1.0, 0.75, 0.5, 0.25]
+    assert (run.progress.env_steps, run.progress.updates, run.progress.epochs) == (0, 12, 2)
+    assert [row["train/hp/lr"] for row in diary.rows] == [1.0, 0.5]
+    assert run.evaluator.calls == [6, 12]
+    assert run.stop_reason == "the update budget is used up"
+
+
+def test_epochs_of_an_offline_phase_are_counted_in_updates() -> None:
+    """`epoch_steps` of the algorithm counts environment steps and has no say there."""
+    diary = Diary()
+    phases = [
+        {"name": "seed", "duration_steps": 40, "hooks": ["collect"]},
+        {"name": "learn", "type": "offline", "duration_updates": 30, "hooks": ["update_controller"]},
+    ]
+    run = toy_run(40, phases=phases, callbacks=[diary], epoch_updates=9)
+    run.algorithm.epoch_steps = 20
+    run.run()
+    assert [(row["env_steps"], row["updates"]) for row in diary.rows] == [
+        (20, 0), (40, 0), (40, 9), (40, 18), (40, 27), (40, 30)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"total_updates": 9, "phases": [{"name": "a", "hooks": ["collect"]}]}, "phase 'a' is online"),
+        ({"phases": [{"name": "a", "type": "offline", "hooks": ["discriminate"], "duration_cycles": 1}]},
+         "phase 'a' needs duration_updates"),
+        ({"total_updates": 9, "evaluation": {"every_steps": 1}}, "evaluation.every_steps: this run takes no"),
+        ({"total_updates": 9, "checkpoints": {"every_steps": 1}}, "checkpoints.every_steps: this run takes no"),
+    ],
+)  # fmt: skip
+def test_what_a_run_without_steps_cannot_have(training: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        toy_run(10, **training)
 
 
 def result(*returns: float, env_steps: int = 10) -> EvalResult:
@@ -288,11 +403,14 @@ def test_the_goal_of_training_is_the_mean_of_a_hundred_episodes() -> None:
     run = toy_run(10, stop={"train_reward": 100})
     stopper = EarlyStop(run.config.training.stop, None)
     for episodes in (1.0, 99.0):
-        stopper.on_epoch_end(run, {"train/roll/ep_rew/mean": 150.0, "train/roll/episodes": episodes})
+        run.recorder.record("train", {"roll/ep_rew/mean": 150.0, "roll/episodes": episodes})
+        stopper.on_epoch_end(run)
         assert run.stop_reason is None
-    stopper.on_epoch_end(run, {"train/roll/ep_rew/mean": 99.0, "train/roll/episodes": 100.0})
+    run.recorder.record("train", {"roll/ep_rew/mean": 99.0, "roll/episodes": 100.0})
+    stopper.on_epoch_end(run)
     assert run.stop_reason is None
-    stopper.on_epoch_end(run, {"train/roll/ep_rew/mean": 100.0, "train/roll/episodes": 100.0})
+    run.recorder.record("train", {"roll/ep_rew/mean": 100.0, "roll/episodes": 100.0})
+    stopper.on_epoch_end(run)
     assert run.stop_reason == "training mean return 100 reached 100"
 
 

@@ -33,7 +33,7 @@ def test_a_phase_collects_in_its_own_environment_and_the_next_one_goes_back() ->
     collector.collect = watch
     run.run()
     assert seen == {"plain": 500, "other": 5, "again": 500}
-    assert run.clock.env_steps == 256
+    assert run.progress.env_steps == 256
     close(run)
 
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from ludus.config.schema import Phase
 from ludus.errors import ConfigError
 from ludus.orchestration.phase_scheduler import PhaseScheduler
+from ludus.progress import Budget, Unit
 from ludus.types import Report
 
 HOOKS = ("collect", "update_world_model", "update_controller", "evaluate", "dance")
 
 
-def scheduler(*phases: dict, total: int = 1_000, quantum: int = 1) -> PhaseScheduler:
-    return PhaseScheduler([Phase(**p) for p in phases], total, hooks=HOOKS, step_quantum=quantum)
+def scheduler(*phases: dict, total: int = 1_000, quantum: int = 1, unit: Unit = "env_steps") -> PhaseScheduler:
+    return PhaseScheduler([Phase(**p) for p in phases], Budget(total, unit), hooks=HOOKS, step_quantum=quantum)
 
 
 def drive(s: PhaseScheduler, reports: dict[str, Report], most: int = 10_000) -> list[str]:
@@ -49,13 +50,13 @@ def test_three_phases_in_order() -> None:
     called = drive(s, WORK)
     joint = ["collect", "update_world_model", "update_world_model", "update_controller"]
     assert called == ["collect"] * 5 + ["update_world_model"] * 7 + joint * 5
-    assert (s.clock.env_steps, s.clock.updates, s.clock.cycles) == (100, 7 + 15, 5 + 7 + 5)
+    assert (s.progress.env_steps, s.progress.updates, s.progress.cycles) == (100, 7 + 15, 5 + 7 + 5)
 
 
 def test_a_hook_of_the_algorithms_own() -> None:
     s = scheduler({"name": "x", "hooks": ["collect", "dance"]}, total=30)
     assert drive(s, WORK) == ["collect", "dance"] * 3
-    assert s.clock.updates == 6
+    assert s.progress.updates == 6
 
 
 def test_idle_hooks_count_towards_nothing() -> None:
@@ -69,7 +70,7 @@ def test_idle_hooks_count_towards_nothing() -> None:
         ready = i >= 7
         s.advance(COLLECT if hook == "collect" else (UPDATE if ready else Report()))
     assert s.finished
-    assert s.clock.updates == 3
+    assert s.progress.updates == 3
 
 
 def test_a_cycle_that_does_nothing_is_an_error() -> None:
@@ -92,7 +93,7 @@ def test_ratio_keeps_its_exact_remainder(ratio: str, chunks: list[int]) -> None:
         s.advance(Report(env_steps=queue.pop(0)) if hook == "collect" else UPDATE)
     from fractions import Fraction
 
-    assert s.clock.updates == int(Fraction(ratio) * sum(chunks))
+    assert s.progress.updates == int(Fraction(ratio) * sum(chunks))
 
 
 def test_what_an_unready_hook_owes_is_forgiven() -> None:
@@ -105,7 +106,7 @@ def test_what_an_unready_hook_owes_is_forgiven() -> None:
             run = 0
             s.advance(COLLECT)
         else:
-            ready = s.clock.env_steps > 100
+            ready = s.progress.env_steps > 100
             run += ready
             idle += not ready
             s.advance(UPDATE if ready else Report())
@@ -133,11 +134,11 @@ def test_saved_in_the_middle_it_goes_on_the_same() -> None:
 
 def test_the_budget_is_never_exceeded_and_in_whole_vector_steps() -> None:
     s = scheduler({"name": "x", "hooks": ["collect"]}, total=1_003, quantum=8)
-    assert s.total_steps == 1_000
+    assert s.budget.total == 1_000
     while s.next_hook() is not None:
         s.advance(Report(env_steps=min(256, s.remaining_steps)))
-    assert s.clock.env_steps == 1_000
-    assert scheduler({"name": "x", "hooks": ["collect"]}, total=3, quantum=8).total_steps == 8
+    assert s.progress.env_steps == 1_000
+    assert scheduler({"name": "x", "hooks": ["collect"]}, total=3, quantum=8).budget.total == 8
 
 
 def test_an_offline_phase_after_the_budget_still_runs() -> None:

@@ -25,7 +25,9 @@ def _feed(plateau: Plateau, run: Any, *values: float) -> list[float]:
     """The learning rate after every value."""
     found = []
     for value in values:
-        plateau.on_epoch_end(run, {"epoch": 1, KEY: value})
+        run.recorder.begin_epoch()
+        run.recorder.record("val", {"roll/ep_rew/mean": value})
+        plateau.on_epoch_end(run)
         found.append(run.settings.lr.start)
     return found
 
@@ -50,12 +52,13 @@ def test_standing_still_halves_the_rate_again_and_again() -> None:
     assert run.said[0] == f"plateau of {KEY}: no progress in 2 values; lr 0.001 -> 0.0005"
 
 
-def test_rows_without_the_metric_are_passed_over() -> None:
+def test_epochs_without_the_metric_do_not_count() -> None:
     run, plateau = StandIn(lr=1e-3), _plateau()
     for value in (5, 5):
         _feed(plateau, run, value)
         for _ in range(5):
-            plateau.on_epoch_end(run, {"epoch": 1})  # type: ignore[arg-type]
+            run.recorder.begin_epoch()
+            plateau.on_epoch_end(run)  # type: ignore[arg-type]
     assert run.settings.lr.start == 1e-3
 
 

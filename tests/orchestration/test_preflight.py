@@ -179,7 +179,7 @@ def test_the_room_asked_for_is_about_what_a_run_takes(
 
     asked = needed(run, tmp_path, monkeypatch)
     state = {**run.state_dict(), "about": {"config": run.config.model_dump(mode="json")}}
-    one = size_of(checkpoint.save(tmp_path, state, step=0))
+    one = size_of(checkpoint.save(tmp_path, state, name="step=0"))
     there = (run.config.training.checkpoints.keep + 2) * one
     assert there <= asked <= 2 * there
 

@@ -19,8 +19,9 @@ from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, MissingExtra
 from ludus.metrics.sinks import Row, Sink
-from ludus.orchestration.callbacks.videos import Videos, episode_frames
+from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.play import episodes
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
 from ludus.watch import ram
@@ -64,9 +65,10 @@ def test_a_decoder_finds_every_frame_and_the_last_one(tmp_path: Path) -> None:
     state = Streams(cfg.experiment.seed).generator("evaluation actions 512").bit_generator.state
     run.evaluator._rng.bit_generator.state = state
     with _camera(cfg) as env, make_vector(cfg.environment, num_envs=2) as others:
-        run.evaluator.run_episodes(others, Streams(cfg.experiment.seed).integers("evaluation 512", 2), 2, None)
+        list(episodes(run.evaluator.act, others, Streams(cfg.experiment.seed).integers("evaluation 512", 2), 2))
         seeds = Streams(cfg.experiment.seed).integers("video 512", 1)
-        frames = list(episode_frames(env, run.evaluator, seeds, 2, 5_000))
+        steps = episodes(run.evaluator.act, env, seeds, 2, render=True)
+        frames = [frame for step in steps for frame in step.frames]
         end, next_episode = env.render(final=True), env.render()
     decoded = _decode(path)
     assert len(decoded) == len(frames) > 10
@@ -172,7 +174,7 @@ def test_a_full_disk_costs_the_video_and_one_warning(tmp_path: Path) -> None:
     with _small_files(1_000):
         run.run()
     close(run)
-    assert run.clock.env_steps == 512
+    assert run.progress.env_steps == 512
     assert len(warnings) == 1
     assert "File too large; training goes on" in warnings[0]
     assert os.listdir(tmp_path / "videos") == []  # noqa: PTH208 - hidden files too
@@ -205,14 +207,14 @@ def test_every_checkpoint_gets_its_video_even_if_it_is_written_late(
     parent.mkdir()
     for epoch in (1, 2, 3, 4):
         run: Any = SimpleNamespace(
-            clock=SimpleNamespace(epochs=epoch), evaluator=None, recorder=SimpleNamespace(file=lambda *_, **__: None)
+            progress=SimpleNamespace(epochs=epoch), evaluator=None, recorder=SimpleNamespace(file=lambda *_, **__: None)
         )
         result: Any = SimpleNamespace(env_steps=64 * epoch)
         videos.on_evaluation(run, result)
-        videos.on_cycle_end(run)
+        videos.on_epoch_end(run)
     for step in (64, 192):
         (parent / f"step={step}").mkdir()
-    videos.on_cycle_end(run)
+    videos.on_epoch_end(run)
     links = {path.name: str(path.readlink()) for path in parent.glob("*.mp4")}
     assert links == {"step=64.mp4": "../videos/epoch=1.mp4", "step=192.mp4": "../videos/epoch=3.mp4"}
     (parent / "step=256").mkdir()

@@ -101,7 +101,7 @@ def test_any_tree_comes_back_as_it_was(state: dict[str, Any]) -> None:
 @given(state=st.dictionaries(_keys, _trees, max_size=3))
 def test_any_tree_survives_the_disk(tmp_path_factory: pytest.TempPathFactory, state: dict[str, Any]) -> None:
     folder = tmp_path_factory.mktemp("run")
-    assert same(checkpoint.load(checkpoint.save(folder, state, step=1)), state)
+    assert same(checkpoint.load(checkpoint.save(folder, state, name="step=1")), state)
 
 
 def test_awkward_tensors(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_awkward_tensors(tmp_path: Path) -> None:
         "python": random.Random(1).getstate(),
         "optimizer": optimizer.state_dict(),
     }
-    loaded = checkpoint.load(checkpoint.save(tmp_path, state, step=1))
+    loaded = checkpoint.load(checkpoint.save(tmp_path, state, name="step=1"))
     assert same(loaded["optimizer"], state["optimizer"])
     for key in ("transposed", "expanded", "bfloat16", "scalar", "empty", "strided", "generator", "python", "shared"):
         assert same(loaded[key], state[key]), key
@@ -135,7 +135,7 @@ def test_awkward_tensors(tmp_path: Path) -> None:
 
 
 def test_parameters_come_back_as_plain_tensors(tmp_path: Path) -> None:
-    loaded = checkpoint.load(checkpoint.save(tmp_path, {"w": torch.nn.Parameter(torch.ones(2))}, step=1))
+    loaded = checkpoint.load(checkpoint.save(tmp_path, {"w": torch.nn.Parameter(torch.ones(2))}, name="step=1"))
     assert type(loaded["w"]) is torch.Tensor
     assert not loaded["w"].requires_grad
 
@@ -146,7 +146,7 @@ def test_parameters_come_back_as_plain_tensors(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_saved_exactly_is_refused_by_name(tmp_path: Path, value: Any) -> None:
     with pytest.raises(TypeError, match=r"checkpoint: algorithm\.part"):
-        checkpoint.save(tmp_path, {"algorithm": {"part": value}}, step=1)
+        checkpoint.save(tmp_path, {"algorithm": {"part": value}}, name="step=1")
     assert not list(tmp_path.rglob("step=*"))
 
 
@@ -154,8 +154,8 @@ def test_what_cannot_be_saved_exactly_is_refused_by_name(tmp_path: Path, value: 
 
 
 def test_layout_and_links(tmp_path: Path) -> None:
-    first = checkpoint.save(tmp_path, STATE, step=100, best=True)
-    second = checkpoint.save(tmp_path, {**STATE, "n": 1}, step=1_000)
+    first = checkpoint.save(tmp_path, STATE, name="step=100", best=True)
+    second = checkpoint.save(tmp_path, {**STATE, "n": 1}, name="step=1000")
     parent = tmp_path / "checkpoints"
     assert _names(parent) == ["best", "last", "step=100", "step=1000"]
     assert (parent / "best").resolve() == first.resolve()
@@ -164,14 +164,14 @@ def test_layout_and_links(tmp_path: Path) -> None:
     assert stat.S_IMODE(first.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in first.iterdir()} == {0o600}
     manifest = json.loads((first / "manifest.json").read_text())
-    assert (manifest["format"], manifest["version"], manifest["step"]) == ("ludus-checkpoint", 2, 100)
+    assert (manifest["format"], manifest["version"], manifest["name"]) == ("ludus-checkpoint", 3, "step=100")
     assert manifest["files"]["state.json"]["size"] == (first / "state.json").stat().st_size
 
 
 def test_find(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no checkpoint"):
         checkpoint.find(tmp_path)
-    steps = [checkpoint.save(tmp_path, {"n": n}, step=n) for n in (9, 10, 100)]
+    steps = [checkpoint.save(tmp_path, {"n": n}, name=f"step={n}") for n in (9, 10, 100)]
     assert checkpoint.find(tmp_path) == steps[2]  # no best: the last, by number
     (tmp_path / "checkpoints" / "last").unlink()
     files.replace_link(tmp_path / "checkpoints" / "last", "step=9")  # stale: the directory is the truth
@@ -179,7 +179,7 @@ def test_find(tmp_path: Path) -> None:
     assert checkpoint.find(tmp_path, "step=10") == steps[1]
     with pytest.raises(ConfigError, match="no such checkpoint"):
         checkpoint.find(tmp_path, "best")
-    checkpoint.save(tmp_path, {"n": 10}, step=10, best=True)
+    checkpoint.save(tmp_path, {"n": 10}, name="step=10", best=True)
     assert checkpoint.find(tmp_path) == checkpoint.find(tmp_path, "best") == steps[1]
     for wrong in ("step=11", "../../x", "step=10/.."):
         with pytest.raises(ConfigError, match="no such checkpoint"):
@@ -187,25 +187,25 @@ def test_find(tmp_path: Path) -> None:
 
 
 def test_the_same_step_again_is_kept_if_equal_and_replaced_if_not(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, STATE, step=5)
+    path = checkpoint.save(tmp_path, STATE, name="step=5")
     inode = (path / "state.json").stat().st_ino
-    checkpoint.save(tmp_path, STATE, step=5)
+    checkpoint.save(tmp_path, STATE, name="step=5")
     assert (path / "state.json").stat().st_ino == inode
-    checkpoint.save(tmp_path, {"n": 2}, step=5)  # updates without environment steps, say
+    checkpoint.save(tmp_path, {"n": 2}, name="step=5")  # updates without environment steps, say
     assert checkpoint.load(path) == {"n": 2}
     assert _names(tmp_path / "checkpoints") == ["last", "step=5"]
 
 
 def test_a_replacement_cut_off_between_its_renames_loses_nothing(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, {"n": 1}, step=5)
+    path = checkpoint.save(tmp_path, {"n": 1}, name="step=5")
     path.rename(path.with_name(".old-step=5-abcdef"))
     assert checkpoint.load_newest_good(tmp_path).state == {"n": 1}
-    checkpoint.save(tmp_path, {"n": 2}, step=6)
+    checkpoint.save(tmp_path, {"n": 2}, name="step=6")
     assert checkpoint.load(path) == {"n": 1}
 
 
 def test_litter_of_a_killed_writer_is_swept(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, STATE, step=5)
+    path = checkpoint.save(tmp_path, STATE, name="step=5")
     parent = path.parent
     shutil.copytree(path, parent / ".new-step=6-abcdef")
     shutil.copytree(path, parent / ".old-step=5-abcdef")
@@ -213,7 +213,7 @@ def test_litter_of_a_killed_writer_is_swept(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (parent / ".new-step=7-abcdef").symlink_to(outside)
-    checkpoint.save(tmp_path, STATE, step=6)
+    checkpoint.save(tmp_path, STATE, name="step=6")
     assert _names(parent) == [".new-step=7-abcdef", "last", "step=5", "step=6"]
     assert outside.exists()
 
@@ -225,7 +225,7 @@ _FILES = (checkpoint.TENSORS, checkpoint.STATE, checkpoint.MANIFEST)
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkpoint.save(tmp_path_factory.mktemp("run"), STATE, step=7)
+    return checkpoint.save(tmp_path_factory.mktemp("run"), STATE, name="step=7")
 
 
 @pytest.fixture
@@ -283,8 +283,8 @@ def _forge(copy: Path, **content: Any) -> None:
 
 
 def test_another_format_version_is_refused_naming_both(copy: Path) -> None:
-    _forge(copy, version=1)
-    with pytest.raises(DataError, match="format version 1, this ludus reads 2"):
+    _forge(copy, version=2)
+    with pytest.raises(DataError, match="format version 2, this ludus reads 3"):
         checkpoint.load(copy)
 
 
@@ -363,7 +363,7 @@ def test_absurd_manifests_are_refused(copy: Path, files: Any) -> None:
 
 
 def test_falls_back_to_the_newest_good_one_and_says_so(tmp_path: Path) -> None:
-    paths = [checkpoint.save(tmp_path, {"n": n}, step=n) for n in (1, 2, 3)]
+    paths = [checkpoint.save(tmp_path, {"n": n}, name=f"step={n}") for n in (1, 2, 3)]
     (paths[2] / checkpoint.STATE).write_bytes(b"")
     (paths[1] / checkpoint.MANIFEST).unlink()
     loaded = checkpoint.load_newest_good(tmp_path)
@@ -379,14 +379,14 @@ def test_falls_back_to_the_newest_good_one_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_old_one_and_leaves_no_litter(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, STATE, step=1)
+    path = checkpoint.save(tmp_path, STATE, name="step=1")
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, old[1]))
         for step in (1, 2):
             with pytest.raises(ResourceError, match="free some space"):
-                checkpoint.save(tmp_path, {"w": torch.zeros(10_000)}, step=step)
+                checkpoint.save(tmp_path, {"w": torch.zeros(10_000)}, name=f"step={step}")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)
@@ -411,7 +411,7 @@ def _die_at_change(number: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, {"n": 0, "w": torch.zeros(1_000)}, step=0)
+    checkpoint.save(tmp_path, {"n": 0, "w": torch.zeros(1_000)}, name="step=0")
     newest, interrupted = 0, 0
     for number in range(1, 31):
         child = os.fork()
@@ -420,7 +420,7 @@ def test_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path: Path) -> None:
             n = newest
             while True:  # some steps again with another state, some new: both ways of writing are hit
                 n += 1
-                checkpoint.save(tmp_path, {"n": n, "w": torch.full((1_000,), float(n))}, step=n // 2)
+                checkpoint.save(tmp_path, {"n": n, "w": torch.full((1_000,), float(n))}, name=f"step={n // 2}")
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         interrupted += any(name.startswith(".") for name in _names(tmp_path / "checkpoints"))
         loaded = checkpoint.load_newest_good(tmp_path)
@@ -431,7 +431,7 @@ def test_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path: Path) -> None:
         newest = n
     assert newest > 5
     assert interrupted > 10
-    checkpoint.save(tmp_path, {"n": -1}, step=10**6)
+    checkpoint.save(tmp_path, {"n": -1}, name=f"step={10**6}")
     assert all(not name.startswith(".") for name in _names(tmp_path / "checkpoints"))
 
 
@@ -454,7 +454,7 @@ def test_every_file_is_synced_before_the_rename_and_the_manifest_is_last(
 
     monkeypatch.setattr(os, "fsync", spy_sync)
     monkeypatch.setattr(Path, "rename", spy_rename)
-    checkpoint.save(tmp_path, STATE, step=1)
+    checkpoint.save(tmp_path, STATE, name="step=1")
     assert calls[:6] == [checkpoint.TENSORS, checkpoint.STATE, checkpoint.MANIFEST, "folder", "rename", "checkpoints"]
 
 
@@ -466,5 +466,5 @@ def test_a_symlink_at_the_temporary_name_is_not_followed(tmp_path: Path, monkeyp
     monkeypatch.setattr(checkpoint.secrets, "token_hex", lambda _: "abcdef")
     (parent / ".new-step=1-abcdef").symlink_to(victim)
     with pytest.raises(FileExistsError):
-        checkpoint.save(tmp_path / "run", STATE, step=1)
+        checkpoint.save(tmp_path / "run", STATE, name="step=1")
     assert list(victim.iterdir()) == []

@@ -67,7 +67,7 @@ def test_the_best_checkpoint_was_removed_by_hand(ludus: Ludus, trained: Path) ->
     state = checkpoint.load(trained / "checkpoints" / "step=448")
     result = {"returns": [9.0], "lengths": [9], "env_steps": 384, "seconds": 0.1, "deterministic": True}
     state["run"]["best"] = result
-    checkpoint.save(trained, state, step=448)
+    checkpoint.save(trained, state, name="step=448")
     shutil.rmtree(trained / "checkpoints" / "step=512")
     files.replace_link(trained / "checkpoints" / "best", "step=512")
     done = ludus("resume", "@last", "training.total_timesteps=640")
@@ -161,7 +161,7 @@ def test_a_field_that_a_newer_version_has_is_no_edit(ludus: Ludus, trained: Path
     for step in (448, 512):
         state = checkpoint.load(trained / "checkpoints" / f"step={step}")
         del state["about"]["config"]["runtime"]["overlap"]
-        checkpoint.save(trained, state, step=step)
+        checkpoint.save(trained, state, name=f"step={step}")
     done = ludus("resume", "@last", "training.total_timesteps=576")
     assert done.code == 0, done.err
     assert "overlap: false" in config.read_text()

@@ -1,13 +1,13 @@
-"""Acting, one step at a time: observations in, distribution parameters out.
+"""Actors compute one step of a network for B environments, in torch or in numpy.
 
-Small fully connected policies act in numpy on copies of the weights, refreshed once per rollout: for a handful of
-environments a torch forward is all dispatch. Everything else acts through the policy itself. Both give the same
-parameters (tests/acting/test_actors.py).
+Small fully connected networks act in numpy on copies of the weights, or on views where weights change after every step:
+for a handful of environments a torch forward is nearly all dispatch. Everything else acts through the modules
+themselves. Both give the same outputs to rounding (tests/acting/test_actors.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -15,118 +15,201 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ludus.acting.numpy_cores import NUMPY_CORES, Step, Take
 from ludus.networks.encoders.mlp import MLP, as_vector_numpy
-from ludus.networks.memory import Step
-from ludus.networks.policy import Policy
-from ludus.networks.q_networks import ActingPolicy
-from ludus.types import Array, Tree, tree_map
+from ludus.networks.heads import ActorHead, Critics, EnsembleLinear, QHead
+from ludus.networks.trunk import Trunk
+from ludus.types import Array, Tree, to_device, tree_index, tree_map
 
 LARGEST_NUMPY_LAYER = 256
 """Above this width matrix products dominate and torch is as good."""
 
 
+class Outputs:
+    """What the heads of a network say about one step of `batch` environments; each is computed when it is read."""
+
+    __slots__ = ("_features", "_read", "batch", "heads")
+
+    def __init__(
+        self,
+        batch: int,
+        heads: Collection[str] = (),
+        features: Array | Tensor | None = None,
+        read: Callable[..., Array] | None = None,
+    ) -> None:
+        self.batch, self.heads, self._features, self._read = batch, heads, features, read
+
+    def __call__(self, head: str, *inputs: Array) -> Array:
+        """Output [B, ...] of a head; some critics want an action [B, A] beside the features."""
+        assert self._read is not None, "an actor has to look before it is asked"
+        return self._read(head, self._features, *inputs)
+
+    def __contains__(self, head: str) -> bool:
+        return head in self.heads
+
+
 class Actor(Protocol):
-    """Computes what the policy would do for one step of B environments."""
+    """Computes the outputs of a trunk and its heads."""
+
+    recurrent: bool
+    """Whether the state matters."""
 
     def refresh(self) -> None:
-        """Take over the policy's current weights."""
+        """Take over the current weights."""
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
 
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-        """(params_BP, state)."""
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+        """(outputs of this step, memory after it)."""
 
 
-def make_actor(policy: Policy | ActingPolicy, *, live: bool = False) -> Actor:
-    """The fastest actor that can stand in for this policy; a `live` one never needs a refresh."""
-    return NumpyActor(policy, live=live) if NumpyActor.supports(policy) else TorchActor(policy)
+def make_actor(trunk: Trunk, heads: Mapping[str, nn.Module], *, live: bool = False) -> Actor:
+    """The fastest actor for this trunk and its heads, of which the first chooses actions.
+
+    A `live` numpy actor works on views of the weights and needs no refresh; others work faster on copies.
+    """
+    if NumpyActor.supports(trunk, next(iter(heads.values()))):
+        return NumpyActor(trunk, heads, live=live)
+    return TorchActor(trunk, heads)
 
 
 class TorchActor:
-    """Acts through the policy itself."""
+    """Acts through the modules themselves."""
 
-    def __init__(self, policy: Policy | ActingPolicy) -> None:
-        self.policy = policy
-        self.device = next(policy.parameters()).device
-        self.value_B: Array | None = None
-        """State values of the newest step, where the policy has them."""
+    def __init__(self, trunk: Trunk, heads: Mapping[str, nn.Module]) -> None:
+        self.trunk, self.heads, self.recurrent = trunk, heads, trunk.recurrent
+        self.device = next(next(iter(heads.values())).parameters()).device
 
     def refresh(self) -> None:
-        """Nothing to copy: the weights are the policy's own."""
+        """Nothing to copy."""
 
     def initial_state(self, batch: int) -> Tree:
-        return self.policy.initial_state(batch)
+        return self.trunk.initial_state(batch)
 
     @torch.no_grad()
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-        obs = torch.as_tensor(obs_B, device=self.device).unsqueeze(0)
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+        obs = tree_index(to_device(obs_B, self.device), None)
         first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
-        params, value, state = self.policy(obs, state, first)
-        self.value_B = None if value is None else value[0].cpu().numpy()
-        return params[0].cpu().numpy(), state
+        features, state = self.trunk(obs, state, first)
+        return Outputs(len(first_B), self.heads, features, self._read), state
+
+    @torch.no_grad()
+    def _read(self, head: str, features_1BD: Tensor, *inputs: Array) -> Array:
+        return through_torch(self.heads[head], features_1BD, *inputs)
 
 
 class NumpyActor:
-    """Acts on numpy copies of a small policy's weights, or `live` on the weights themselves."""
+    """Acts on numpy copies of a small network's weights, or `live` on the weights themselves."""
 
-    def __init__(self, policy: Policy | ActingPolicy, *, live: bool = False) -> None:
-        assert isinstance(policy.encoder, MLP)
-        self.policy, self._mlp = policy, policy.encoder
+    def __init__(self, trunk: Trunk, heads: Mapping[str, nn.Module], *, live: bool = False) -> None:
+        assert isinstance(trunk.encoder, MLP)
+        self.trunk, self.heads, self.recurrent, self._mlp = trunk, heads, trunk.recurrent, trunk.encoder
         self._take = _view if live else _copy
         self.refresh()
 
     @staticmethod
-    def supports(policy: Policy | ActingPolicy) -> bool:
-        """Dense layers only, narrow, on the CPU, with a memory that has a step in numpy."""
-        if type(policy.encoder) is not MLP or any(p.device.type != "cpu" for p in policy.parameters()):
+    def supports(trunk: Trunk, head: nn.Module) -> bool:
+        """Whether all of this works in numpy: dense layers, a known core, on the CPU; and is narrow enough to pay."""
+        if type(trunk.encoder) is not MLP or trunk.core_name not in NUMPY_CORES or not is_dense(trunk.encoder.layers):
             return False
-        narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in policy.actor.parameters())
-        dense = is_dense(policy.encoder.layers) and is_dense(policy.actor)
-        return narrow and dense and policy.memory.numpy_step(_view) is not None
+        parameters = [*head.parameters()]
+        narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in parameters)
+        return narrow and parameters[0].device.type == "cpu" and numpy_head(head, _view) is not None
 
     def refresh(self) -> None:
         self.encoder = dense_layers(self._mlp.layers, self._take)
-        self.head = dense_layers(self.policy.actor, self._take)
-        step = self.policy.memory.numpy_step(self._take)
-        assert step is not None
-        self.memory: Step = step
-        log_std = self.policy.log_std
-        self.log_std = None if log_std is None else self._take(log_std)
+        self.core: Step = NUMPY_CORES[self.trunk.core_name](self.trunk.memory, self._take)
+        self._numpy: dict[str, Callable[..., Array]] = {}
+        self._head(next(iter(self.heads)))
 
     def initial_state(self, batch: int) -> Tree:
-        return tree_map(lambda s: s.numpy(), self.policy.initial_state(batch))
+        return tree_map(lambda s: s.numpy(), self.trunk.initial_state(batch))
 
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
         x = as_vector_numpy(obs_B, self._mlp.space)
         for weight, bias, activation in self.encoder:
             x = activation(x @ weight + bias)
-        x, state = self.memory(x, state, first_B)
-        for weight, bias, activation in self.head:
-            x = activation(x @ weight + bias)
-        if self.log_std is not None:
-            x = np.concatenate([x, np.broadcast_to(self.log_std, x.shape)], -1)
-        return x, state
+        x, state = self.core(x, state, first_B)
+        return Outputs(len(first_B), self.heads, x, self._read), state
 
+    def _read(self, head: str, features_BD: Array, *inputs: Array) -> Array:
+        return (self._numpy.get(head) or self._head(head))(features_BD, *inputs)
+
+    def _head(self, name: str) -> Callable[..., Array]:
+        """A head in numpy, or in torch where numpy does not know its layers."""
+        module = self.heads[name]
+        self._numpy[name] = numpy_head(module, self._take) or torch.no_grad()(
+            lambda features_BD, *inputs: through_torch(module, torch.from_numpy(features_BD).unsqueeze(0), *inputs)
+        )
+        return self._numpy[name]
+
+
+def through_torch(head: nn.Module, features_1BD: Tensor, *inputs: Array) -> Array:
+    """The output [B, ...] (of an ensemble: [N, B, ...]) of a head for one step."""
+    more = [torch.as_tensor(x, device=features_1BD.device).unsqueeze(0) for x in inputs]
+    out = head(features_1BD, *more)
+    return out.squeeze(1 if isinstance(head, Critics) else 0).cpu().numpy()
+
+
+# ---- heads in numpy ------------------------------------------------------------------------------
 
 Dense = tuple[Array, Array, Callable[[Array], Array]]
 
 
+def numpy_head(head: nn.Module, take: Take) -> Callable[..., Array] | None:
+    """`head` as a function of one step's features [B, D] in numpy; None if it has layers that numpy does not know."""
+    if isinstance(head, QHead):
+        return _q_head(head, take)
+    layers = head.layers if isinstance(head, Critics) else head
+    if not isinstance(layers, nn.Sequential) or not is_dense(layers):
+        return None
+    dense = dense_layers(layers, take)
+    log_std = take(head.log_std) if isinstance(head, ActorHead) and head.log_std is not None else None
+
+    def apply(x: Array, *inputs: Array) -> Array:
+        x = np.concatenate([x, *inputs], -1) if inputs else x
+        for weight, bias, activation in dense:
+            x = activation(x @ weight + bias)
+        return x if log_std is None else np.concatenate([x, np.broadcast_to(log_std, x.shape)], -1)
+
+    return apply
+
+
+def _q_head(head: QHead, take: Take) -> Callable[..., Array] | None:
+    if head.noisy:
+        return None
+    advantage = numpy_head(head.advantage, take)
+    value = None if head.value is None else numpy_head(head.value, take)
+    if advantage is None or (value is None) != (head.value is None):
+        return None
+
+    def apply(x: Array) -> Array:
+        out = advantage(x).reshape(len(x), head.actions, head.atoms)
+        if value is not None:
+            out = out - out.mean(-2, keepdims=True) + value(x)[:, None]
+        return out[..., 0] if head.atoms == 1 else out
+
+    return apply
+
+
 def is_dense(module: nn.Module) -> bool:
     """Whether `dense_layers` knows every part: linear layers, each with at most one activation after it."""
-    parts = [type(part) for part in module.modules() if type(part) is not nn.Sequential]
-    known = all(part is nn.Linear or part in ACTIVATIONS for part in parts)
-    return known and all(after is nn.Linear or before is nn.Linear for before, after in pairwise([None, *parts]))
+    parts = [type(part) for part in module.modules() if not isinstance(part, nn.Sequential)]
+    known = all(part in LINEAR or part in ACTIVATIONS for part in parts)
+    return known and all(after in LINEAR or before in LINEAR for before, after in pairwise([None, *parts]))
 
 
-def dense_layers(module: nn.Module, take: Callable[[Tensor], Array]) -> list[Dense]:
+def dense_layers(module: nn.Module, take: Take) -> list[Dense]:
     """(weight [in, out], bias, activation) of every linear layer."""
     if not is_dense(module):
         raise ValueError(f"not made of linear layers and known activations: {module}")
     layers: list[Dense] = []
     for part in module.modules():
-        if type(part) is nn.Linear:
+        if isinstance(part, nn.Linear):
             layers.append((take(part.weight.t()), take(part.bias), lambda x: x))
+        elif isinstance(part, EnsembleLinear):
+            layers.append((take(part.weight), take(part.bias), lambda x: x))
         elif type(part) in ACTIVATIONS:
             weight, bias, _ = layers[-1]
             layers[-1] = (weight, bias, ACTIVATIONS[type(part)])
@@ -145,6 +228,7 @@ def _sigmoid(x: Array) -> Array:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
+LINEAR = (nn.Linear, EnsembleLinear)
 ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {  # GELU's error function is not in numpy
     nn.Tanh: np.tanh,
     nn.ReLU: lambda x: np.maximum(x, 0.0),

@@ -16,8 +16,10 @@ from ludus.types import ActResult, Array, Report, Spaces, Stateful, Tree
 if TYPE_CHECKING:
     import torch
 
+    from ludus.acting.behaviour import Behaviour
     from ludus.config.schema import Network
     from ludus.data.collector import Collector
+    from ludus.data.rollout import Rollout
     from ludus.learning.compiled import Compiler
     from ludus.networks.precision import Precision
 
@@ -68,21 +70,18 @@ class PhaseContext:
     """The algorithm's config as the current phase has it."""
     name: str
     type: str
-    env_steps: int
-    """Environment steps done when this cycle began: schedules are read here, so that the last is not yet at its end."""
-    total_steps: int
+    position: int
+    """How much of the budget was used when this cycle began: environment steps, or updates in a run that is counted in
+    updates. Schedules are read here, so the last cycle does not yet see their final value."""
+    total: int
+    """The budget of the run, in the same unit."""
     remaining_steps: int
     """Environment steps the phase and the budget still allow."""
     buffer: str | None = None
 
-    @property
-    def progress(self) -> float:
-        """Fraction of the run's budget that is done."""
-        return min(self.env_steps / self.total_steps, 1.0)
-
     def at(self, schedule: Schedule) -> float:
         """The value of a schedule now."""
-        return schedule.at(self.env_steps, self.total_steps)
+        return schedule.at(self.position, self.total)
 
 
 Hook = Callable[[PhaseContext], Report]
@@ -97,31 +96,42 @@ class Algorithm(ABC):
     buffers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Buffers it needs, with the settings they have where the config says nothing."""
     epoch_steps: int = 0
-    """Environment steps (or updates, without collecting) after which a cycle ends an epoch; 0: every cycle does."""
+    """Environment steps of an epoch in phases that collect; 0 means that every cycle ends one. Phases that do not
+    collect follow `training.epoch_updates`."""
     deterministic_evaluation: ClassVar[bool] = True
     off_policy: ClassVar[bool] = False
     """Whether it may learn from actions that an older policy chose."""
+    collector: Collector | None = None
+    """Where rollouts come from; None where nothing is collected."""
+    behaviour: Behaviour
+    """How it collects and acts; an algorithm without one writes `act` itself."""
 
     @abstractmethod
     def hooks(self) -> dict[str, Hook]:
         """Everything a phase may name, written out."""
 
-    @abstractmethod
     def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
         """The deployable policy: evaluation, play and the inspector use nothing else."""
+        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
-        return ()
+        return self.behaviour.initial_state(batch) if hasattr(self, "behaviour") else ()
+
+    def rollout(self, now: PhaseContext, steps: int) -> Rollout:
+        """`steps` steps of every environment, or as many as the phase still allows."""
+        assert self.collector is not None
+        return self.collector.collect(self.behaviour, min(steps, now.remaining_steps // self.collector.num_envs))
+
+    def statistics(self) -> dict[str, float]:
+        """Returns and lengths of the newest episodes."""
+        return {} if self.collector is None else self.collector.statistics()
 
     def check(self, cfg: Any, buffer: str | None) -> None:  # noqa: B027
         """Refuse settings of a phase under which it could never learn from that phase's buffer."""
 
-    def weights_replaced(self) -> None:  # noqa: B027
-        """Called when its weights were taken over from another run: whatever follows them begins with the same."""
-
     def metrics(self) -> dict[str, float]:
-        """What hooks have not reported yet, read once at the end of an epoch: tiny cycles sum up here."""
+        """Metrics that no hook reported, read once at the end of an epoch: those of many short cycles are summed up."""
         return {}
 
     @abstractmethod

@@ -11,13 +11,15 @@ import gymnasium as gym
 import numpy as np
 from pydantic import PositiveInt
 
-from ludus.acting.exploration import Level
+from ludus.acting.actors import Outputs
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import Extras, Facts, Level, q_facts
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError
 from ludus.registry import ALGORITHMS
-from ludus.types import ActResult, Array, Report, Stateful, Tree
+from ludus.types import Array, Report, Stateful, Tree
 
 
 class QLearningConfig(AlgorithmConfig):
@@ -34,10 +36,7 @@ class QLearningConfig(AlgorithmConfig):
     epsilon: UnitSchedule = constant(0.1)
     """Share of random actions."""
     initial_value: float = 0.0
-    """What every action is taken to be worth before it is tried; a value no return can reach makes all be tried."""
-
-    def planned_updates(self, env_steps: int, num_envs: int) -> int:
-        return 0  # nothing that could be compiled
+    """Value of every action before it is tried; one that no return can reach makes the policy try all of them."""
 
 
 @ALGORITHMS.register("q_learning")
@@ -50,10 +49,12 @@ class QLearning(Algorithm):
     def __init__(self, cfg: QLearningConfig, context: Context) -> None:
         states = discrete(context.spaces.observation, "observations", "use dqn or ppo")
         actions = discrete(context.spaces.action, "actions", "use ppo")
-        self.collector, self.rng, self.evaluation_rng = context.collector, context.rng, context.evaluation_rng
+        self.collector = context.collector
         self.table = Table(states, actions, cfg.initial_value)
         self.epsilon = Level(cfg.epsilon.start)
-        self.rollout: Rollout | None = None
+        strategy = BestOrAny(self.epsilon)
+        self.behaviour = Behaviour(self.table, strategy, rng=context.rng, evaluation_rng=context.evaluation_rng)
+        self.experience: Rollout | None = None
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -65,36 +66,39 @@ class QLearning(Algorithm):
 
     def collect(self, now: PhaseContext) -> Report:
         """Steps of the epsilon-greedy policy."""
-        assert self.collector is not None
         self.epsilon.value = now.at(now.cfg.epsilon)
-        steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
-        self.rollout = self.collector.collect(_EpsilonGreedy(self.table.q_SA, self.epsilon.value, self.rng), steps)
-        return Report(env_steps=self.rollout.env_steps, metrics=self.collector.statistics())
-
-    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
-        values_BA = self.table.q_SA[obs]
-        if deterministic:
-            action = values_BA.argmax(-1)
-        else:
-            action = epsilon_greedy(values_BA, self.epsilon.value, self.evaluation_rng)
-        return ActResult(action, state, {"value": values_BA.max(-1), "q": values_BA})
+        self.experience = self.rollout(now, now.cfg.rollout_steps)
+        return Report(env_steps=self.experience.env_steps, metrics=self.statistics())
 
     # ---- update --------------------------------------------------------------------------------
 
     def update_controller(self, now: PhaseContext) -> Report:
         """Learn from every step of the newest rollout, in the order of time."""
-        if self.rollout is None:
+        if self.experience is None:
             return Report()
-        rollout, self.rollout = self.rollout, None
+        rollout, self.experience = self.experience, None
         error = self.table.learn(rollout, now.at(now.cfg.lr), now.at(now.cfg.gamma))
         return Report(updates=rollout.env_steps, metrics={"loss/td_error": error})
 
 
 class Table:
-    """Values [S, A]."""
+    """Values [S, A]; acts as its own actor."""
+
+    recurrent = False
 
     def __init__(self, states: int, actions: int, initial: float) -> None:
         self.q_SA = np.full((states, actions), initial)
+
+    def refresh(self) -> None:
+        """Nothing to copy."""
+
+    def initial_state(self, batch: int) -> Tree:
+        """A table has no memory."""
+        return ()
+
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+        """The values of these states."""
+        return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda _, values: values), state
 
     def learn(self, rollout: Rollout, lr: float, gamma: float) -> float:
         """Q(s, a) += lr (r + gamma max Q(s', .) - Q(s, a)) step by step; returns the mean absolute error."""
@@ -121,16 +125,24 @@ class Table:
         self.q_SA[...] = state["q"]
 
 
-class _EpsilonGreedy:
-    def __init__(self, q_SA: Array, epsilon: float, rng: np.random.Generator) -> None:
-        self.q_SA, self.epsilon, self.rng = q_SA, epsilon, rng
+class BestOrAny:
+    """One of the best actions, ties drawn; with probability epsilon any."""
 
-    def initial_state(self, batch: int) -> Tree:
-        return ()
+    blind = False
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
-        action = epsilon_greedy(self.q_SA[obs_B], self.epsilon, self.rng)
-        return action, action, state
+    def __init__(self, epsilon: Level) -> None:
+        self.epsilon = epsilon
+
+    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+        return epsilon_greedy(outputs("q"), self.epsilon.value, rng), {}
+
+    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+        values_BA = outputs("q")
+        action = values_BA.argmax(-1) if rng is None else epsilon_greedy(values_BA, self.epsilon.value, rng)
+        return action, q_facts(values_BA, action, self.epsilon.value)
+
+    def for_environment(self, action: Array) -> Array:
+        return action
 
 
 def epsilon_greedy(values_BA: Array, epsilon: float, rng: np.random.Generator) -> Array:

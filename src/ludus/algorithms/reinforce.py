@@ -1,66 +1,41 @@
 """REINFORCE (Williams 1992): Monte Carlo policy gradient, no value network.
 
-Reading order: ReinforceConfig -> collect -> targets -> update_controller -> loss.
+Reading order: ReinforceConfig -> collect -> targets -> update_controller -> update -> loss.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import torch
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor
 
-from ludus.acting.behaviour import PolicyBehaviour
-from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
-from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
+from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
+from ludus.algorithms._on_policy import OnPolicyConfig, policy_behaviour, policy_learner
+from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
-from ludus.errors import ConfigError
-from ludus.learning.learner import Batch, Learner
-from ludus.learning.optimizer import OptimizerConfig
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.returns import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
-from ludus.types import ActResult, Array, Report, Stateful, Tree
+from ludus.types import Array, Report, Stateful, to_device, tree_index
 
 
-class ReinforceConfig(AlgorithmConfig):
+class ReinforceConfig(OnPolicyConfig):
     """Monte Carlo policy gradient."""
 
-    fixed = frozenset({"optimizer", "max_grad_norm"})
-
     rollout_steps: PositiveInt = 512
-    """Steps per environment between updates; should hold several episodes, since one that is still open at the end
+    """Steps per environment between updates. A rollout should hold several episodes: one that is still open at its end
     has no return yet and is left out."""
     lr: PositiveSchedule = constant(1e-3)
     """Learning rate."""
-    memory_lr: PositiveSchedule | None = None
-    """The same for the memory core's parameters; none: `lr`. Without a memory core it is for nothing."""
-    gamma: UnitSchedule = constant(0.99)
-    """Discount."""
     returns: Literal["mc:rtg", "mc:episode"] = "mc:rtg"
     """Reward from each step on, or of the whole episode at each of its steps."""
     targets: Literal["returns", "advantages"] = "returns"
     """What multiplies the log-probability: the return, or the return minus the batch's mean return as a baseline."""
     normalize: bool = False
     """Divide the targets by their deviation."""
-    entropy_coef: NonNegativeSchedule = constant(0.0)
-    """Weight of the entropy bonus."""
-    max_grad_norm: float | None = Field(default=0.5, gt=0)
-    """Longest gradient; none does not clip."""
-    accumulate: PositiveInt = 1
-    """Parts that the environments are cut into; their gradients are added up, so that fewer steps are in memory."""
-    optimizer: OptimizerConfig = OptimizerConfig()
-    """Optimizer."""
-
-    def planned_updates(self, env_steps: int, num_envs: int) -> int:
-        return env_steps // (self.rollout_steps * num_envs)
-
-    def check(self, num_envs: int) -> None:
-        if self.accumulate > num_envs:
-            problem = f"{num_envs} environments cannot be cut into {self.accumulate} parts"
-            raise ConfigError("algorithm.accumulate", problem, "use at most environment.num_envs")
 
 
 @ALGORITHMS.register("reinforce")
@@ -72,22 +47,11 @@ class Reinforce(Algorithm):
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
         cfg.check(context.num_envs)
         self.collector, self.device = context.collector, context.device
-        self.policy = Policy(context.network, context.spaces, value=False, precision=context.precision).to(
-            context.device
-        )
-        self.distribution = self.policy.distribution
-        self.learner = Learner(
-            self.policy,
-            self.loss,
-            cfg.optimizer,
-            max_grad_norm=cfg.max_grad_norm,
-            parts={"trunk": ("encoder", "memory"), "actor_head": ("actor", "log_std")},
-            rates={"memory_lr": ("memory",)},
-        )
-        self.behaviour = PolicyBehaviour(
-            self.policy, self.learner, context.spaces, rng=context.rng, evaluation_rng=context.evaluation_rng
-        )
-        self.batch: Batch | None = None
+        policy = Policy(context.network, context.spaces, value=False, precision=context.precision)
+        self.policy = policy.to(context.device)
+        self.learner = policy_learner(self.policy, cfg, context)
+        self.behaviour = policy_behaviour(self.policy, self.learner, context)
+        self.experience: Batch | None = None
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -95,41 +59,30 @@ class Reinforce(Algorithm):
     def state(self) -> dict[str, Stateful]:
         return {"learner": self.learner}
 
-    def initial_state(self, batch: int) -> Tree:
-        return self.behaviour.initial_state(batch)
-
-    def act(self, obs: Array, state: Tree, first: Array, *, deterministic: bool) -> ActResult:
-        return self.behaviour.evaluate(obs, state, first, deterministic=deterministic)
-
-    # ---- collect -------------------------------------------------------------------------------
-
     def collect(self, now: PhaseContext) -> Report:
-        """One rollout with the current policy."""
-        assert self.collector is not None
-        steps = min(now.cfg.rollout_steps, now.remaining_steps // self.collector.num_envs)
-        rollout = self.collector.collect(self.behaviour, steps)
+        """One rollout of the current policy."""
+        rollout = self.rollout(now, now.cfg.rollout_steps)
         target, weight = self.targets(rollout, now)
-        self.batch = {
-            "obs": self._tensor(rollout.obs[:steps]),
-            "action": self._tensor(rollout.action),
-            "first": self._tensor(rollout.first[:steps]),
-            "target": self._tensor(target),
-            "weight": self._tensor(
-                weight * (weight.size / max(weight.sum(), 1.0))
-            ),  # a mean over all, of those that count
-            "state": self.behaviour.to_tensors(rollout.state),
+        columns = {
+            "obs": tree_index(rollout.obs, slice(-1)),
+            "action": rollout.action,
+            "first": rollout.first[:-1],
+            "target": target,
+            "weight": weight * (weight.size / max(weight.sum(), 1.0)),  # a mean over all steps is one over these
+            "state": rollout.state,
         }
-        return Report(env_steps=rollout.env_steps, metrics=self.collector.statistics())
+        self.experience = {name: to_device(column, self.device) for name, column in columns.items()}
+        return Report(env_steps=rollout.env_steps, metrics=self.statistics())
 
     def targets(self, rollout: Rollout, now: PhaseContext) -> tuple[Array, Array]:
-        """(target, weight) [T, B]; steps whose episode is still open at the end, or broken, weigh nothing."""
+        """(target, weight) [T, B]; the weight is 0 for steps of episodes that are open at the end, or broken."""
         cfg: ReinforceConfig = now.cfg
         compute = reward_to_go if cfg.returns == "mc:rtg" else episode_returns
-        nothing = np.zeros_like(rollout.reward)  # no value function: what lies beyond an end counts as zero
-        returns = compute(rollout.reward, nothing, rollout.terminated, rollout.done, now.at(cfg.gamma))
+        zeros = np.zeros_like(rollout.reward)  # the value beyond an end: there is no value function
+        returns = compute(rollout.reward, zeros, rollout.terminated, rollout.done, now.at(cfg.gamma))
         weight = np.flip(np.logical_or.accumulate(np.flip(rollout.done, 0), 0), 0).astype(np.float32)
-        if rollout.broken is not None:  # such an episode did not end either: it was lost
-            lost = episode_returns(rollout.broken.astype(np.float32), nothing, rollout.terminated, rollout.done, 1.0)
+        if rollout.broken is not None:  # a broken episode did not end either
+            lost = episode_returns(rollout.broken.astype(np.float32), zeros, rollout.terminated, rollout.done, 1.0)
             weight = weight * (lost == 0)
         count = max(float(weight.sum()), 1.0)
         mean = float((returns * weight).sum()) / count
@@ -137,28 +90,27 @@ class Reinforce(Algorithm):
         target = returns - mean if cfg.targets == "advantages" else returns
         return (target / deviation if cfg.normalize else target).astype(np.float32), weight
 
-    def _tensor(self, array: Array) -> Tensor:
-        return torch.as_tensor(array, device=self.device)
-
-    # ---- update --------------------------------------------------------------------------------
-
     def update_controller(self, now: PhaseContext) -> Report:
         """One step along the policy gradient of the newest rollout; none if no episode ended in it."""
-        if self.batch is None or not bool(self.batch["weight"].any()):
+        if self.experience is None or not bool(self.experience["weight"].any()):
             return Report()
-        cfg: ReinforceConfig = now.cfg
-        numbers = {"lr": now.at(cfg.lr), "entropy_coef": now.at(cfg.entropy_coef)}
-        if cfg.memory_lr:
-            numbers["memory_lr"] = now.at(cfg.memory_lr)
-        self.learner.step(self.batch, numbers, accumulate=cfg.accumulate)
-        self.batch = None  # the gradient is on-policy: each rollout is used once
-        return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": numbers["lr"]})
+        batch, self.experience = self.experience, None  # the gradient is on-policy: each rollout is used once
+        scalars = {"lr": now.at(now.cfg.lr), "entropy_coef": now.at(now.cfg.entropy_coef)}
+        if now.cfg.memory_lr:
+            scalars["memory_lr"] = now.at(now.cfg.memory_lr)
+        self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
+        return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": scalars["lr"]})
 
-    def loss(self, policy: Any, batch: Batch, c: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
+        """One optimizer step."""
+        loss, metrics = self.loss(nets.policy, batch, c)
+        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+        return {**metrics, "loss/total": loss}
+
+    def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) target] - entropy bonus, over the steps that count."""
         params, _, _ = policy(batch["obs"], batch["state"], batch["first"])
-        weight = batch["weight"]
-        policy_loss = -(weight * batch["target"] * self.distribution.log_prob(params, batch["action"])).mean()
-        entropy = (weight * self.distribution.entropy(params)).mean()
-        loss = policy_loss - c["entropy_coef"] * entropy
-        return loss, {"loss/policy": policy_loss, "policy/entropy": entropy}
+        log_prob = policy.distribution.log_prob(params, batch["action"])
+        policy_loss = -(batch["weight"] * batch["target"] * log_prob).mean()
+        entropy = (batch["weight"] * policy.distribution.entropy(params)).mean()
+        return policy_loss - c["entropy_coef"] * entropy, {"loss/policy": policy_loss, "policy/entropy": entropy}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ludus.algorithms.random import uniform
+from ludus.acting.uniform import uniform
 from ludus.data.collector import Collector
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError, LudusError
-from ludus.types import Array, Tree
+from ludus.types import Acted, Array, Tree
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
@@ -47,11 +47,11 @@ class Presampled:
         """An empty state."""
         return ()
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
+    def act(self, obs_B: Array, state: Tree, first_B: Array) -> Acted:
         """The next actions."""
         self._at = (self._at + 1) % len(self.actions)
         action = self.actions[self._at]
-        return action, action, state
+        return Acted(action, action, state, {})
 
 
 def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0) -> Speed:

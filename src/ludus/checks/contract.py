@@ -18,6 +18,7 @@ from ludus.data.collector import Collector
 from ludus.envs.check import fault, probe
 from ludus.envs.make import make_env
 from ludus.errors import LudusError
+from ludus.types import Tree, space_tree, tree_index, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
@@ -58,9 +59,10 @@ def spaces_and_dtypes(subject: Subject) -> None:
     """Everything has the shape and the dtype that was promised, and every observation is inside its space."""
     record, space, batch = subject.record, subject.info.observation_space, (subject.num_envs,)
     for name in ("obs", "final_obs"):
-        values = getattr(record, name)
-        if values.dtype != space.dtype or values.shape[1:] != batch + (space.shape or ()):
-            raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, its space {space}")
+        parts = zip(tree_leaves(getattr(record, name)), tree_leaves(space_tree(space)), strict=True)
+        for values, part in parts:
+            if values.dtype != part.dtype or values.shape[1:] != batch + (part.shape or ()):
+                raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, its space {part}")
     for name, dtype in (
         ("reward", "float32"),
         ("raw_reward", "float32"),
@@ -72,7 +74,8 @@ def spaces_and_dtypes(subject: Subject) -> None:
             raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, not {dtype} {batch}")
     if not np.isfinite(record.reward).all():
         raise Broken("a reward is not finite")
-    for row in [*record.obs.reshape(-1, *(space.shape or ())), *record.final_obs[record.done]]:
+    shown = [tree_index(record.obs, at) for at in np.ndindex(len(record.reward) + 1, *batch)]
+    for row in [*shown, *(tree_index(record.final_obs, tuple(at)) for at in np.argwhere(record.done))]:
         if problem := fault(space, row):
             raise Broken(f"an observation {problem}")
 
@@ -93,7 +96,7 @@ def true_episodes(subject: Subject) -> str | None:
 def _compare(subject: Subject, b: int, single: gym.Env) -> None:
     record, space = subject.record, single.action_space
     obs, _ = single.reset(seed=subject.seeds[b])
-    _agree(record.obs[0, b], obs, "the first observation", b, 0)
+    _agree(tree_index(record.obs, (0, b)), obs, "the first observation", b, 0)
     for t, action in enumerate(subject.actions[:, b]):
         if isinstance(space, gym.spaces.Box):
             action = np.clip(action, space.low, space.high)
@@ -102,14 +105,13 @@ def _compare(subject: Subject, b: int, single: gym.Env) -> None:
         _agree(record.terminated[t, b], bool(terminated), "terminated", b, t)
         _agree(record.truncated[t, b], bool(truncated), "truncated", b, t)
         if terminated or truncated:
-            _agree(record.final_obs[t, b], obs, "the final observation", b, t)
+            _agree(tree_index(record.final_obs, (t, b)), obs, "the final observation", b, t)
             obs, _ = single.reset()
-        _agree(record.obs[t + 1, b], obs, "the observation", b, t)
+        _agree(tree_index(record.obs, (t + 1, b)), obs, "the observation", b, t)
 
 
 def _agree(got: Any, wanted: Any, what: str, b: int, t: int) -> None:
-    wanted = np.asarray(wanted).astype(np.asarray(got).dtype)
-    if not np.array_equal(got, wanted):
+    if not _equal(got, tree_map(lambda value, like: np.asarray(value).astype(np.asarray(like).dtype), wanted, got)):
         raise Broken(f"{what} of environment {b} at step {t} is not the single environment's")
 
 
@@ -121,7 +123,7 @@ def _true_final_observation(subject: Subject) -> str | None:
     compared, stale = 0, False
     for b, column in enumerate(cut.done.T):
         t = int(np.flatnonzero(column)[0]) if column.any() else subject.steps
-        if not np.array_equal(cut.obs[: t + 1, b], longer.obs[: t + 1, b]):
+        if not _equal(*(tree_index(each.obs, (slice(t + 1), b)) for each in (cut, longer))):
             return "its episodes do not follow from seeds and actions, so that their ends cannot be compared"
         if t < subject.steps:
             compared += not longer.done[t, b]
@@ -135,10 +137,11 @@ def _compare_ends(cut: Record, longer: Record, t: int, b: int) -> bool:
     """Broken unless the end of `cut` is where `longer` goes on; True if only the newest of stacked frames differs."""
     if not longer.done[t, b] and (cut.terminated[t, b] or not cut.truncated[t, b]):
         raise Broken(f"the time limit of environment {b} at step {t} is not told as truncation")
-    end, wanted = cut.final_obs[t, b], longer.final_obs[t, b] if longer.done[t, b] else longer.obs[t + 1, b]
-    if np.array_equal(end, wanted):
+    end = tree_index(cut.final_obs, (t, b))
+    wanted = tree_index(longer.final_obs, (t, b)) if longer.done[t, b] else tree_index(longer.obs, (t + 1, b))
+    if _equal(end, wanted):
         return False
-    if end.ndim == 3 and len(end) > 1 and np.array_equal(end[:-1], wanted[:-1]):
+    if np.ndim(end) == 3 and len(end) > 1 and np.array_equal(end[:-1], wanted[:-1]):
         return True
     raise Broken(f"the final observation of environment {b} at step {t} is not the episode's last")
 
@@ -148,7 +151,7 @@ def _starts_differ_from_ends(subject: Subject) -> str | None:
     if not record.done.any():
         return f"no episode ended within {subject.steps} steps, and the backend takes no time limit"
     t, b = (int(i) for i in np.argwhere(record.done)[0])
-    if np.array_equal(record.final_obs[t, b], record.obs[t + 1, b]):
+    if _equal(tree_index(record.final_obs, (t, b)), tree_index(record.obs, (t + 1, b))):
         raise Broken("the final observation is the first of the next episode")
     return None
 
@@ -195,19 +198,24 @@ def nothing_aliases(subject: Subject) -> None:
     env, record = subject.env, subject.record
     collector = Collector(env, subject.seeds)
     rollout = collector.collect(Presampled(subject.actions), subject.steps)
-    stored = {name: getattr(rollout, name).copy() for name in ("obs", "reward", "terminated", "truncated")}
-    finals = None if rollout.finals is None else rollout.finals.obs.copy()
+    names = ("obs", "reward", "terminated", "truncated")
+    stored = {name: tree_map(np.copy, getattr(rollout, name)) for name in names}
+    finals = None if rollout.ends is None else tree_map(np.copy, rollout.ends.obs)
     for action in subject.actions[:3]:
         env.step(action)
-    if any(not np.array_equal(getattr(rollout, name), values) for name, values in stored.items()):
+    if any(not _equal(getattr(rollout, name), values) for name, values in stored.items()):
         raise Broken("stepping on changed a stored rollout")
-    if finals is not None and rollout.finals is not None:
-        if not np.array_equal(rollout.finals.obs, finals):
+    if rollout.ends is not None:
+        if not _equal(rollout.ends.obs, finals):
             raise Broken("stepping on changed a stored final observation")
         if record.same(play(env, subject.seeds, subject.actions)):
-            t, b = rollout.finals.t, rollout.finals.b
-            if not np.array_equal(finals, record.final_obs[t, b]) or not np.array_equal(stored["obs"], record.obs):
+            ended = tree_index(record.final_obs, (rollout.ends.t, rollout.ends.b))
+            if not _equal(finals, ended) or not _equal(stored["obs"], record.obs):
                 raise Broken("the collector stored something else than the environments returned")
+
+
+def _equal(one: Tree, other: Tree) -> bool:
+    return all(tree_leaves(tree_map(np.array_equal, one, other)))
 
 
 def closes(subject: Subject) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ludus.algorithms.random import uniform
+from ludus.acting.uniform import uniform
 from ludus.envs.info import EnvInfo
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import LudusError
-from ludus.types import Array
+from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, tree_set
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
@@ -33,9 +33,9 @@ class Broken(Exception):
 class Record:
     """A rollout, every array copied as soon as it was returned."""
 
-    obs: Array
+    obs: Tree
     """[T + 1, B, ...]"""
-    final_obs: Array
+    final_obs: Tree
     """[T, B, ...], zero where no episode ended"""
     reward: Array
     raw_reward: Array
@@ -49,7 +49,7 @@ class Record:
 
     def same(self, other: Record, until: int | None = None) -> bool:
         """Equal to the bit, over the first steps or all."""
-        pairs = [(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__]
+        pairs = zip(tree_leaves(vars(self)), tree_leaves(vars(other)), strict=True)
         return all(np.array_equal(a[:until], b[:until], equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
@@ -88,23 +88,27 @@ class Subject:
 
 def play(env: VectorEnv, seeds: list[int], actions: Array) -> Record:
     """Reset and step through `actions`."""
-    obs = [env.reset(seeds).copy()]
-    seen: dict[str, list[Array]] = {name: [] for name in Record.__dataclass_fields__ if name != "obs"}
+    obs = [tree_map(np.copy, env.reset(seeds))]
+    seen: dict[str, list[Tree]] = {name: [] for name in Record.__dataclass_fields__ if name != "obs"}
     for action in actions:
         given = action.copy()
         result = env.step(given)
         if not np.array_equal(given, action):
             raise Broken("step changed the caller's actions")
-        done = result.terminated | result.truncated
+        done = result.done
         if (result.final_obs is None) != (not done.any()):
             raise Broken("final_obs must be there exactly when an episode ended")
-        final = np.zeros_like(result.obs)
+        final = tree_map(np.zeros_like, result.obs)
         if result.final_obs is not None:
-            if np.shares_memory(result.final_obs, result.obs):
+            if any(tree_leaves(tree_map(np.shares_memory, result.final_obs, result.obs))):
                 raise Broken("final_obs and obs are the same memory")
-            final[done] = result.final_obs[done]
-        obs.append(result.obs.copy())
-        step = {**result._asdict(), "final_obs": final, "raw_reward": env.raw_reward}
+            tree_set(final, done, tree_index(result.final_obs, done))
+        obs.append(tree_map(np.copy, result.obs))
+        step = {**result._asdict(), "final_obs": final}
         for name, values in seen.items():
-            values.append(step[name].copy())
-    return Record(np.stack(obs), **{name: np.stack(values) for name, values in seen.items()})
+            values.append(tree_map(np.copy, step[name]))
+    return Record(_stacked(obs), **{name: _stacked(values) for name, values in seen.items()})
+
+
+def _stacked(trees: list[Tree]) -> Tree:
+    return tree_map(lambda *leaves: np.stack(leaves), *trees)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
+from ludus.types import Tree, tree_index
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment, ExperimentConfig
@@ -48,7 +49,7 @@ def train(spec: str, timesteps: int) -> None:
     overrides += small(load(spec, overrides).config, timesteps)
     with tempfile.TemporaryDirectory() as folder:
         run = train_run(load(spec, overrides), runs_dir=Path(folder))
-    if not run.clock.env_steps:
+    if not run.progress.env_steps:
         raise EnvironmentFailed(spec, "trained for no step at all", "raise --timesteps")
 
 
@@ -79,18 +80,18 @@ def env(spec: str, timesteps: int) -> None:
     """Random actions; every observation and every end of an episode inside the space."""
     import numpy as np
 
-    from ludus.algorithms.random import uniform
+    from ludus.acting.uniform import uniform
     from ludus.envs.check import fault
     from ludus.envs.make import make_vector
 
     with make_vector(environment(spec), num_envs=2) as venv:
         space, rng = venv.observation_space, np.random.default_rng(0)
-        rows = list(venv.reset([0, 1]))
+        rows = _rows(venv.reset([0, 1]), 2)
         for step in range(timesteps):
             result = venv.step(uniform(venv.action_space, 2, rng))
             if result.final_obs is not None:
-                rows += list(result.final_obs[result.terminated | result.truncated])
-            rows += list(result.obs)
+                rows += _rows(tree_index(result.final_obs, result.done), int(result.done.sum()))
+            rows += _rows(result.obs, 2)
             problem = next(filter(None, (fault(space, row) for row in rows)), None)
             if problem or not np.isfinite(result.reward).all():
                 what = f"an observation {problem}" if problem else "a reward is not finite"
@@ -98,12 +99,16 @@ def env(spec: str, timesteps: int) -> None:
             rows.clear()
 
 
+def _rows(obs: Tree, count: int) -> list[Tree]:
+    return [tree_index(obs, i) for i in range(count)]
+
+
 def video(spec: str, timesteps: int) -> None:
     """A recording that plays: as many frames come out of the file as went in."""
     import av
     import numpy as np
 
-    from ludus.algorithms.random import uniform
+    from ludus.acting.uniform import uniform
     from ludus.envs.make import make_vector
     from ludus.runs.video import write_video
 

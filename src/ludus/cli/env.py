@@ -94,7 +94,7 @@ def _backends(environment: Environment) -> Facts:
     from ludus.envs.make import make_vector
 
     with make_vector(environment, num_envs=2) as env:
-        chosen = {"backend": env.backend, "resume": env.rung}
+        chosen = {"backend": env.backend, "resume": env.choose_snapshot_method()}
     return {**chosen, "backends": [name for name, problem in backends(environment).items() if not problem]}
 
 

@@ -28,13 +28,13 @@ def evaluate(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
-    from ludus.cli.play import checkpoint_name
     from ludus.runs.store import RunFolder
+    from ludus.session.loading import checkpoint_name
 
     load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
     step = checkpoint_name(found, checkpoint)
-    result, seed = play(found, step, episodes, deterministic, seed)
+    result, seed = evaluated(found, step, episodes, deterministic, seed)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
         from ludus.reports.columns import dump
@@ -55,38 +55,31 @@ def evaluate(
     print(f"episodes {facts['episodes']}, {habit} actions, seed {seed}, {facts['seconds']:.1f} s")
 
 
-def play(run: RunFolder, step: str, episodes: int, greedy: bool | None, seed: int | None) -> tuple[EvalResult, int]:
-    """The episodes, as an evaluation during training would play them."""
+def evaluated(run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None) -> tuple[EvalResult, int]:
+    """The episodes, as an evaluation during training would play them, and their seed."""
     import time
 
-    from ludus.cli.play import run_config
     from ludus.envs.make import make_vector
-    from ludus.orchestration.evaluator import MOST_ENVS, EvalResult, Evaluator
+    from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
+    from ludus.play import episodes as play_episodes
+    from ludus.play import greedy, policy_of
     from ludus.runs import checkpoint
     from ludus.seeding import Streams
-    from ludus.session.loading import player_of
+    from ludus.session.loading import player_of, run_config
     from ludus.types import Spaces
 
     config = run_config(run)
     seed = config.experiment.seed if seed is None else seed
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
-    habit = config.training.evaluation.model_copy(update={} if greedy is None else {"deterministic": greedy})
-    path = checkpoint.find(run.path, step)
-    streams, start = Streams(seed), time.monotonic()
+    start = time.monotonic()
     with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
-        player = player_of(config, path, Spaces(env.observation_space, env.action_space))
-        rng = streams.generator("evaluate")
-        evaluator = Evaluator(habit, player.algorithm, lambda _: env, streams, rng=rng, normalizer=player.normalizer)
-        seeds = streams.integers("evaluate", env.num_envs)
-        returns, lengths = evaluator.run_episodes(env, seeds, episodes, None)
-    result = EvalResult(
-        returns=tuple(returns),
-        lengths=tuple(lengths),
-        env_steps=int(step.removeprefix("step=")),
-        seconds=time.monotonic() - start,
-        deterministic=evaluator.deterministic,
-    )
-    return result, seed
+        spaces = Spaces(env.observation_space, env.action_space)
+        player = player_of(config, checkpoint.find(run.path, step), spaces)
+        habit = greedy(player.algorithm, wish, config.training.evaluation.deterministic)
+        act = policy_of(player.algorithm, player.normalizer, deterministic=habit)
+        steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
+        env_steps = checkpoint.position(step)[0]
+        return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit), seed
 
 
 def statistics(result: EvalResult) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""A window that shows frames and turns keys into actions, for `ludus play --user`."""
+"""A window that shows frames and turns keys into actions, for `ludus play --user`.
+
+Not Gymnasium's `play`: that one imports matplotlib, loses keys that are tapped between two steps, and steps an
+environment itself instead of the vector environment that counts our episodes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ludus.envs import Action
 from ludus.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -18,7 +23,7 @@ WHERE = "--user"
 HEIGHT = 480
 """Least height of the window; smaller frames are enlarged by a whole factor."""
 UNSEEN = ("dummy", "offscreen")
-"""Drivers nobody can see anything with."""
+"""Drivers of SDL without a visible window."""
 _WORDS = {"left": "left", "right": "right", "up": "up", "down": "down", "main": "up", "fire": "space", "jump": "space"}
 _IDLE = ("noop", "no-op", "nothing", "idle", "coast", "don't", "stay")
 _ORDERS = {2: ("left", "right"), 3: ("left", None, "right"), 4: ("left", "down", "right", "up")}
@@ -27,7 +32,7 @@ _AXES = (("left", "right"), ("down", "up"), ("a", "d"), ("s", "w"))
 
 
 class Quit(Exception):
-    """The player has seen enough."""
+    """The player closed the window or pressed Escape."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,11 @@ class Keys:
     """Which key does what; without an idle action the game waits for a key."""
 
     actions: dict[str, Any]
-    """Key name -> action, or for vectors (number, value)."""
-    idle: Any = None
+    """Key name -> action, or for vectors (entry, value)."""
+    idle: Action = None
     vector: bool = False
 
-    def action(self, held: Sequence[str]) -> Any:
+    def action(self, held: Sequence[str]) -> Action:
         """The action of the keys that are down; None: wait."""
         found = [self.actions[name] for name in held if name in self.actions]
         if not self.vector:
@@ -51,13 +56,15 @@ class Keys:
 
     def help(self, labels: Sequence[str]) -> str:
         """One line that says what to press."""
-        told = {name: f"{i}{'+' if v > 0 else '-'}" if self.vector else (labels[i] if labels else i)
-                for name, (i, v) in ((n, a if self.vector else (a, 0)) for n, a in self.actions.items())}  # fmt: skip
-        return "  ".join(f"{name}: {what}" for name, what in told.items()) + "  esc: end"
+        if self.vector:
+            meanings = {key: f"{i}{'+' if value > 0 else '-'}" for key, (i, value) in self.actions.items()}
+        else:
+            meanings = {key: labels[i] if labels else str(i) for key, i in self.actions.items()}
+        return "  ".join(f"{key}: {meaning}" for key, meaning in meanings.items()) + "  esc: end"
 
 
 def keys_for(space: gym.Space, labels: Sequence[str]) -> Keys:
-    """Keys by the labels of the actions where there are any, else by custom."""
+    """Keys by the labels of the actions if there are any, otherwise by custom."""
     import numpy as np
     from gymnasium import spaces
 
@@ -66,18 +73,16 @@ def keys_for(space: gym.Space, labels: Sequence[str]) -> Keys:
     if isinstance(space, spaces.Box) and len(space.shape) == 1 and len(space.low) <= len(_AXES):
         low = np.where(np.isfinite(space.low), space.low, -1.0).astype(np.float32)
         high = np.where(np.isfinite(space.high), space.high, 1.0).astype(np.float32)
-        pairs = zip(_AXES, zip(low, high, strict=True), strict=False)
-        actions = {
-            key: (i, float(v)) for i, (axis, ends) in enumerate(pairs) for key, v in zip(axis, ends, strict=True)
-        }
+        actions: dict[str, Any] = {}
+        for i, (down, up) in enumerate(_AXES[: len(low)]):
+            actions |= {down: (i, float(low[i])), up: (i, float(high[i]))}
         return Keys(actions, np.clip(np.zeros_like(low), low, high), vector=True)
     raise ConfigError(WHERE, f"there are no keys for {space}", "watch the trained policy or --random instead")
 
 
 def _discrete(count: int, labels: Sequence[str]) -> Keys:
-    digits: dict[str, Any] = {str(i): i for i in range(min(count, 10))}
     idle = next((i for i, label in enumerate(labels) if any(word in label.lower() for word in _IDLE)), None)
-    named: dict[str, Any] = {}
+    named: dict[str, int] = {}
     for i, label in enumerate(labels):
         word = next((word for word in _WORDS if word in label.lower().split()), None)
         if word is not None:
@@ -85,11 +90,11 @@ def _discrete(count: int, labels: Sequence[str]) -> Keys:
     if not named and count in _ORDERS:
         named = {name: i for i, name in enumerate(_ORDERS[count]) if name is not None}
         idle = 1 if count == 3 and idle is None else idle
-    return Keys({**named, **digits}, idle)
+    return Keys({**named, **{str(i): i for i in range(min(count, 10))}}, idle)
 
 
-class Window:
-    """Frames on the screen, keys from it."""
+class KeyboardWindow:
+    """Shows frames and reads keys."""
 
     def __init__(self, keys: Keys, title: str, fps: float) -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -100,16 +105,15 @@ class Window:
         from ludus.envs.catalog import headless
 
         self.keys, self.fps, self._pygame = keys, fps, pygame
-        headless("human")  # environments that draw off the screen have asked for none
+        headless("human")  # undoes the setting of environments that render off-screen
         try:
             pygame.display.quit()
             pygame.display.init()
         except pygame.error as error:
             raise ConfigError(WHERE, f"no window can be opened: {error}", "it needs a display") from None
-        if pygame.display.get_driver() in UNSEEN:  # what SDL falls back to when the display does not answer
+        if pygame.display.get_driver() in UNSEEN:  # SDL falls back to these when the display does not answer
             raise ConfigError(WHERE, "no window can be opened: the display does not answer", "check DISPLAY")
         pygame.display.set_caption(title)
-        self._screen: Any = None
         self._clock = pygame.time.Clock()
 
     def show(self, frame: Array) -> None:
@@ -118,16 +122,16 @@ class Window:
         height, width = frame.shape[:2]
         factor = max(1, -(-HEIGHT // height))
         size = (width * factor, height * factor)
-        if self._screen is None or self._screen.get_size() != size:
+        screen = pygame.display.get_surface()
+        if screen is None or screen.get_size() != size:
             try:
-                self._screen = pygame.display.set_mode(size)
+                screen = pygame.display.set_mode(size)
             except pygame.error as error:
                 raise ConfigError(WHERE, f"no window can be opened: {error}", "it needs a display") from None
-        picture = pygame.surfarray.make_surface(frame.swapaxes(0, 1))
-        self._screen.blit(pygame.transform.scale(picture, size), (0, 0))
+        pygame.transform.scale(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), size, screen)
         pygame.display.flip()
 
-    def action(self) -> Any:
+    def action(self) -> Action:
         """Wait for the next tick, and for a key if there is no idle action."""
         while True:
             self._clock.tick(self.fps)
@@ -136,11 +140,11 @@ class Window:
                 return action
 
     def close(self) -> None:
-        """Give the screen back."""
+        """Close the window."""
         self._pygame.display.quit()
 
     def _held(self) -> list[str]:
-        """Keys that are down now, or went down since the last look."""
+        """Keys that are down now, or were pressed since the last call."""
         pygame = self._pygame
         down = []
         for event in pygame.event.get():

@@ -30,10 +30,10 @@ def model(
     parts = player.algorithm.state()
     networks = [part.model for part in parts.values() if hasattr(part, "model")]
     for network in networks:
-        for name, child in network.named_children():
-            show(name, child)
-        for name, parameter in network.named_parameters(recurse=False):
-            print(f"\n{name}  {parameter.numel():,} parameters")
+        for name, part in network.named_children():
+            inside = hasattr(part, "parts") and not name.startswith("target_")
+            for shown, child in part.named_children() if inside else [(name, part)]:
+                show(shown, child)
     if networks:
         print(f"\ntotal  {sum(map(trained, networks)):,} parameters that learn")
     else:
@@ -48,6 +48,8 @@ def show(name: str, part: Any) -> None:
     print(f"\n{name}  {trained(part):,} parameters")
     for line in str(part).splitlines():
         print(f"  {line}")
+    for own, parameter in part.named_parameters(recurse=False):
+        print(f"  {own}  {parameter.numel():,} parameters")
 
 
 def trained(network: Any) -> int:

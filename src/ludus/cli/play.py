@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,11 +18,9 @@ from ludus.errors import ConfigError
 if TYPE_CHECKING:
     from ludus.config.schema import ExperimentConfig
     from ludus.envs.vector import VectorEnv
-    from ludus.experiment import Player
+    from ludus.play import Act, EpisodeEnd, PlayedStep
     from ludus.runs.store import RunFolder
     from ludus.types import Array
-
-    Act = Callable[[Array, Any, Array], tuple[Array, Any]]
 
 
 def play(
@@ -50,6 +48,8 @@ def play(
     mode = render_mode(render, video, user)
     found, config, name = source(run, checkpoint, runs_dir, trained=not (random or user))
     from ludus.envs.make import make_vector
+    from ludus.play import episodes as play_episodes
+    from ludus.runs.video import write_video
     from ludus.switches import quiet
 
     if not quiet():
@@ -59,20 +59,25 @@ def play(
         if user:
             print(play_yourself(env, episodes, first_seed, fps))
             return
-        act = random_policy(env, first_seed) if random else policy(load(found, name, env), deterministic)
-        show = Show(env, act, episodes, first_seed, pace(fps if video is None else None, step))
+        act = policy(None if random else found, name.rpartition("/")[2], env, deterministic, first_seed)
+        ended: list[EpisodeEnd] = []
+        steps = play_episodes(act, env, [first_seed], episodes, render=video is not None)
+        frames = shown(paced(steps, fps if video is None else None, step), ended)
         if video is None:
-            show.run()
+            deque(frames, maxlen=0)
         else:
-            record(show, video_path(found, video), fps)
-    print(show.summary())
+            path = video_path(found, video)
+            count = write_video(path, frames, fps or env.info.render_fps)
+            print(f"video {path} ({count:,} frames)")
+    print(summary(ended))
 
 
 def source(
     reference: str, checkpoint: str | None, runs_dir: Path, *, trained: bool
-) -> tuple[Any, ExperimentConfig, str]:
+) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
     from ludus.runs.store import RunFolder
+    from ludus.session.loading import checkpoint_name, run_config
 
     if ":" in reference and not trained:
         from ludus.config.compose import load as compose
@@ -83,108 +88,84 @@ def source(
     return found, run_config(found), found.id + step
 
 
-@dataclass(frozen=True)
-class Step:
-    """What one step was."""
+def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool | None, seed: int) -> Act:
+    """The policy of a checkpoint; it acts as in evaluation unless `deterministic` says how."""
+    from ludus.play import greedy, policy_of, random_policy
+    from ludus.session.loading import load_player
+    from ludus.types import Spaces
 
-    number: int
-    action: Any
-    reward: float
-    total: float
-
-
-@dataclass
-class Show:
-    """The episodes as a stream of frames, so that a recording never holds more than one."""
-
-    env: VectorEnv
-    act: Act
-    episodes: int
-    seed: int
-    after: Callable[[Step], None] = lambda _: None
-    returns: list[float] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Play without recording."""
-        for _ in self.frames(recording=False):
-            pass
-
-    def frames(self, *, recording: bool = True) -> Iterator[Array]:
-        """Play; while recording, yields every state including the last of each episode."""
-        import numpy as np
-
-        obs, state, first = self.env.reset([self.seed]), None, np.ones(1, bool)
-        total, length = 0.0, 0
-        while len(self.returns) < self.episodes:
-            if recording and first[0]:
-                yield self.env.render()
-            action, state = self.act(obs, state, first)
-            result = self.env.step(action)
-            obs, first = result.obs, result.terminated | result.truncated
-            reward = float(self.env.raw_reward[0])
-            total, length = total + reward, length + 1
-            self.after(Step(length, action[0], reward, total))
-            if recording:
-                yield self.env.render(final=bool(first[0]))
-            if self.env.over(first)[0]:
-                self._finish(total, length)
-                total, length = 0.0, 0
-
-    def summary(self) -> str:
-        """Mean and deviation over the episodes."""
-        import numpy as np
-
-        if not self.returns:
-            return "no episode was finished"
-        mean, std, length = np.mean(self.returns), np.std(self.returns), np.mean(self.lengths)
-        return f"mean {mean:,.1f} ± {std:,.1f} over {len(self.returns)} episodes, length {length:,.1f}"
-
-    def _finish(self, total: float, length: int) -> None:
-        self.returns.append(total)
-        self.lengths.append(length)
-        print(f"episode {len(self.returns):>3}   return {total:>10,.1f}   length {length:>6,}", flush=True)
+    if run is None:
+        return random_policy(env, seed)
+    player = load_player(run, step, Spaces(env.observation_space, env.action_space))
+    habit = greedy(player.algorithm, deterministic, player.config.training.evaluation.deterministic)
+    return policy_of(player.algorithm, player.normalizer, deterministic=habit)
 
 
-def pace(fps: float | None, step: bool) -> Callable[[Step], None]:
-    """What happens after every step: nothing, a pause, or a line and a wait for Enter (`q` ends the waiting)."""
-    due = time.monotonic()
-    waiting = step
+def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:
+    """The frames of an environment; finished episodes are printed and added to `ended`."""
+    for step in steps:
+        yield from step.frames
+        for end in step.ended:
+            ended.append(end)
+            print(f"episode {len(ended):>3}   return {end.total:>10,.1f}   length {end.length:>6,}", flush=True)
 
-    def after(done: Step) -> None:
-        nonlocal due, waiting
+
+def summary(ended: list[EpisodeEnd]) -> str:
+    """Mean and deviation over the episodes."""
+    import numpy as np
+
+    if not ended:
+        return "no episode was finished"
+    returns = [end.total for end in ended]
+    length = np.mean([end.length for end in ended])
+    return f"mean {np.mean(returns):,.1f} ± {np.std(returns):,.1f} over {len(ended)} episodes, length {length:,.1f}"
+
+
+def paced(steps: Iterable[PlayedStep], fps: float | None, step: bool) -> Iterator[PlayedStep]:
+    """The steps with a pause after each, or with a line and a wait for Enter (`q` ends the waiting)."""
+    due, waiting = time.monotonic(), step
+    for done in steps:
         if step:
-            print(f"step {done.number:>5}   action {done.action}   reward {done.reward:g}   return {done.total:g}")
+            facts = f"action {done.action[0]}   reward {done.reward[0]:g}   return {done.total[0]:g}"
+            print(f"step {done.length[0]:>5}   {facts}")
         if waiting:
             answer = sys.stdin.readline()
             waiting = bool(answer) and answer.strip().lower() not in ("q", "quit")
         elif fps is not None:
             due = max(due + 1 / fps, time.monotonic())
             time.sleep(max(due - time.monotonic(), 0.0))
-
-    return after
+        yield done
 
 
 def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -> str:
     """The keyboard acts; closing the window or Escape ends it."""
     import numpy as np
 
-    from ludus.cli.keyboard import Quit, Window, keys_for
+    from ludus.cli.keyboard import KeyboardWindow, Quit, keys_for
     from ludus.envs.facts import action_labels
+    from ludus.play import episodes as play_episodes
+    from ludus.types import ActResult
 
     labels = action_labels(env.id)
     keys = keys_for(env.action_space, labels)
-    window = Window(keys, f"ludus · {env.id}", fps or min(env.info.render_fps, 30.0))
-    show = Show(env, lambda *_: (np.asarray(window.action())[None], None), episodes, seed)
+    window = KeyboardWindow(keys, f"ludus · {env.id}", fps or min(env.info.render_fps, 30.0))
+
+    def act(*_: object) -> ActResult:
+        window.show(env.render())
+        return ActResult(np.asarray(window.action())[None], None, {})
+
+    ended: list[EpisodeEnd] = []
     print(keys.help(labels))
     try:
-        for frame in show.frames():
-            window.show(frame)
+        for step in play_episodes(act, env, [seed], episodes):
+            list(shown([step], ended))
+            if step.ended:
+                window.show(env.render(final=True))
     except Quit:
         pass
     finally:
         window.close()
-    return show.summary()
+    return summary(ended)
 
 
 def render_mode(render: str | None, video: str | None, user: bool = False) -> str | None:
@@ -209,54 +190,6 @@ def render_mode(render: str | None, video: str | None, user: bool = False) -> st
     return "human" if display and render != "none" else None
 
 
-def checkpoint_name(run: RunFolder, checkpoint: str | None) -> str:
-    """`step=N` of the checkpoint that is asked for; the default is the best one, or else the last."""
-    from ludus.runs.checkpoint import find, read_manifest
-
-    if checkpoint and run.checkpoint and checkpoint != run.checkpoint:
-        raise ConfigError("--checkpoint", f"says {checkpoint}, the reference {run.checkpoint}", "give one of them")
-    return f"step={read_manifest(find(run.path, checkpoint or run.checkpoint))['step']}"
-
-
-def run_config(run: RunFolder) -> ExperimentConfig:
-    """The config a run was started with."""
-    from ludus.config.compose import parse
-    from ludus.config.read import read_file
-
-    return parse(read_file(run.config_path), str(run.config_path))
-
-
-def load(run: RunFolder, name: str, env: VectorEnv) -> Player:
-    """The policy of a checkpoint, `<run>/step=N`."""
-    from ludus.session.loading import load_player
-    from ludus.types import Spaces
-
-    return load_player(run, name.rpartition("/")[2], Spaces(env.observation_space, env.action_space))
-
-
-def policy(player: Player, deterministic: bool | None) -> Act:
-    """Acts as in evaluation: same habit, observations normalised with what training learned."""
-    algorithm, normalizer = player.algorithm, player.normalizer
-    habits = (deterministic, player.config.training.evaluation.deterministic, algorithm.deterministic_evaluation)
-    greedy = next(habit for habit in habits if habit is not None)
-
-    def act(obs: Array, state: Any, first: Array) -> tuple[Array, Any]:
-        seen = obs if normalizer is None else normalizer.apply(obs)
-        state = algorithm.initial_state(1) if state is None else state
-        result = algorithm.act(seen, state, first, deterministic=greedy)
-        return result.action, result.state
-
-    return act
-
-
-def random_policy(env: VectorEnv, seed: int) -> Act:
-    """Uniform random actions."""
-    import numpy as np
-
-    env.action_space.seed(seed)
-    return lambda *_: (np.asarray(env.action_space.sample())[None], None)
-
-
 def video_path(run: RunFolder | None, video: str) -> Path:
     """`auto` is the run's own folder."""
     if video != "auto":
@@ -267,11 +200,3 @@ def video_path(run: RunFolder | None, video: str) -> Path:
         raise ConfigError("--video auto", "there is no run to put it into", "give a path")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def record(show: Show, path: Path, fps: float | None) -> None:
-    """Stream the episodes into a file."""
-    from ludus.runs.video import write_video
-
-    count = write_video(path, show.frames(), fps or show.env.info.render_fps)
-    print(f"video {path} ({count:,} frames)")

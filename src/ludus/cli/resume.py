@@ -45,7 +45,7 @@ def resume(
     if mode is Mode.exact:
         done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
         if done is None:
-            print(f"{run}: has already finished; give it a larger training.total_timesteps to go on")
+            print(f"{run}: has already finished; give it a larger training.{session.budget_field(folder)} to go on")
             return 0
     else:
         spec = str(rebuild.meta(folder.path).get("spec") or folder.id)

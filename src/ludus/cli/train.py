@@ -245,9 +245,8 @@ def confirmed(jobs: list[Resolved]) -> bool:
         return True
     config = jobs[0].config
     names = ", ".join(str(job.config.experiment.seed) for job in jobs)
-    print(
-        f"{config.algorithm.name} on {config.environment.id}, {config.training.total_timesteps:,} steps, seed {names}"
-    )
+    place, budget = config.environment.id or "stored steps", config.training.budget
+    print(f"{config.algorithm.name} on {place}, {budget.total:,} {budget.noun}, seed {names}")
     try:
         answer = input("Start training? [Y/n] ").strip().lower()
     except EOFError:

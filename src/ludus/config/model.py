@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    TypeAdapter,
     ValidatorFunctionWrapHandler,
     field_validator,
 )
@@ -45,6 +47,8 @@ class Registered:
     key: str = "type"
     default: str | None = None
     """The name when only other keys are given."""
+    parts: bool = False
+    """Whether a mapping under any other key is a choice for the part of that name."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(
@@ -58,6 +62,8 @@ class Registered:
             value = {self.key: value}
         if not isinstance(value, dict):
             raise PydanticCustomError("choice_type", "expected a mapping with a '{key}'", {"key": self.key})
+        parts = {str(k): v for k, v in value.items() if isinstance(v, dict)} if self.parts else {}
+        value = {k: v for k, v in value.items() if str(k) not in parts}
         name = value.get(self.key, self.default)
         if name is None:
             raise PydanticCustomError("choice_missing", "needs a '{key}'", {"key": self.key})
@@ -66,12 +72,14 @@ class Registered:
         except UnknownName as error:
             raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
         # the errors of the inner model keep their place: pydantic puts the outer location before each of them
-        return Choice(
-            name=str(name), config=cls.Config.model_validate({k: v for k, v in value.items() if k != self.key})
-        )
+        config = cls.Config.model_validate({k: v for k, v in value.items() if k != self.key})
+        if not parts:
+            return Choice(str(name), config)
+        return Choice(str(name), config, TypeAdapter(dict[str, Annotated[Choice, self]]).validate_python(parts))
 
     def dump(self, choice: Choice) -> dict[str, Any]:
-        return {self.key: choice.name, **choice.config.model_dump(mode="json")}
+        parts = {name: self.dump(part) for name, part in choice.parts.items()}
+        return {self.key: choice.name, **choice.config.model_dump(mode="json"), **parts}
 
     def __get_pydantic_json_schema__(
         self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
@@ -81,7 +89,8 @@ class Registered:
             body = handler.resolve_ref_schema(handler(self.registry[name].Config.__pydantic_core_schema__))
             properties = {self.key: {"const": name}, **body.get("properties", {})}
             required = [*([] if name == self.default else [self.key]), *body.get("required", [])]
-            options.append({**body, "title": name, "properties": properties, "required": required})
+            more = {"additionalProperties": {"type": "object"}} if self.parts else {}
+            options.append({**body, "title": name, "properties": properties, "required": required, **more})
         return {"anyOf": [{"enum": self.registry.names()}, *options]}
 
 
@@ -91,3 +100,5 @@ class Choice:
 
     name: str
     config: Any
+    parts: Mapping[str, Choice] = field(default_factory=dict)
+    """Other choices for some parts, by their names (encoders: the keys of a Dict observation)."""

@@ -109,7 +109,7 @@ def _text(path: Path, name: str) -> str:
     try:
         raw = files.read(path, MAX_BYTES)
     except OSError as error:
-        raise ConfigError(name, (error.strerror or "cannot be read").lower(), "name a .yaml or .json file") from None
+        raise ConfigError(name, files.reason(error), "name a .yaml or .json file") from None
     if b"\0" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ConfigError(name, "holds NUL bytes or UTF-16", "save it as UTF-8 text")
     try:

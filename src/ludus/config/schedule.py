@@ -36,7 +36,8 @@ class Schedule(Model):
     end: float = Field(allow_inf_nan=False)
     """Value at and after `to`."""
     begin: float = Field(default=0.0, ge=0, alias="from")
-    """Position where the change begins: up to 1 it is a fraction of the budget, above 1 it is environment steps."""
+    """Position where the change begins: up to 1 it is a fraction of the budget, above 1 it is environment steps, or
+    updates in a run that is counted in updates."""
     finish: float = Field(default=1.0, gt=0, alias="to")
     """Position where the change ends, counted like `from`."""
     schedule: Literal["linear", "cosine", "exponential"] = "linear"
@@ -80,13 +81,13 @@ class Schedule(Model):
         """Whether the value never changes."""
         return self.start == self.end
 
-    def at(self, env_steps: int, total_steps: int) -> float:
-        """The value after `env_steps` of a run of `total_steps`."""
+    def at(self, position: int, total: int) -> float:
+        """The value at a position of a run with that budget, both in the run's own unit."""
         if self.constant:
             return self.start
-        begin = self.begin * total_steps if self.begin <= 1 else self.begin
-        finish = self.finish * total_steps if self.finish <= 1 else self.finish
-        x = min(max((env_steps - begin) / max(finish - begin, 1e-9), 0.0), 1.0)
+        begin = self.begin * total if self.begin <= 1 else self.begin
+        finish = self.finish * total if self.finish <= 1 else self.finish
+        x = min(max((position - begin) / max(finish - begin, 1e-9), 0.0), 1.0)
         if self.schedule == "exponential":
             return self.start * (self.end / self.start) ** x
         if self.schedule == "cosine":

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ludus.config.model import Choice, Model, Registered
+from ludus.progress import Budget
 from ludus.registry import ALGORITHMS, BUFFERS, CALLBACKS, ENCODERS, MEMORY, WRAPPERS, UnknownName
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -73,8 +74,9 @@ class Wrapper(Model):
 class Environment(Model):
     """Which environments to train in, how many, and what stands between them and the policy."""
 
-    id: str = Field(min_length=1)
-    """Gymnasium id, or one of ours (`Bandit-v0`)."""
+    id: str = ""
+    """Gymnasium id, or one of ours (`Bandit-v0`). A run that only learns from stored steps may leave it out: it is then
+    never evaluated."""
     num_envs: PositiveInt | Literal["auto"] = 8
     """Environments stepped side by side; `auto` is eight per core."""
     vectorization: Literal["auto", "sync", "async", "native", "envpool"] = "auto"
@@ -126,8 +128,9 @@ class Head(Model):
 class Network(Model):
     """encoder -> memory -> actor and critic heads."""
 
-    encoder: Annotated[Choice, Registered(ENCODERS, default="auto")] = Field(default=AUTO)
-    """Observation encoder; `auto` is `nature`, `impala` or `small` for images, by size, and `mlp` for all else."""
+    encoder: Annotated[Choice, Registered(ENCODERS, default="auto", parts=True)] = Field(default=AUTO)
+    """Observation encoder; `auto` is `nature`, `impala` or `small` for images, by size, and `mlp` for all else. For a
+    Dict, a mapping under the name of a part is that part's encoder: `{camera: {type: nature}, state: {type: mlp}}`."""
     memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default=NONE)
     """Memory core; `none` is feed-forward."""
     actor: Head = Head()
@@ -146,11 +149,11 @@ class Phase(Model):
     hooks: tuple[str | dict[str, Any], ...] = Field(min_length=1)
     """One cycle: `name`, `{name: repeats}` or `{name: {per_env_step: ratio}}`."""
     duration_steps: PositiveInt | None = None
-    """Ends after this many environment steps."""
+    """The phase ends after this many environment steps."""
     duration_updates: PositiveInt | None = None
-    """Ends after this many updates."""
+    """The phase ends after this many updates."""
     duration_cycles: PositiveInt | None = None
-    """Ends after this many cycles."""
+    """The phase ends after this many cycles."""
     set: dict[str, Any] = {}
     """Changes to the algorithm's config during the phase."""
     buffer: str | None = None
@@ -163,7 +166,7 @@ class Video(Model):
     """Recordings of evaluated policies, each in an environment and with random streams of its own."""
 
     every_evaluations: int = Field(default=0, ge=0)
-    """Record after every so many evaluations; 0 is off."""
+    """Record every N-th evaluation; 0 is off."""
     episodes: PositiveInt = 1
     """Episodes per recording."""
     max_steps: PositiveInt = 5_000
@@ -176,13 +179,15 @@ class Evaluation(Model):
     episodes: PositiveInt = 10
     """Finished episodes per evaluation."""
     every_epochs: int | None = Field(default=None, ge=0)
-    """Evaluate every so many cycles; none or 0 is off."""
+    """Evaluate at every N-th epoch; none or 0 is off."""
     every_steps: int | None = Field(default=None, ge=0)
-    """Evaluate whenever this many more environment steps are done; none or 0 is off."""
+    """Evaluate at the end of the epoch in which another N environment steps are complete; none or 0 is off."""
+    every_updates: int | None = Field(default=None, ge=0)
+    """The same, counted in updates."""
     warmup_epochs: float = Field(default=0, ge=0)
-    """No evaluation up to and including this epoch; below 1 it is a fraction of the run."""
+    """No evaluation up to and including this epoch; below 1 it is a fraction of the budget."""
     deterministic: bool | None = None
-    """Greedy actions; the default is the algorithm's own habit."""
+    """Greedy actions; the default depends on the algorithm."""
     num_envs: PositiveInt | None = None
     """Evaluation environments; the default is as many as episodes, at most 16."""
     timeout_seconds: float | None = Field(default=None, gt=0)
@@ -192,29 +197,29 @@ class Evaluation(Model):
 
 
 class Stop(Model):
-    """Reasons to end before the budget."""
+    """Reasons to end before the budget is used up; checked at the end of every epoch."""
 
     train_reward: float | Literal["threshold"] | None = None
     """Mean return of the last 100 training episodes reaches this; `threshold` is the environment's."""
     eval_reward: float | Literal["threshold"] | None = None
     """Evaluated mean return reaches this; `threshold` is the environment's."""
     minutes: float | None = Field(default=None, gt=0)
-    """Wall time."""
+    """Wall time of training."""
 
 
 class CheckpointPlan(Model):
-    """When the state of a run is saved; always at the end and when a signal stops the run too."""
+    """When the state of a run is saved, besides the end of the run and a signal that stops it."""
 
     every_steps: int | None = Field(default=None, ge=0)
-    """Save whenever this many more environment steps are done; none or 0 is off."""
+    """Save at the end of the epoch in which another N environment steps are complete; none or 0 is off."""
     every_updates: int | None = Field(default=None, ge=0)
-    """Save whenever this many more updates are done; none or 0 is off."""
+    """The same, counted in updates."""
     every_minutes: float | None = Field(default=10.0, gt=0)
-    """Save after so many minutes; not for environments that can only be resumed by a common reset."""
+    """Save when the newest checkpoint is this old; not for environments that are reset at every checkpoint."""
     at_evaluation: Literal["best", "all", "never"] = "best"
-    """Save evaluations that are the best so far, all of them, or none."""
+    """Save after evaluations that are the best so far, after all of them, or after none."""
     keep: PositiveInt = 2
-    """Newest checkpoints that stay, besides the best one."""
+    """How many of the newest checkpoints stay, besides the best one."""
 
 
 class Training(Model):
@@ -223,8 +228,13 @@ class Training(Model):
     total_timesteps: PositiveInt = Field(default=100_000, le=10**15)
     """Budget in environment steps (not vector steps); the last rollout is cut short so that it is never exceeded
     by more than the steps of one vector step."""
+    total_updates: PositiveInt | None = Field(default=None, le=10**15)
+    """Budget in updates, for a run that only learns from stored steps; `total_timesteps` then has no effect. Where all
+    phases are offline the default is the sum of their `duration_updates`."""
+    epoch_updates: PositiveInt = 1_000
+    """Updates of an epoch in phases that do not collect."""
     phases: tuple[Phase, ...] | None = None
-    """Curriculum; without it the algorithm's default cycle runs."""
+    """Curriculum; without it the algorithm's default cycle runs (without collecting if `total_updates` is set)."""
     evaluation: Evaluation = Evaluation()
     """Evaluation."""
     stop: Stop = Stop()
@@ -238,6 +248,34 @@ class Training(Model):
     """Folder of a checkpoint (`runs/<id>/checkpoints/step=N`) whose complete state a new run begins with."""
     callbacks: tuple[Annotated[Choice, Registered(CALLBACKS)], ...] = ()
     """Further callbacks by registered name."""
+
+    @property
+    def offline(self) -> bool:
+        """Whether the run takes no environment steps: its budget is counted in updates."""
+        types = {phase.type for phase in self.phases or ()}
+        return self.total_updates is not None or ("offline" in types and "online" not in types)
+
+    @property
+    def budget(self) -> Budget:
+        """The length of the run, in the unit everything else of it is counted in."""
+        if not self.offline:
+            return Budget(self.total_timesteps)
+        planned = sum(phase.duration_updates or 0 for phase in self.phases or ())
+        return Budget(self.total_updates or planned, "updates")
+
+    @model_validator(mode="after")
+    def one_unit(self) -> Training:
+        if not self.offline:
+            return self
+        for phase in self.phases or ():
+            if phase.type == "online":
+                raise ValueError(f"total_updates is for runs without online phases; phase '{phase.name}' is online")
+            if phase.type == "offline" and not (phase.duration_updates or self.total_updates):
+                raise ValueError(f"phase '{phase.name}' needs duration_updates, or the run total_updates")
+        for section in ("evaluation", "checkpoints"):
+            if getattr(self, section).every_steps:
+                raise ValueError(f"{section}.every_steps: this run takes no environment steps; use every_updates")
+        return self
 
 
 class Wandb(Model):
@@ -299,7 +337,7 @@ class ExperimentConfig(Model):
     """Format of this file."""
     experiment: Experiment = Experiment()
     """Name, seed, device."""
-    environment: Environment
+    environment: Environment = Environment()
     """Environment."""
     algorithm: Annotated[Choice, Registered(ALGORITHMS, key="name")]
     """`name` picks the algorithm; the other keys are its own."""
@@ -313,3 +351,11 @@ class ExperimentConfig(Model):
     """Sinks."""
     runtime: Runtime = Runtime()
     """Threads, compilation."""
+
+    @model_validator(mode="after")
+    def environment_named(self) -> ExperimentConfig:
+        if not self.environment.id and not self.training.offline:
+            loc = ("environment", "id") if "environment" in self.model_fields_set else ("environment",)
+            error = InitErrorDetails(type="missing", loc=loc, input=self.environment.id)
+            raise ValidationError.from_exception_data("ExperimentConfig", [error])
+        return self

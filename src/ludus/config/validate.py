@@ -101,6 +101,8 @@ def _walk(path: Path, data: object = None) -> Node:
         if isinstance(node, Many):
             node = node.item
             continue
+        if isinstance(node, Registered) and node.parts and isinstance(select(data, path[: depth + 1]), Mapping):
+            continue  # a choice for a part, made like the choice for all
         info = _own_fields(node, select(data, path[:depth])).get(key)
         node = node_of(info.annotation, info.metadata) if info else None
     return node

@@ -17,6 +17,7 @@ from ludus.console import screen
 from ludus.console.history import History
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.sinks import Row, Sink
+from ludus.progress import Budget
 from ludus.terminal import mute
 from ludus.text import ascii_only, clean, duration, points, rate
 from ludus.watch.monitor import Event, Monitor
@@ -58,17 +59,17 @@ class Console(Sink):
         self._speed: deque[tuple[float, float]] = deque()
         self._live: Live | None = None
         self._due, self._line_due, self._cost = float("inf"), float("inf"), 0.0
-        self._total = 0
+        self._budget = Budget(0)
         self._threshold: float | None = None
         if monitor is not None:
             monitor.listeners.append(self._alert)
 
     def start(
-        self, header: Mapping[str, str], total_steps: int, *, env_steps: int = 0, threshold: float | None = None
+        self, header: Mapping[str, str], budget: Budget, *, position: int = 0, threshold: float | None = None
     ) -> None:
-        """Show who runs what and begin; `env_steps` is where a resumed run goes on."""
-        self._total, self._threshold = total_steps, threshold
-        self._speed.append((float(self._history.position.get("seconds", 0.0)), env_steps))
+        """Show who runs what and begin; `position` is where a resumed run goes on, in the unit of its budget."""
+        self._budget, self._threshold = budget, threshold
+        self._speed.append((float(self._history.position.get("seconds", 0.0)), position))
         plain: list[screen.Line] = [[(clean(key).ljust(13), ""), (clean(value), "")] for key, value in header.items()]
         facts = dict(header)
         title = "ludus · " + clean(facts.pop("run", "training"))
@@ -159,18 +160,22 @@ class Console(Sink):
         self._history.extend(self._rows)
         self._rows.clear()
         if self._history.position:
-            seconds, steps = (float(self._history.position.get(key, 0.0)) for key in ("seconds", "env_steps"))
+            seconds, steps = (float(self._history.position.get(key, 0.0)) for key in ("seconds", self._budget.unit))
             self._speed.append((seconds, steps))
             while len(self._speed) > 2 and self._speed[1][0] <= seconds - _SPEED_WINDOW:
                 self._speed.popleft()
 
-    def _progress(self) -> screen.Progress:
+    def _progress(self) -> screen.Standing:
         at = self._history.position
         (begin, before), (end, after) = self._speed[0], self._speed[-1]
-        fps = (after - before) / (end - begin) if end > begin else 0.0
-        steps = int(at.get("env_steps", before))
-        return screen.Progress(
-            steps, self._total, fps, float(at.get("seconds", 0.0)), int(at.get("epoch", 0)), str(at.get("phase", ""))
+        return screen.Standing(
+            position=int(at.get(self._budget.unit, before)),
+            total=self._budget.total,
+            noun=self._budget.noun,
+            speed=(after - before) / (end - begin) if end > begin else 0.0,
+            seconds=float(at.get("seconds", 0.0)),
+            epoch=int(at.get("epoch", 0)),
+            phase=str(at.get("phase", "")),
         )
 
     def _frame(self) -> list[screen.Line]:
@@ -181,18 +186,18 @@ class Console(Sink):
 
     def _line(self) -> str:
         p = self._progress()
-        share = p.env_steps / p.total if p.total else 1.0
+        share = p.position / p.total if p.total else 1.0
         reward = self._history.series.get(RETURN)
         score = f"  return {points(reward.last)}" if reward else ""
-        counts = f"{share:4.0%}  {p.env_steps:,} / {p.total:,} steps  epoch {p.epoch:,}"
-        return f"[{duration(p.seconds):>7}] {counts}  {rate(p.fps)} steps/s  ETA {duration(p.eta)}{score}"
+        counts = f"{share:4.0%}  {p.position:,} / {p.total:,} {p.noun}  epoch {p.epoch:,}"
+        return f"[{duration(p.seconds):>7}] {counts}  {rate(p.speed)} {p.noun}/s  ETA {duration(p.eta)}{score}"
 
     def _evaluation(self, row: Row) -> str:
         p = self._progress()
         mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")
         spread = f" ± {points(float(std))}" if std is not None else ""
         goal = f"  threshold {points(self._threshold)}" if self._threshold is not None else ""
-        return f"[{duration(p.seconds):>7}] evaluation at {p.env_steps:,} steps: return {points(mean)}{spread}{goal}"
+        return f"[{duration(p.seconds):>7}] evaluation at {p.position:,} {p.noun}: return {points(mean)}{spread}{goal}"
 
     def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
         """Print `lines` on the screen and `plain` (default: the same without colours) to the copy."""

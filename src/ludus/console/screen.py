@@ -38,20 +38,21 @@ class TableRow(NamedTuple):
     spark_style: str
 
 
-class Progress(NamedTuple):
-    """Position and speed of the run."""
+class Standing(NamedTuple):
+    """How far the run is, counted like its budget."""
 
-    env_steps: int
+    position: int
     total: int
-    fps: float
+    noun: str
+    speed: float
     seconds: float
     epoch: int
     phase: str
 
     @property
     def eta(self) -> float:
-        """Seconds that are left at the current speed."""
-        return max(self.total - self.env_steps, 0) / self.fps if self.fps > 0 else math.inf
+        """Seconds that are left at the present speed."""
+        return max(self.total - self.position, 0) / self.speed if self.speed > 0 else math.inf
 
 
 def rows(history: History, rules: Rules) -> list[TableRow]:
@@ -133,14 +134,14 @@ def _column(cells: Sequence[str | TableRow], width: int) -> list[Line]:
     return lines
 
 
-def progress(p: Progress, width: int) -> Line:
+def progress(p: Standing, width: int) -> Line:
     """`main · epoch 24 ━━━━╸──── 62 %  62,464 / 100,000 steps  14.2k steps/s  0:04  ETA 0:03`."""
-    share = min(max(p.env_steps / p.total, 0.0), 1.0) if p.total else 1.0
+    share = min(max(p.position / p.total, 0.0), 1.0) if p.total else 1.0
     head = f"{clean(p.phase, 24)} · epoch {p.epoch:,} " if p.phase else f"epoch {p.epoch:,} "
-    speed, left = f"{rate(p.fps)} steps/s", f"ETA {duration(p.eta)}"
-    tail = f" {share:4.0%}  {p.env_steps:,} / {p.total:,}  {speed}  {duration(p.seconds)}  {left}"
+    speed, left = f"{rate(p.speed)} {p.noun}/s", f"ETA {duration(p.eta)}"
+    tail = f" {share:4.0%}  {p.position:,} / {p.total:,}  {speed}  {duration(p.seconds)}  {left}"
     if width - len(head) - len(tail) < 10:
-        tail = f" {share:4.0%}  {p.env_steps:,}  {speed}  {left}"
+        tail = f" {share:4.0%}  {p.position:,}  {speed}  {left}"
     room = max(width - cell_len(head) - len(tail), 5)
     full = int(share * room * 2)
     done = "━" * (full // 2) + "╸" * (full % 2)

@@ -8,39 +8,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.data.rollout import Finals, Raw, Rollout
+from ludus.data.rollout import Ends, Rollout
 from ludus.errors import EnvironmentFailed
-from ludus.types import Array, Tree, tree_map
+from ludus.types import Acted, Array, State, StepResult, Tree, tree_index, tree_leaves, tree_map, tree_paths, zeros
 
 if TYPE_CHECKING:
-    from ludus.envs.vector import StepResult, VectorEnv
+    from ludus.envs.vector import VectorEnv
 
 WINDOW = 100
 """Episodes in the running statistics."""
 
 
-class Behaviour(Protocol):
-    """What the collector asks of a policy."""
+class Acts(Protocol):
+    """The part of a behaviour that the collector needs."""
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
 
-    def act(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Array, Array, Tree]:
-        """(action to store, action for the environment, memory after the step)."""
-
-
-class Told(Protocol):
-    """What environments tell about their newest step besides its result."""
-
-    raw_reward: Array
-    broken: Array | None
-
-    def over(self, done: Array) -> Array:
-        """Of the episodes that are done, those that count as over."""
+    def act(self, obs_B: Tree, state: Tree, first_B: Array) -> Acted:
+        """Actions for one step."""
 
 
 class Collector:
-    """Steps one vector environment and keeps what has to survive from rollout to rollout."""
+    """Steps one vector environment; holds memory, open episodes and statistics from rollout to rollout."""
 
     def __init__(
         self,
@@ -49,16 +39,14 @@ class Collector:
         *,
         normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
-        savable: bool = False,
+        will_checkpoint: bool = False,
     ) -> None:
-        self.savable = savable
+        self.will_checkpoint = will_checkpoint
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self.episodes = 0
         self.best_return = -np.inf
-        self.keep_raw = False
-        """Whether rollouts carry what buffers store."""
         self.steps = 0
         self._storage: _Storage | None = None
         self.switch(env, seeds)
@@ -66,14 +54,13 @@ class Collector:
     def switch(self, env: VectorEnv, seeds: list[int]) -> None:
         """Start over in other environments of the same spaces."""
         self.env, self.num_envs = env, env.num_envs
-        self._told: Told = env
         self._storage = None
-        if self.savable:
-            env.choose_snapshot_method()  # before the first reset: `replay` must see an episode from its beginning
+        if self.will_checkpoint:
+            env.choose_snapshot_method()  # before the first reset: `replay` has to record the episode from its start
         self._barrier_seeds = seeds
-        self._begin(np.array(env.reset(seeds)))
+        self._begin(tree_map(np.array, env.reset(seeds)))
 
-    def _begin(self, obs: Array) -> None:
+    def _begin(self, obs: Tree) -> None:
         self._raw_obs = obs
         self.first = np.ones(self.num_envs, bool)
         self.state: Tree = None
@@ -82,94 +69,96 @@ class Collector:
             self.reward_normalizer.cut()
 
     @property
-    def newest_obs(self) -> Array:
-        """[B, ...]: what the environments showed last, not normalised."""
+    def newest_obs(self) -> Tree:
+        """[B, ...]: the newest observations, not normalised."""
         return self._raw_obs
 
-    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
-        """`steps` steps of every environment; the arrays are overwritten by the next call."""
+    def collect(self, behaviour: Acts, steps: int) -> Rollout:
+        """`steps` steps of every environment; the next call overwrites the arrays."""
         store = self._store(steps)
         if self.state is None:
             self.state = behaviour.initial_state(self.num_envs)
         start_state = state = self.state
         first = self.first
         obs = self._put(store, 0, self._raw_obs)
-        finals: list[tuple[int, Array, Array, Tree]] = []
-        ends: list[tuple[int, Array, Array]] = []
+        ends: list[tuple[Array, ...]] = []
+        extras: list[dict[str, Array]] = []
         store.first[0] = first
         for t in range(steps):
-            action, state, result = self._step(behaviour, obs, state, first, t)
-            first = result.terminated | result.truncated
-            store.action[t], store.reward[t] = action, result.reward
+            acted, result = self._step(behaviour, obs, state, first, t)
+            state, first = acted.state, result.done
+            store.action[t], store.reward[t] = acted.action, result.reward
+            if acted.extras:
+                extras.append(acted.extras)
             store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
-            store.broken[t] = False if self._told.broken is None else self._told.broken
-            self._return += self._told.raw_reward
+            store.broken[t] = False if result.broken is None else result.broken
+            self._return += result.raw_reward
             self._length += 1
             if first.any():
-                finals += self._end_episodes(t, result, first, state)
-                if self.keep_raw:
-                    ended = np.flatnonzero(first)
-                    assert result.final_obs is not None
-                    ends.append((t, ended, result.final_obs[ended]))
+                ends.append(self._end_episodes(t, result, first, state))
             obs = self._put(store, t + 1, result.obs)
         self.state, self.first = state, first
-        self._raw_obs = store.raw[steps].copy()
+        self._raw_obs = tree_map(np.copy, store.raw_rows[steps])
         self._check_finite(store, steps)
-        raw = self._raw(store, steps, ends) if self.keep_raw else None
+        rollout = self._rollout(store, steps, start_state, ends, extras)
         self.steps += steps
-        return self._rollout(store, steps, start_state, finals, raw)
+        return rollout
 
-    def _step(
-        self, behaviour: Behaviour, obs: Array, state: Tree, first: Array, t: int
-    ) -> tuple[Array, Tree, StepResult]:
-        """(action to store, memory after it, what the environments made of it)."""
-        action, env_action, state = behaviour.act(obs, state, first)
-        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-            self._name_bad_action(t, env_action)
-        return action, state, self.env.step(env_action)
+    def _step(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> tuple[Acted, StepResult]:
+        """The decision of the behaviour and the answer of the environments."""
+        acted = self._decide(behaviour, obs, state, first, t)
+        return acted, self.env.step(acted.env_action)
 
-    def _put(self, store: _Storage, t: int, raw_obs: Array) -> Array:
-        store.raw[t] = raw_obs
-        if self.normalizer is None:
-            return store.raw[t]
-        store.obs[t] = self.normalizer.apply(raw_obs)
-        return store.obs[t]
+    def _decide(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> Acted:
+        acted = behaviour.act(obs, state, first)
+        if acted.env_action.dtype.kind == "f" and not np.isfinite(acted.env_action).all():
+            self._name_bad_action(t, acted.env_action)
+        return acted
 
-    def _end_episodes(
-        self, t: int, result: StepResult, done: Array, state: Tree
-    ) -> list[tuple[int, Array, Array, Tree]]:
-        broken = self._told.broken
-        for b in np.flatnonzero(self._told.over(done)):
+    def _put(self, store: _Storage, t: int, raw_obs: Tree) -> Tree:
+        tree_map(np.copyto, store.raw_rows[t], raw_obs)
+        if self.normalizer is not None:
+            tree_map(np.copyto, store.obs_rows[t], self.normalizer.apply(raw_obs))
+        return store.obs_rows[t]
+
+    def _end_episodes(self, t: int, result: StepResult, done: Array, state: Tree) -> tuple[Any, ...]:
+        """Count the finished episodes; returns what `Ends` holds of them."""
+        broken = result.broken
+        for b in np.flatnonzero(result.over):
             if broken is None or not broken[b]:
                 self.returns.append(float(self._return[b]))
                 self.lengths.append(int(self._length[b]))
                 self.episodes, self.best_return = self.episodes + 1, max(self.best_return, self.returns[-1])
             self._return[b], self._length[b] = 0.0, 0
-        goes_on = result.truncated & ~result.terminated
-        cut = np.flatnonzero(goes_on if broken is None else goes_on & ~broken)
-        if not len(cut):
-            return []
         assert result.final_obs is not None, "a finished episode without its final observation"
-        return [(t, cut, result.final_obs[cut].copy(), tree_map(lambda leaf: leaf[cut], state))]
+        ended, bootstrap = np.flatnonzero(done), result.truncated & ~result.terminated
+        if broken is not None:
+            bootstrap &= ~broken
+        rows = tree_index((bootstrap, result.final_obs, state), ended)
+        return np.full(len(ended), t), ended, *rows
 
-    def _raw(self, store: _Storage, steps: int, ends: list[tuple[int, Array, Array]]) -> Raw:
-        shape = store.raw.shape[2:]
-        return Raw(
-            obs=store.raw[: steps + 1],
-            reward=store.reward[:steps],
-            t=np.concatenate([np.full(len(b), t) for t, b, _ in ends]) if ends else np.zeros(0, np.int64),
-            b=np.concatenate([b for _, b, _ in ends]) if ends else np.zeros(0, np.int64),
-            final_obs=np.concatenate([obs for *_, obs in ends]) if ends else np.zeros((0, *shape), store.raw.dtype),
-            start=self.steps,
-        )
+    def _ends(self, ends: list[tuple[Any, ...]]) -> Ends | None:
+        if not ends:
+            return None
+        t, b, bootstrap, obs, state = tree_map(_concatenate, *ends)
+        if not all(map(_finite, tree_leaves(obs))):
+            raise EnvironmentFailed(self.env.id, "a final observation is not finite", "check the environment")
+        seen = obs if self.normalizer is None else self.normalizer.apply(obs)
+        return Ends(t=t, b=b, obs=seen, raw_obs=obs, state=state, bootstrap=bootstrap)
 
-    def _rollout(self, store: _Storage, steps: int, start_state: Tree, finals: list[Any], raw: Raw | None) -> Rollout:
-        reward = store.reward[:steps]
-        done = store.first[1 : steps + 1]
+    def _rollout(
+        self,
+        store: _Storage,
+        steps: int,
+        start_state: Tree,
+        ends: list[tuple[Any, ...]],
+        extras: list[dict[str, Array]],
+    ) -> Rollout:
+        reward, raw_obs = store.reward[:steps], tree_index(store.raw, slice(steps + 1))
         if self.reward_normalizer is not None:
-            reward = self.reward_normalizer.apply(reward, done)
+            reward = self.reward_normalizer.apply(reward, store.first[1 : steps + 1])
         rollout = Rollout(
-            obs=(store.raw if self.normalizer is None else store.obs)[: steps + 1],
+            obs=tree_index(store.obs, slice(steps + 1)),
             action=store.action[:steps],
             reward=reward,
             terminated=store.terminated[:steps],
@@ -177,29 +166,20 @@ class Collector:
             first=store.first[: steps + 1],
             state=start_state,
             last_state=self.state,
-            finals=self._stack(finals),
-            raw=raw,
+            ends=self._ends(ends),
+            raw_obs=raw_obs,
+            raw_reward=store.reward[:steps],
+            start=self.steps,
+            extras={name: np.stack([step[name] for step in extras]) for name in (extras[0] if extras else ())},
             broken=store.broken[:steps] if store.broken[:steps].any() else None,
         )
         if self.normalizer is not None:  # after use: one rollout sees one set of statistics
-            self.normalizer.update(store.raw[:steps].reshape(-1, *store.raw.shape[2:]))
+            self.normalizer.update(tree_map(lambda leaf: leaf[:steps].reshape(-1, *leaf.shape[2:]), raw_obs))
         return rollout
 
-    def _stack(self, finals: list[Any]) -> Finals | None:
-        if not finals:
-            return None
-        obs = np.concatenate([entry[2] for entry in finals])
-        if not _finite(obs):
-            raise EnvironmentFailed(self.env.id, "a final observation is not finite", "check the environment")
-        return Finals(
-            t=np.concatenate([np.full(len(entry[1]), entry[0]) for entry in finals]),
-            b=np.concatenate([entry[1] for entry in finals]),
-            obs=obs if self.normalizer is None else self.normalizer.apply(obs),
-            state=tree_map(_concatenate, *[entry[3] for entry in finals]),
-        )
-
     def _check_finite(self, store: _Storage, steps: int) -> None:
-        for name, values in (("reward", store.reward[:steps]), ("observation", store.raw[1 : steps + 1])):
+        named = {f"observation {path}".rstrip(): leaf[1 : steps + 1] for path, leaf in store.leaves}
+        for name, values in {"reward": store.reward[:steps], **named}.items():
             if not _finite(values):
                 bad = ~np.isfinite(values).reshape(steps, self.num_envs, -1).all(-1)
                 t, b = (int(i) for i in np.argwhere(bad)[0])
@@ -215,7 +195,7 @@ class Collector:
 
     def _store(self, steps: int) -> _Storage:
         if self._storage is None or len(self._storage.reward) < steps:
-            self._storage = _Storage(self.env, steps, normalized=self.normalizer is not None)
+            self._storage = _Storage(self.env, steps, self.normalizer)
         return self._storage
 
     def statistics(self) -> dict[str, float]:
@@ -233,21 +213,21 @@ class Collector:
     # ---- saving ----------------------------------------------------------------------------------
 
     @property
-    def at_a_barrier(self) -> bool:
-        """Whether these environments can only be resumed by resetting them at every checkpoint, here and there."""
-        return self.env.rung in ("barrier", "none")
+    def resets_at_checkpoints(self) -> bool:
+        """Whether the environments have no snapshots, so that they are reset at every checkpoint and resume."""
+        return self.env.choose_snapshot_method() in ("barrier", "none")
 
     def barrier(self, seeds: list[int]) -> None:
-        """Cut every episode: the last rollout already bootstrapped there, so that it counts as truncated."""
+        """Reset all environments; the open episodes count as truncated, where the last rollout bootstrapped."""
         self._barrier_seeds = seeds
-        self._begin(np.array(self.env.reset(seeds)))
+        self._begin(tree_map(np.array, self.env.reset(seeds)))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Environments, memory, open episodes and statistics."""
         return {
-            "rung": self.env.rung,
-            "env": None if self.at_a_barrier else self.env.snapshot(),
-            "barrier_seeds": self._barrier_seeds if self.at_a_barrier else None,
+            "snapshot_method": self.env.choose_snapshot_method(),
+            "env": None if self.resets_at_checkpoints else self.env.snapshot(),
+            "barrier_seeds": self._barrier_seeds if self.resets_at_checkpoints else None,
             "obs": self._raw_obs,
             "first": self.first,
             "memory": self.state,
@@ -260,13 +240,14 @@ class Collector:
             "steps": self.steps,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Go on exactly where the state was taken."""
         if state["env"] is None:
             self.barrier(state["barrier_seeds"])
         else:
             self.env.restore(state["env"])
-            self._raw_obs, self.first, self.state = np.array(state["obs"]), np.array(state["first"]), state["memory"]
+            self._raw_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
+            self.state = state["memory"]
             self._return, self._length = np.array(state["return"]), np.array(state["length"])
         self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)
         self.episodes, self.best_return, self.steps = state["episodes"], state["best_return"], state["steps"]
@@ -279,12 +260,13 @@ class Collector:
 class _Storage:
     """Preallocated arrays of one rollout."""
 
-    def __init__(self, env: VectorEnv, steps: int, *, normalized: bool) -> None:
-        space, batch = env.observation_space, env.num_envs
-        shape, dtype = space.shape or (), space.dtype
-        self.raw = np.zeros((steps + 1, batch, *shape), dtype)
-        self.obs = np.zeros((steps + 1, batch, *shape), np.float32) if normalized else self.raw
-        action = env.action_space
+    def __init__(self, env: VectorEnv, steps: int, normalizer: ObservationNormalizer | None) -> None:
+        batch, action = env.num_envs, env.action_space
+        self.raw = zeros(env.observation_space, steps + 1, batch)
+        self.obs = self.raw if normalizer is None else normalizer.storage(self.raw)
+        self.leaves = list(zip(tree_paths(self.raw), tree_leaves(self.raw), strict=True))
+        self.raw_rows = [tree_index(self.raw, t) for t in range(steps + 1)]
+        self.obs_rows = [tree_index(self.obs, t) for t in range(steps + 1)]
         floating = np.issubdtype(action.dtype, np.floating)
         self.action = np.zeros((steps, batch, *(action.shape or ())), np.float32 if floating else np.int64)
         self.reward = np.zeros((steps, batch), np.float32)

@@ -1,36 +1,30 @@
-"""Environments step while the learner learns: the first step of a rollout is under way before it is asked for.
+"""Environments step while the learner learns: the first step of a rollout begins when the rollout before it ends.
 
-When a rollout is done the next action is chosen at once and a thread takes it to the environments. Acting stays where
-it was, in the caller's thread and before the update, so that nothing depends on who is faster: a run is as reproducible
-as one that waits, and its checkpoints hold the step that was under way.
+When a rollout is done, the next action is chosen at once and a thread steps the environments with it. The policy acts
+in the caller's thread, before the update, so that nothing depends on which thread is faster: a run is as reproducible
+as one without look-ahead, and its checkpoints hold the step that was under way.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ludus.data.collector import Behaviour, Collector, Told
+from ludus.data.collector import Acts, Collector
 from ludus.data.rollout import Rollout
-from ludus.types import Array, Tree
+from ludus.types import Acted, Array, State, StepResult, Tree, tree_map
 
 if TYPE_CHECKING:
-    from ludus.envs.vector import StepResult, VectorEnv
-
-RESULT = ("obs", "reward", "terminated", "truncated", "final_obs")
-TOLD = ("raw_reward", "broken", "continues")
+    from ludus.envs.vector import VectorEnv
 
 
 class _Ahead(NamedTuple):
     """A step that is under way."""
 
-    action: Array
-    memory: Tree
-    """After the action."""
+    acted: Acted
     result: Future[StepResult]
-    told: Told
 
 
 class LookAheadCollector(Collector):
@@ -39,30 +33,23 @@ class LookAheadCollector(Collector):
     _ahead: _Ahead | None = None
     _thread: ThreadPoolExecutor | None = None
 
-    def collect(self, behaviour: Behaviour, steps: int) -> Rollout:
+    def collect(self, behaviour: Acts, steps: int) -> Rollout:
         rollout = super().collect(behaviour, steps)
         obs = self._raw_obs if self.normalizer is None else self.normalizer.apply(self._raw_obs)
-        action, env_action, memory = behaviour.act(obs, self.state, self.first)
-        if env_action.dtype.kind == "f" and not np.isfinite(env_action).all():
-            self._name_bad_action(0, env_action)
+        acted = self._decide(behaviour, obs, self.state, self.first, 0)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "environments")
-        self._ahead = _Ahead(action, memory, self._thread.submit(self.env.step, env_action), self.env)
+        self._ahead = _Ahead(acted, self._thread.submit(self.env.step, acted.env_action))
         return rollout
 
-    def _step(
-        self, behaviour: Behaviour, obs: Array, state: Tree, first: Array, t: int
-    ) -> tuple[Array, Tree, StepResult]:
+    def _step(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> tuple[Acted, StepResult]:
         if self._ahead is None:
-            self._told = self.env
             return super()._step(behaviour, obs, state, first, t)
         ahead, self._ahead = self._ahead, None
-        result = ahead.result.result()
-        self._told = ahead.told
-        return ahead.action, ahead.memory, result
+        return ahead.acted, ahead.result.result()
 
     def _forget(self) -> None:
-        """Wait for the step under way, and leave it out: its environments are about to begin anew."""
+        """Wait for the step under way and drop it, because the environments are about to be reset."""
         if self._ahead is not None:
             self._ahead.result.exception()
             self._ahead = None
@@ -83,41 +70,23 @@ class LookAheadCollector(Collector):
 
     # ---- saving ----------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """The same and the step under way, with its result: the environments are saved after it."""
-        if self._ahead is None:
-            return {**super().state_dict(), "ahead": None}
-        result, told = self._ahead.result.result(), self._ahead.told
-        ahead = {"action": self._ahead.action, "memory": self._ahead.memory}
-        ahead |= {name: _copied(getattr(result, name)) for name in RESULT}
-        ahead |= {name: _copied(getattr(told, name)) for name in TOLD}
-        return {**super().state_dict(), "ahead": ahead}
+    def state_dict(self) -> State:
+        """The same, and the step under way with its result: the environments are saved after it."""
+        state, ahead = super().state_dict(), self._ahead
+        if ahead is None:
+            return {**state, "ahead": None}
+        result = {name: _copied(value) for name, value in ahead.result.result()._asdict().items()}
+        return {**state, "ahead": {"acted": ahead.acted._asdict(), "result": result}}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self._forget()
         super().load_state_dict(state)
-        if state["ahead"] is not None:
-            ahead = _Saved(state["ahead"])
-            done: Future[Any] = Future()
-            done.set_result(ahead)
-            self._ahead = _Ahead(ahead.action, state["ahead"]["memory"], done, ahead)
+        saved = state["ahead"]
+        if saved is not None:
+            done: Future[StepResult] = Future()
+            done.set_result(StepResult(*(_copied(saved["result"][name]) for name in StepResult._fields)))
+            self._ahead = _Ahead(Acted(**saved["acted"]), done)
 
 
-class _Saved:
-    """A step that had been taken when the state was saved: its result, and what the environments told about it."""
-
-    action: Array
-    raw_reward: Array
-    broken: Array | None
-    continues: Array | None
-
-    def __init__(self, state: dict[str, Any]) -> None:
-        for name in ("action", *RESULT, *TOLD):
-            setattr(self, name, _copied(state[name]))
-
-    def over(self, done: Array) -> Array:
-        return done if self.continues is None else done & ~self.continues
-
-
-def _copied(array: Array | None) -> Any:
-    return None if array is None else np.array(array)
+def _copied(tree: Tree) -> Tree:
+    return None if tree is None else tree_map(np.array, tree)

@@ -1,28 +1,65 @@
-"""Observation and reward normalisation: learned only from training collection, frozen everywhere else."""
+"""Observation and reward normalisation: training collection updates the statistics, nothing else does."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import gymnasium as gym
 import numpy as np
 
 from ludus.errors import ConfigError
 from ludus.math.running import RunningMoments
-from ludus.types import Array
+from ludus.types import Array, State, Tree, space_tree, tree_leaves, tree_map, tree_paths
 
 CLIP = 10.0
 EPSILON = 1e-8
 
 
 class ObservationNormalizer:
-    """`rolling`: running mean and variance; `static`: the space's bounds mapped to [-1, 1]."""
+    """Normalises every Box of numbers in an observation; images, discretes and other parts pass unchanged.
+
+    `rolling` uses running mean and variance; `static` maps the space's bounds to [-1, 1].
+    """
 
     def __init__(self, mode: Literal["rolling", "static"], space: gym.Space) -> None:
-        if not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
-            raise ConfigError(
-                "environment.normalize_obs", f"needs a Box of real numbers, not {space}", "set it to false"
-            )
+        spaces = space_tree(space)
+        self.parts: Tree = tree_map(lambda leaf: _BoxNormalizer(mode, leaf) if _has_numbers(leaf) else None, spaces)
+        """A tree like observations, with None for parts that pass unchanged."""
+        if not any(tree_leaves(self.parts)):
+            problem = f"needs a Box of real numbers, not {space}"
+            raise ConfigError("environment.normalize_obs", problem, "set it to false")
+
+    def update(self, obs_N: Tree) -> None:
+        """Learn from a batch [N, ...] of training observations."""
+        tree_map(lambda part, obs: part and part.update(obs), self.parts, obs_N)
+
+    def apply(self, obs_B: Tree) -> Tree:
+        """Observations with float32 in the normalised parts; changes no statistics."""
+        return tree_map(_applied, self.parts, obs_B)
+
+    def storage(self, raw: Tree) -> Tree:
+        """Arrays for the normalised twins of `raw`; parts that pass unchanged share their memory with it."""
+        return tree_map(lambda part, leaf: np.zeros(leaf.shape, np.float32) if part else leaf, self.parts, raw)
+
+    def state_dict(self) -> State:
+        """Running moments, by the path of each part in a tree."""
+        states = {path: part.moments.state_dict() for path, part in self._named() if part}
+        return states.get("", states)
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue with saved moments."""
+        for path, part in self._named():
+            if part:
+                part.load_state_dict(state[path] if path else state)
+
+    def _named(self) -> list[tuple[str, _BoxNormalizer | None]]:
+        return list(zip(tree_paths(self.parts), tree_leaves(self.parts), strict=True))
+
+
+class _BoxNormalizer:
+    """Normalises one Box."""
+
+    def __init__(self, mode: Literal["rolling", "static"], space: gym.spaces.Box) -> None:
         self.mode, self.space = mode, space
         self.moments = RunningMoments(space.shape)
         if mode == "static" and not np.isfinite([space.low, space.high]).all():
@@ -30,13 +67,11 @@ class ObservationNormalizer:
         self._set_scale()
 
     def update(self, obs_N: Array) -> None:
-        """Learn from a batch [N, ...] of training observations."""
         if self.mode == "rolling":
             self.moments.update(obs_N)
             self._set_scale()
 
     def apply(self, obs_B: Array) -> Array:
-        """Normalised float32 observations; changes nothing."""
         scaled = (obs_B - self._shift) * self._scale
         return np.clip(scaled, -CLIP, CLIP).astype(np.float32, copy=False)
 
@@ -48,14 +83,17 @@ class ObservationNormalizer:
             shift, scale = self.moments.mean, 1.0 / np.sqrt(self.moments.var + EPSILON)
         self._shift, self._scale = shift.astype(np.float32), scale.astype(np.float32)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Running moments."""
-        return self.moments.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue with saved moments."""
+    def load_state_dict(self, state: State) -> None:
         self.moments.load_state_dict(state)
         self._set_scale()
+
+
+def _has_numbers(space: gym.Space) -> bool:
+    return isinstance(space, gym.spaces.Box) and space.dtype != np.uint8
+
+
+def _applied(part: _BoxNormalizer | None, obs_B: Array) -> Array:
+    return obs_B if part is None else part.apply(obs_B)
 
 
 class RewardNormalizer:
@@ -67,7 +105,7 @@ class RewardNormalizer:
         self.running = np.zeros(num_envs)
 
     def apply(self, reward_TB: Array, done_TB: Array) -> Array:
-        """Learns from the rollout, then returns its rewards scaled."""
+        """Update the statistics with a rollout, then return its rewards scaled."""
         returns = np.empty(reward_TB.shape)
         for t, (reward, done) in enumerate(zip(reward_TB, done_TB, strict=True)):
             self.running = self.running * self.gamma + reward
@@ -77,19 +115,19 @@ class RewardNormalizer:
         return self.scaled(reward_TB)
 
     def cut(self) -> None:
-        """Every open episode ends here."""
+        """End every open episode here."""
         self.running = np.zeros_like(self.running)
 
     def scaled(self, reward: Array) -> Array:
-        """Rewards in units of the deviation so far; changes nothing."""
+        """Rewards in units of the deviation so far; changes no statistics."""
         scale = 1.0 / np.sqrt(self.moments.var + EPSILON)
         return np.clip(reward * scale, -CLIP, CLIP).astype(np.float32)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Running moments and the open returns."""
         return {"moments": self.moments.state_dict(), "running": self.running}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Continue with saved moments."""
         self.moments.load_state_dict(state["moments"])
         self.running = np.asarray(state["running"]).copy()

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.types import Array, Tree, tree_map
+from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finals:
-    """True last observations of truncated episodes, sparse, for bootstrapping."""
+class Ends:
+    """The N episodes that ended in a rollout, with their true last observations, in the order of time."""
 
     t: Array
+    """[N] step at which the episode ended."""
     b: Array
-    obs: Array
-    """[N, ...]"""
+    """[N] environment."""
+    obs: Tree
+    """[N, ...] last observation, normalised if the config says so."""
+    raw_obs: Tree
+    """[N, ...] the same as the environment returned it."""
     state: Tree
-    """Memory with which the value of `obs` is to be taken, [N, ...]."""
+    """[N, ...] memory with which the value of `obs` is to be computed."""
+    bootstrap: Array
+    """bool [N]: truncated, neither terminated nor broken, so that the return goes on with the value of `obs`."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Raw:
-    """What buffers store: nothing normalised, and the last observation of every episode that ended."""
-
-    obs: Array
-    """[T + 1, B, ...] of the space's own dtype."""
-    reward: Array
-    t: Array
-    b: Array
-    final_obs: Array
-    """[N, ...] for the episodes that ended at (t, b)."""
-    start: int
-    """Steps collected before: a buffer that misses some knows that episodes were cut."""
+    def where(self, chosen: Array, *, earlier: int = 0) -> Ends | None:
+        """Some of them, with `t` moved by `earlier` steps; None if none are chosen."""
+        if not chosen.any():
+            return None
+        if chosen.all() and not earlier:
+            return self
+        rows = np.flatnonzero(chosen)
+        taken = {each.name: tree_index(getattr(self, each.name), rows) for each in fields(self)}
+        return Ends(**{**taken, "t": taken["t"] - earlier})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
     """Views into the collector's storage: valid until the next `collect`."""
 
-    obs: Array
+    obs: Tree
     """[T + 1, B, ...]; the last row is what the policy will see next."""
     action: Array
     """[T, B, ...], as drawn from the policy, before clipping."""
@@ -58,13 +60,20 @@ class Rollout:
     """Memory before step 0, [B, ...]."""
     last_state: Tree
     """Memory after step T - 1, [B, ...]."""
-    finals: Finals | None
-    raw: Raw | None = None
-    """Only when the collector was asked to `keep_raw`."""
+    ends: Ends | None
+    """None if no episode ended."""
+    raw_obs: Tree
+    """[T + 1, B, ...] as the environments returned them, for buffers."""
+    raw_reward: Array
+    """[T, B] as the environments and their wrappers returned them, for buffers."""
+    start: int
+    """Steps collected before this rollout: a buffer that missed some of them knows that episodes were cut."""
+    extras: Mapping[str, Array] = field(default_factory=dict)
+    """[T, B, ...]: further columns of the behaviour, beside the action."""
     broken: Array | None = None
-    """[T, B]: rows whose action was lost with its worker, which are no transitions; None: there are none.
+    """bool [T, B]: rows whose action was lost with its worker, which are no transitions; None: there are none.
 
-    Such a row reads truncated, reward 0. Nobody learns from it, and the step before it goes on in its observation.
+    Such a row reads truncated, reward 0. Algorithms skip it, and the step before it leads to its observation.
     """
 
     @property
@@ -79,47 +88,48 @@ class Rollout:
 
     @property
     def done(self) -> Array:
-        """Episodes that ended, for whatever reason."""
+        """bool [T, B]: episodes that ended, terminated or truncated."""
         return self.terminated | self.truncated
+
+    @cached_property
+    def finals(self) -> Ends | None:
+        """The ends of truncated episodes: their returns bootstrap from the value of the true last observation."""
+        return None if self.ends is None else self.ends.where(self.ends.bootstrap)
 
     @property
     def weight(self) -> Array | None:
-        """[T, B] float32 of mean 1 that leaves broken rows out; None: all count alike."""
+        """[T, B] float32 of mean 1 that gives broken rows weight 0; None: all rows weigh the same."""
         if self.broken is None:
             return None
         real = (~self.broken).astype(np.float32)
         return real * np.float32(real.size / max(real.sum(), 1.0))
 
     def credited(self, value_TB: Array) -> tuple[Array, Array]:
-        """(reward, terminated) as estimators of returns read them: from a broken row nothing follows.
+        """(reward, terminated) for estimators of returns, with an error of 0 in broken rows.
 
-        It pays exactly what its state was thought to be worth and ends there, so that its error is 0.
+        A broken row ends its episode with the estimated value of its state as reward.
         """
         if self.broken is None:
             return self.reward, self.terminated
         return np.where(self.broken, value_TB, self.reward), self.terminated | self.broken
 
     def between(self, start: int, end: int) -> Rollout:
-        """Its steps from `start` up to `end`, as buffers read them: memory and `finals` stay those of the whole."""
-        assert self.raw is not None
+        """Its steps from `start` up to `end`; `state` and `last_state` stay those of the whole rollout."""
         if start == 0 and end >= len(self.reward):
             return self
-        here = (self.raw.t >= start) & (self.raw.t < end)
-        raw = Raw(
-            obs=self.raw.obs[start : end + 1],
-            reward=self.raw.reward[start:end],
-            t=self.raw.t[here] - start,
-            b=self.raw.b[here],
-            final_obs=self.raw.final_obs[here],
-            start=self.raw.start + start,
-        )
-        steps = {name: getattr(self, name)[start:end] for name in ("action", "reward", "terminated", "truncated")}
-        steps["broken"] = None if self.broken is None else self.broken[start:end]
-        return replace(self, obs=self.obs[start : end + 1], first=self.first[start : end + 1], raw=raw, **steps)
+        rows = ("action", "reward", "terminated", "truncated", "raw_reward")
+        steps = {name: getattr(self, name)[start:end] for name in rows}
+        more = {name: tree_index(getattr(self, name), slice(start, end + 1)) for name in ("obs", "raw_obs", "first")}
+        broken = None if self.broken is None else self.broken[start:end]
+        extras = {name: column[start:end] for name, column in self.extras.items()}
+        ends = self.ends
+        if ends is not None:
+            ends = ends.where((ends.t >= start) & (ends.t < end), earlier=start)
+        return replace(self, ends=ends, broken=broken, extras=extras, start=self.start + start, **steps, **more)
 
 
 def minibatches(
-    columns: dict[str, Tensor], state: Tree, count: int, rng: np.random.Generator, *, sequences: bool
+    columns: dict[str, Tree], state: Tree, count: int, rng: np.random.Generator, *, sequences: bool
 ) -> Iterator[dict[str, Tree]]:
     """Shuffled minibatches of columns [T, B, ...], always time-major.
 
@@ -127,15 +137,15 @@ def minibatches(
     at most `count`; otherwise single steps are shuffled into [1, T * B / count]. Sizes differ by at most one where
     `count` does not divide.
     """
-    column = next(iter(columns.values()))
+    column = tree_leaves(columns)[0]
     (steps, envs), device = column.shape[:2], column.device
     if sequences:
         for chosen in np.array_split(rng.permutation(envs), min(count, envs)):
             index = torch.from_numpy(chosen).to(device)
             part = {name: take(column, index) for name, column in columns.items()}
-            yield {**part, "state": tree_map(lambda leaf, i=index: leaf[i], state)}
+            yield {**part, "state": tree_index(state, index)}
         return
-    flat = {name: column.reshape(1, steps * envs, *column.shape[2:]) for name, column in columns.items()}
+    flat = tree_map(lambda column: column.reshape(1, steps * envs, *column.shape[2:]), columns)
     if count == 1:  # one batch with everything: its order changes nothing
         yield {**flat, "state": ()}
         return
@@ -143,11 +153,15 @@ def minibatches(
     flat = {name: take(column, order) for name, column in flat.items()}
     bounds = np.linspace(0, steps * envs, count + 1).astype(int)
     for start, end in pairwise(bounds):
-        yield {**{name: column[:, start:end] for name, column in flat.items()}, "state": ()}
+        yield {**tree_index(flat, (slice(None), slice(start, end))), "state": ()}
 
 
-def take(column: Tensor, index: Tensor) -> Tensor:
+def take(column: Tree, index: Tensor) -> Tree:
     """`column[:, index]` in one pass over whole rows; images in channels-last memory stay in it."""
-    if column.ndim == 5 and not column.is_contiguous():
-        return column.movedim(2, -1).index_select(1, index).movedim(-1, 2)
-    return column.index_select(1, index)
+
+    def taken(leaf: Tensor) -> Tensor:
+        if leaf.ndim == 5 and not leaf.is_contiguous():
+            return leaf.movedim(2, -1).index_select(1, index).movedim(-1, 2)
+        return leaf.index_select(1, index)
+
+    return tree_map(taken, column)

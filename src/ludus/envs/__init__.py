@@ -7,6 +7,8 @@ from typing import Any
 
 Observation = Any
 Action = Any
+Frame = Any
+"""A rendered image, or None."""
 Info = dict[str, Any]
 Options = dict[str, Any] | None
 ResetReturn = tuple[Any, dict[str, Any]]

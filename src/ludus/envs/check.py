@@ -14,8 +14,9 @@ from gymnasium import spaces
 
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
-from ludus.envs.spaces import Border
+from ludus.envs.spaces import ConvertSpaces
 from ludus.errors import EnvironmentFailed
+from ludus.types import tree_leaves
 
 STEPS = 3
 """Random steps of the check: enough for a wrong dtype or shape to show, cheap for slow environments."""
@@ -25,7 +26,7 @@ PROBE_STEPS = 10
 def check(env: gym.Env, id: str, deadline: float = math.inf) -> None:
     """Reset and a few steps; refuse what does not match the spaces. Leaves the environment in need of a reset."""
     call = partial(_call, id, deadline)
-    raw = env.env if isinstance(env, Border) else env
+    raw = env.env if isinstance(env, ConvertSpaces) else env
     raw.action_space.seed(0)
     answer = call("reset", lambda: raw.reset(seed=0))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
@@ -58,14 +59,8 @@ def probe(env: gym.Env, id: str, deadline: float = math.inf) -> list[str]:
 
 def fault(space: gym.Space, value: Any) -> str | None:
     """Why `value` is not in `space`."""
-    if isinstance(space, spaces.Dict):
-        if not isinstance(value, dict) or set(value) != set(space.keys()):
-            return f"is {_kind(value)} with keys other than {sorted(space.keys())}"
-        return _first_fault((f"['{key}']", part, value[key]) for key, part in space.items())
-    if isinstance(space, spaces.Tuple):
-        if not isinstance(value, tuple) or len(value) != len(space):
-            return f"is {_kind(value)}, not a tuple of {len(space)}"
-        return _first_fault((f"[{i}]", part, value[i]) for i, part in enumerate(space))
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return _fault_of_parts(fault, space, value)
     if isinstance(space, spaces.Discrete):
         inside = _is_integer(value) and space.start <= value < space.start + space.n
         return None if inside else f"is {_kind(value)}, not in {space}"
@@ -75,7 +70,9 @@ def fault(space: gym.Space, value: Any) -> str | None:
 
 
 def misfit(space: gym.Space, value: Any) -> str | None:
-    """Why `value` is of another kind than those of `space`, which are ours; its numbers are not looked at."""
+    """Why `value` has another kind, shape or dtype than values of `space`; its numbers are not checked."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return _fault_of_parts(misfit, space, value)
     if isinstance(space, spaces.Discrete):
         return None if _is_integer(value) else f"is {_kind(value)}, not in {space}"
     if not isinstance(value, np.ndarray | np.generic):
@@ -88,8 +85,18 @@ def misfit(space: gym.Space, value: Any) -> str | None:
     return None if fits else f"has dtype {array.dtype}, its space {space.dtype}{remedy}"
 
 
-def _first_fault(parts: Any) -> str | None:
-    return next((f"{at} {problem}" for at, part, value in parts if (problem := fault(part, value))), None)
+def _fault_of_parts(check: Callable[[gym.Space, Any], str | None], space: gym.Space, value: Any) -> str | None:
+    """The first part of a Dict or Tuple that `check` finds fault with."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, dict) or set(value) != set(space.keys()):
+            return f"is {_kind(value)} with keys other than {sorted(space.keys())}"
+        parts = [(f"['{key}']", part, value[key]) for key, part in space.items()]
+    else:
+        assert isinstance(space, spaces.Tuple)
+        if not isinstance(value, tuple) or len(value) != len(space):
+            return f"is {_kind(value)}, not a tuple of {len(space)}"
+        parts = [(f"[{i}]", part, value[i]) for i, part in enumerate(space)]
+    return next((f"{at} {problem}" for at, part, inner in parts if (problem := check(part, inner))), None)
 
 
 def _box_fault(space: spaces.Box, given: Any) -> str | None:
@@ -140,18 +147,19 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real)
 
 
-def _trace(env: gym.Env, call: Callable[..., Any]) -> list[Any]:
-    """Observations of an episode's beginning, the same seed and actions every time."""
+def _trace(env: gym.Env, call: Callable[..., Any]) -> list[list[Any]]:
+    """Observations and rewards of an episode's first steps, with the same seed and actions every time."""
     env.action_space.seed(0)
     obs, _ = call("reset", lambda: env.reset(seed=0))
-    seen = [np.array(obs)]
+    seen = [tree_leaves(obs)]
     for _ in range(PROBE_STEPS):
         obs, reward, terminated, truncated, _ = call("step", lambda: env.step(env.action_space.sample()))
-        seen += [np.array(obs), np.array(reward)]
+        seen.append([*tree_leaves(obs), reward])
         if terminated or truncated:
             break
     return seen
 
 
-def _same(a: Any, b: Any) -> bool:
-    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+def _same(a: list[Any], b: list[Any]) -> bool:
+    pairs = [(np.asarray(one), np.asarray(other)) for one, other in zip(a, b, strict=True)]
+    return all(np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in pairs)

@@ -1,7 +1,7 @@
 """Deadlines for what environments do in this process outside of steps: being made, reset, tried out and closed.
 
-A thread watches. Late Python code is interrupted in the main thread by a signal; a call into a library that does not
-even notice that ends the process, for nothing inside it could go on. Workers need none of this: their parent ends them.
+A thread watches. Python code that is late is interrupted in the main thread by a signal; code inside a library, which
+does not react to signals, is stopped by ending the process. Workers need no deadlines here: their parent ends them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import NoReturn
 from ludus.errors import EnvironmentFailed
 
 LEAST = 120.0
-"""Seconds that anything may take, however short a step has to be: imports and ROMs take long, once."""
+"""Least seconds of any deadline, however short that of a step is: imports and ROMs take long, once."""
 NOTICE = 15.0
-"""Seconds after which somebody who waits is told what for."""
+"""Seconds after which a notice says what is being waited for."""
 GRACE = 5.0
-"""Seconds for an interruption to arrive."""
+"""Seconds that an interruption may take to arrive."""
 TICK = 0.25
 
 
 class Late(BaseException):
-    """The interruption: no Exception, so that environments do not catch it with their own."""
+    """The interruption; not an Exception, so that an environment's `except Exception` does not catch it."""
 
 
 class Within:
-    """`with Within(seconds, where, verb)`: EnvironmentFailed if it takes longer; no deadline if that is infinite.
+    """`with Within(seconds, where, verb)`: EnvironmentFailed if the block takes longer; infinite seconds: no deadline.
 
-    It may be entered again and again.
+    It can be entered several times.
     """
 
     __slots__ = ("_fired", "_seconds", "_thread", "_waited", "_where", "verb")
@@ -61,11 +61,11 @@ class Within:
             raise self.failure() from None
 
     def beat(self) -> None:
-        """It is alive: count from here."""
+        """A sign of life: count from here."""
         self._waited, self._fired = 0.0, False
 
     def failure(self) -> EnvironmentFailed:
-        """One line for the user."""
+        """The error for the user."""
         problem = f"{self.verb} did not come to an end within {self._seconds:g} s"
         return EnvironmentFailed(self._name(), problem, "raise environment.step_deadline if it is only slow")
 
@@ -93,19 +93,19 @@ class Within:
 
     @property
     def late(self) -> bool:
-        """Whether it is being interrupted."""
+        """Whether it was interrupted for being late."""
         return self._fired
 
 
 class _Watch:
-    """Everything with a deadline that is going on, and the thread that looks at it."""
+    """All open deadlines, and the thread that watches them."""
 
     def __init__(self) -> None:
         self.open: list[Within] = []
         self._process = 0
 
     def prepare(self) -> None:
-        """Have the thread, and where it is possible the signal."""
+        """Start the thread, and install the signal handler if nobody else has one."""
         if self._process != os.getpid():  # a fork has no threads but one
             self._process, self.open = os.getpid(), []
             threading.Thread(target=self._run, name="deadlines", daemon=True).start()
@@ -132,7 +132,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
 
 
 def _debugged(frame: FrameType | None) -> bool:
-    """Whether somebody looks around in here with a debugger, who may take as long as he likes."""
+    """Whether a debugger is attached: then there is no deadline."""
     while frame is not None and frame.f_globals.get("__name__") not in ("bdb", "debugpy"):
         frame = frame.f_back
     return frame is not None or sys.gettrace() is not None

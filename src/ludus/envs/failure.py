@@ -1,4 +1,4 @@
-"""One line for what an environment raised; its traceback goes along for the run log."""
+"""Turns what an environment raised into one line for the user, with the traceback for the run log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ludus.errors import EnvironmentFailed, LudusError
 
 
 def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
-    """`<where>: <verb> raised ValueError: ...`; sys.exit ends no more than the environment, Ctrl-C stays Ctrl-C.
+    """`<where>: <verb> raised ValueError: ...`, also for sys.exit; Ctrl-C of the user is raised again.
 
-    A KeyboardInterrupt is the user's only where the signal still raises one: not in a training, not in a worker.
+    A KeyboardInterrupt comes from the user only if the signal still raises one: not during training, not in a worker.
     """
     pass_on(error)
     text = str(error).partition("\n")[0][:200]
@@ -25,7 +25,7 @@ def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
 
 
 def pass_on(error: BaseException) -> None:
-    """Raise what no environment has to answer for, or what has its line already."""
+    """Raise again what is not the environment's fault, or is an error of ours already."""
     if isinstance(error, LudusError | Late):
         raise error
     if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -33,9 +33,9 @@ def pass_on(error: BaseException) -> None:
 
 
 def close(env: gym.Env, where: str, deadline: float) -> None:
-    """Close one environment, which must neither raise nor hang."""
+    """Close one environment; EnvironmentFailed if that raises or hangs."""
     try:
         with Within(deadline, where, "close"):
             env.close()
-    except BaseException as error:  # whatever an environment raises is named, with its traceback
+    except BaseException as error:  # whatever an environment raises is reported with its traceback
         raise raised(where, "close", error) from error

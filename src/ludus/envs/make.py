@@ -1,15 +1,15 @@
-"""From a config to environments: make_vector and make_env are what the rest of the lab calls.
+"""From a config to environments: the rest of the lab calls `make_vector` and `make_env`.
 
-`resolve` turns a config into a Recipe, in which everything has been looked up and checked.
+`resolve` turns a config into a Recipe, in which all names and arguments are looked up and checked.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -32,9 +32,9 @@ ENVS_PER_CORE = 8
 
 
 def make_vector(
-    cfg: Environment, *, num_envs: int | None = None, render_mode: str | None = None, **overrides: Any
+    cfg: Environment, *, num_envs: int | None = None, render_mode: str | None = None, **overrides: object
 ) -> VectorEnv:
-    """The environments of a config on the backend it asks for; `overrides` win over its fields."""
+    """The environments of a config on the backend it asks for; `overrides` replace its fields."""
     cfg = type(cfg).model_validate({**cfg.model_dump(), **overrides}) if overrides else cfg
     recipe = resolve(cfg, render_mode)
     count = num_envs or number_of_envs(cfg)
@@ -46,9 +46,9 @@ def make_vector(
         restart = cfg.on_worker_death == "restart"
         return AsyncVectorEnv(recipe, count, workers=workers, deadline=cfg.step_deadline, restart=restart)
     if cfg.vectorization == "envpool":
-        from ludus.envs.vector import pool
+        from ludus.envs.vector import envpool
 
-        return pool.build(recipe, count, threads=cfg.workers or cores())
+        return envpool.build(recipe, count, threads=cfg.workers or cores())
     if cfg.vectorization in ("auto", "native"):
         found = _native(recipe, count, cfg.workers or cores(), insist=cfg.vectorization == "native")
         if found is not None:
@@ -70,7 +70,7 @@ def describe(cfg: Environment) -> EnvInfo:
 
 
 def probe(cfg: Environment) -> list[str]:
-    """Warnings about its seeding; empty when episodes follow from seed and actions."""
+    """Warnings about an environment whose episodes do not follow from seed and actions."""
     env = make_env(cfg)
     try:
         return probe_env(env, cfg.id, cfg.step_deadline)
@@ -79,19 +79,19 @@ def probe(cfg: Environment) -> list[str]:
 
 
 def number_of_envs(cfg: Environment) -> int:
-    """`auto` is eight per core."""
+    """How many environments a config asks for; `auto` is eight per core."""
     return ENVS_PER_CORE * cores() if cfg.num_envs == "auto" else cfg.num_envs
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
-    """Look everything up; what does not exist or does not fit is refused here, before anything is made."""
-    spec = replace(catalog.find(cfg.id), order_enforce=False)  # lanes always reset first
-    if cfg.kwargs and cfg.vectorization != "envpool":  # EnvPool has options of its own
+    """Look up the id, the wrappers and their arguments; refuse unknown ones before anything is made."""
+    spec = replace(catalog.find(cfg.id), order_enforce=False)  # we always reset first
+    if cfg.kwargs and cfg.vectorization != "envpool":  # EnvPool has other options
         _require_arguments(cfg, spec)
     wrappers = (*_listed(cfg), *_pipeline(cfg))
     if spec.entry_point is not None and cfg.vectorization != "envpool":
@@ -108,7 +108,7 @@ def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
 
 
 def _listed(cfg: Environment) -> list[WrapperCall]:
-    """The wrappers of the config, after the one its suite needs unless they have their own for that."""
+    """The wrappers of the config, after the one that its suite needs unless the config has a replacement."""
     calls = [_call(i, wrapper) for i, wrapper in enumerate(cfg.wrappers)]
     needed = suite_of(cfg.id).observe
     if needed and not any(getattr(call.cls, "observes", False) for call in calls):
@@ -117,7 +117,7 @@ def _listed(cfg: Environment) -> list[WrapperCall]:
 
 
 def _pipeline(cfg: Environment) -> Iterator[WrapperCall]:
-    """The wrappers behind fields of the config, outside the listed ones."""
+    """The wrappers that fields of the config ask for, outside of the listed ones."""
     if cfg.valid_actions is not None:
         yield WrapperCall("environment.valid_actions", WRAPPERS["remap_actions"], {"mapping": [*cfg.valid_actions]})
     if cfg.grayscale_obs:
@@ -168,11 +168,11 @@ def _call(i: int, wrapper: Wrapper) -> WrapperCall:
     return WrapperCall(where, cls, {**wrapper.arguments, **arguments})
 
 
-def _parameters(function: Any) -> list[inspect.Parameter] | None:
-    """Named parameters; None when it takes any keyword."""
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter] | None:
+    """Named parameters of a function or class; None if it takes any keyword."""
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
-    except NameError:  # annotations that exist for type checkers only
+    except NameError:  # annotations that are imported for type checkers only
         parameters = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
     return None if any(p.kind == p.VAR_KEYWORD for p in parameters) else parameters
 
@@ -184,7 +184,7 @@ def _refuse_unknown(where: str, given: Iterable[str], known: list[inspect.Parame
             raise ConfigError(f"{where}.{key}", "unknown argument", did_you_mean(key, names))
 
 
-def _validated(where: str, parameter: inspect.Parameter, given: dict[str, Any]) -> Any:
+def _validated(where: str, parameter: inspect.Parameter, given: Mapping[str, object]) -> object:
     from pydantic import TypeAdapter, ValidationError
 
     if parameter.name not in given:

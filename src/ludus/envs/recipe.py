@@ -1,23 +1,27 @@
-"""How one environment is made: the only `gym.make`. A Recipe can be shipped to a worker process."""
+"""How one environment is made: the only call of `gym.make`. A Recipe can be sent to a worker process."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from ludus.envs import catalog
+from ludus.envs import Info, catalog
+from ludus.envs.catalog import Creator
 from ludus.envs.check import check
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, raised
 from ludus.envs.info import EnvInfo
-from ludus.envs.spaces import cross
+from ludus.envs.spaces import convert_spaces
 from ludus.envs.vector import VectorEnv
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, LudusError
+
+T = TypeVar("T")
 
 
 class WrapperCall(NamedTuple):
@@ -27,8 +31,8 @@ class WrapperCall(NamedTuple):
     cls: Any
     arguments: dict[str, Any]
 
-    def apply(self, function: Any, target: Any) -> Any:
-        """Call with the arguments; a ValueError is a bad config."""
+    def apply(self, function: Callable[..., T], target: object) -> T:
+        """Call a function with the arguments; a ValueError means that the config is wrong."""
         try:
             return function(target, **self.arguments)
         except (ValueError, TypeError) as error:  # Gymnasium's own wrappers raise both
@@ -37,7 +41,7 @@ class WrapperCall(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything needed to make one environment, without a config, a registry or this process."""
+    """Everything that is needed to make one environment, in this process or another."""
 
     spec: EnvSpec
     kwargs: dict[str, Any]
@@ -46,7 +50,7 @@ class Recipe:
     reward_threshold: float | None
     render_mode: str | None
     deadline: float = math.inf
-    """Seconds that making, resetting or closing one may take, if that is more than `deadline.LEAST`."""
+    """Seconds that making, resetting or closing one may take; at least `deadline.LEAST`."""
 
     @property
     def id(self) -> str:
@@ -68,10 +72,10 @@ class Recipe:
             env = call.apply(call.cls, env)
         if drawn and self.render_mode == "human":
             env = gym.wrappers.HumanRendering(env)
-        return cross(env, self.id)
+        return convert_spaces(env, self.id)
 
     def check(self) -> EnvInfo:
-        """The start-up check, on an environment of its own: some carry state over a reset. Returns its facts."""
+        """Facts about the environment after the start-up check, on an extra one: some keep state over a reset."""
         env = self.make()
         try:
             check(env, self.id, self.deadline)
@@ -80,12 +84,12 @@ class Recipe:
             close(env, f"environment {self.id}", self.deadline)
 
     def facts(self, env: gym.Env) -> EnvInfo:
-        """Facts about `env`, a product of this recipe."""
+        """Facts about an environment that this recipe made."""
         own = getattr(env.unwrapped, "reward_threshold", None)
         return self.info(env.observation_space, env.action_space, env.metadata, own)
 
-    def info(self, observation: gym.Space, action: gym.Space, metadata: dict[str, Any], own: Any = None) -> EnvInfo:
-        """Facts from the config, else the environment's `own` threshold, else its registration."""
+    def info(self, observation: gym.Space, action: gym.Space, metadata: Info, own: float | None = None) -> EnvInfo:
+        """Facts; the threshold is the config's, otherwise the environment's `own`, otherwise the registered one."""
         thresholds = (self.reward_threshold, own, self.spec.reward_threshold)
         return EnvInfo(
             self.id,
@@ -99,18 +103,18 @@ class Recipe:
         )
 
     def bare_observation_space(self) -> gym.Space:
-        """What the environment shows without the config's wrappers."""
+        """The observation space without the config's wrappers."""
         with Within(self.deadline, f"environment {self.id}", "making it"):
             env = self._bare(None)
         close(env, f"environment {self.id}", self.deadline)
         return env.observation_space
 
     def unwrapped(self) -> Recipe:
-        """The same without the config's wrappers."""
+        """This recipe without the config's wrappers."""
         return replace(self, wrappers=())
 
     def vectorized(self, venv: VectorEnv, backend: str) -> VectorEnv:
-        """The wrappers applied to a whole vector; one that cannot is refused by name."""
+        """The vector with its wrappers; one that cannot work on vectors is refused by name."""
         for call in self.wrappers:
             if not hasattr(call.cls, "vectorize"):
                 problem = f"{call.where} works on single environments only, not on the {backend} backend"
@@ -118,8 +122,8 @@ class Recipe:
             venv = call.apply(call.cls.vectorize, venv)
         return venv
 
-    def code(self) -> list[Any]:
-        """Classes and functions a worker has to be able to load."""
+    def code(self) -> list[Creator]:
+        """Classes and functions that a worker must be able to import."""
         return [
             *(call.cls for call in self.wrappers),
             *([getattr(entry, "creator", entry)] if callable(entry := self.spec.entry_point) else []),
@@ -140,7 +144,7 @@ class Recipe:
             raise
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise catalog.missing(self.id, self.spec.entry_point, error) from error
-        except BaseException as error:  # whatever a constructor raises is named, with its traceback
+        except BaseException as error:  # whatever a constructor raises is reported with its traceback
             raise raised(f"environment {self.id}", "making it", error) from error
 
     def _require_rendering(self, mode: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The ladder of environment snapshots: which rung holds for the environments of a recipe, and its keeper."""
+"""The ladder of environment snapshots: which method holds for the environments of a recipe, and its keeper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gymnasium as gym
 
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close
-from ludus.envs.snapshots import BARRIER, NONE, Choice, Keeper, Refused, trial
+from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice, trial
 from ludus.envs.snapshots.attributes import Adapter, Api
 from ludus.envs.snapshots.barrier import Barrier
 from ludus.envs.snapshots.pickled import Pickled
@@ -19,15 +19,15 @@ from ludus.errors import DataError, EnvironmentFailed
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
-KEEPERS: dict[str, type[Keeper]] = {keeper.rung: keeper for keeper in (Api, Adapter, Pickled, Replay, Barrier)}
-"""From the best rung down."""
+KEEPERS: dict[str, type[Keeper]] = {keeper.method: keeper for keeper in (Api, Adapter, Pickled, Replay, Barrier)}
+"""From the best method down."""
 
 
-def choose(recipe: Recipe) -> Choice:
-    """The first rung that passes its self-test; the same one every time, for the seeds of the test are fixed."""
+def choose(recipe: Recipe) -> SnapshotChoice:
+    """The first method that passes its self-test; the same one every time, for the seeds of the test are fixed."""
     refused: dict[str, str] = {}
     fresh: gym.Env | None = None
-    for rung, kind in KEEPERS.items():
+    for method, kind in KEEPERS.items():
         fresh = recipe.make() if fresh is None else fresh
         try:
             keeper = kind(recipe, fresh)
@@ -35,24 +35,24 @@ def choose(recipe: Recipe) -> Choice:
             with Within(recipe.deadline, f"environment {recipe.id}", "trying out how to save it") as watch:
                 _prove(keeper, used, watch.beat)
         except (Refused, DataError) as reason:
-            refused[rung] = str(reason)
+            refused[method] = str(reason)
         else:
-            return Choice(rung, refused)
-    return Choice(NONE, refused)
+            return SnapshotChoice(method, refused)
+    return SnapshotChoice(NONE, refused)
 
 
 def _prove(keeper: Keeper, fresh: gym.Env, beat: Callable[[], None]) -> None:
-    if keeper.rung == BARRIER:
+    if keeper.method == BARRIER:
         trial.repeats(fresh, keeper.make, beat=beat)
     else:
         trial.resumes(keeper, fresh, trial.EPISODES if isinstance(keeper, Replay) else 2, beat=beat)
 
 
-def keeper(rung: str, recipe: Recipe) -> Keeper:
-    """The keeper of a rung that was chosen."""
+def keeper(method: str, recipe: Recipe) -> Keeper:
+    """The keeper of a method that was chosen."""
     fresh = recipe.make()
     try:
-        return KEEPERS[rung](recipe, fresh)
+        return KEEPERS[method](recipe, fresh)
     except Refused as error:
         where = f"environment {recipe.id}"
         raise EnvironmentFailed(

@@ -54,10 +54,20 @@ class Compiler:
         """Whether updates with batches of this size are compiled."""
         return bool(self.sizes) and device == "cpu" and batch["first"].numel() in self.sizes
 
-    def get(self, function: Callable[..., Any], example: Sequence[Tensor], size: int) -> Compiled | None:
-        """The function as machine code; None with one line for the user where it cannot be had."""
+    def get(
+        self,
+        function: Callable[..., Any],
+        example: Sequence[Tensor],
+        size: int,
+        late: Callable[[], Sequence[Tensor]] = tuple,
+    ) -> Compiled | None:
+        """The function as machine code; None with one line for the user where it cannot be had.
+
+        `late` gives examples of further arguments, which are known only after the function ran once, on copies.
+        """
         try:
-            return package.obtain(function, example, self.folder, self.announce)
+            package.on_copies(function, example)
+            return package.obtain(function, [*example, *late()], self.folder, self.announce)
         except package.Unavailable as problem:
             self.sizes -= {size}
             self.reason = str(problem)

@@ -15,10 +15,13 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.config.model import Model
+from ludus.learning.torch_private import fused_adam, fused_adamw
+from ludus.math.losses import Scalar
 
 COLUMNS = 256
-Rates = list[tuple[slice, Any]]
-"""Stretches of the flat tensor that cover it, each with its learning rate."""
+Scalars = Mapping[str, Scalar]
+Rates = list[tuple[slice, Scalar]]
+"""Stretches that cover a flat tensor, each with its learning rate."""
 
 
 class OptimizerConfig(Model):
@@ -45,7 +48,7 @@ class Optimizer:
         self._count_tensor = torch.zeros((), dtype=torch.float32, device=theta.device)
 
     @torch.no_grad()
-    def step(self, grad: Tensor, lr: float | Rates) -> None:
+    def step(self, grad: Tensor, lr: Scalar | Rates) -> None:
         """Follow `grad` in place."""
         self.count += 1
         self._count_tensor.fill_(self.count)
@@ -55,16 +58,16 @@ class Optimizer:
         for where, rate in lr:
             self._follow(self.theta[where], grad[where], [tensor[where] for tensor in self.tensors], rate)
 
-    def _follow(self, theta: Tensor, grad: Tensor, moments: Sequence[Tensor], lr: float) -> None:
+    def _follow(self, theta: Tensor, grad: Tensor, moments: Sequence[Tensor], lr: Scalar) -> None:
         cfg = self.cfg
         if cfg.type == "sgd":
             (momentum,) = moments
             if cfg.weight_decay:
                 grad = grad.add(theta, alpha=cfg.weight_decay)
             momentum.mul_(cfg.betas[0]).add_(grad)
-            theta.sub_(momentum, alpha=lr)
+            theta.sub_(momentum, alpha=float(lr))
             return
-        fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_
+        fused = fused_adamw if cfg.type == "adamw" else fused_adam
         fused(
             [theta],
             [grad],
@@ -88,7 +91,7 @@ class Optimizer:
         return scale / (1 - beta1**count), scale
 
     def pure(
-        self, theta: Tensor, state: Sequence[Tensor], grad: Tensor, lr: Tensor, corrections: Sequence[Tensor]
+        self, theta: Tensor, state: Sequence[Tensor], grad: Tensor, lr: Scalar, corrections: Sequence[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
         """The same step without side effects, for compilation; `lr` has no dimension or the parameters' one."""
         cfg, (beta1, beta2) = self.cfg, self.cfg.betas

@@ -21,12 +21,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from ludus import files
+from ludus.learning.torch_private import load_machine_code
 
 SETTINGS = {
     "unroll_reductions_threshold": 1,  # a scalar for all weights stays a scalar
@@ -36,6 +37,7 @@ LONGEST_BUILD = 900.0
 STALE_SCRATCH = 3_600.0
 
 Compiled = Callable[[list[Tensor]], list[Tensor]]
+Result = TypeVar("Result")
 
 
 class Unavailable(Exception):
@@ -56,11 +58,16 @@ def trace(function: Callable[..., Any], example: Sequence[Tensor]) -> torch.fx.G
     """Every operation of the function on tensors like these; the tensors themselves stay as they are."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    return on_copies(make_fx(function), example)
+
+
+def on_copies(function: Callable[..., Result], example: Sequence[Tensor]) -> Result:
+    """What a function makes of copies of these tensors."""
     copies = [x.clone() for x in example]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about its own internals
         try:
-            return make_fx(function)(*copies)
+            return function(*copies)
         except Exception as error:  # a plugin's network may do anything here
             raise Unavailable(f"the update cannot be traced ({type(error).__name__}: {first_line(error)})") from error
 
@@ -100,7 +107,7 @@ def find(folder: Path, key: str, announce: Callable[[str], None]) -> Path | None
 def load(path: Path) -> Compiled:
     """Machine code of a verified file."""
     try:
-        return torch._C._aoti.AOTIModelContainerRunnerCpu(str(path), 1).run
+        return load_machine_code(str(path))
     except RuntimeError as error:  # a file system that is mounted noexec
         problem = f"{path} cannot be loaded ({first_line(error)}); set LUDUS_CACHE to another folder"
         raise Unavailable(problem) from error

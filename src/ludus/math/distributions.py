@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class Distribution(ABC):
         """Most likely action."""
 
     @abstractmethod
+    def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """What describes a distribution, as functions of its parameters: `probabilities`, or `mean` and `std`."""
+
+    @abstractmethod
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         """One action per row of `params`."""
 
@@ -83,6 +88,9 @@ class Categorical(Distribution):
     def mode(self, params: Tensor) -> Tensor:
         return params.argmax(-1)
 
+    def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        return {"probabilities": lambda params: params.softmax(-1)}
+
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         # Gumbel-max: -log of a standard exponential is Gumbel noise
         return (params - np.log(rng.standard_exponential(params.shape))).argmax(-1)
@@ -114,6 +122,10 @@ class MultiCategorical(Distribution):
     def mode(self, params: Tensor) -> Tensor:
         return self._shaped(params, torch.stack([part.argmax(-1) for part in params.split(self.sizes, -1)], -1))
 
+    def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """The probabilities of all components one after another."""
+        return {"probabilities": lambda p: torch.cat([part.softmax(-1) for part in p.split(self.sizes, -1)], -1)}
+
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         return self.mode_numpy(params - np.log(rng.standard_exponential(params.shape)))
 
@@ -142,6 +154,10 @@ class Bernoulli(Distribution):
 
     def mode(self, params: Tensor) -> Tensor:
         return self._shaped(params, (params > 0).to(torch.int8))
+
+    def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """The probability that each bit is set."""
+        return {"probabilities": torch.sigmoid}
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         return self.mode_numpy(params + rng.logistic(size=params.shape))
@@ -172,6 +188,10 @@ class DiagonalGaussian(Distribution):
 
     def mode(self, params: Tensor) -> Tensor:
         return self._shaped(params, params.chunk(2, -1)[0])
+
+    def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """Of the Gaussian itself: before its samples are squashed."""
+        return {"mean": self.mode, "std": lambda params: self._shaped(params, self._split(params)[1].exp())}
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         mean, log_std = params[..., : self.size], self._bounded(params[..., self.size :])

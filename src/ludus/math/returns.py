@@ -46,6 +46,11 @@ def gae(
     return advantage_TB, advantage_TB + value_TB
 
 
+def explained_variance(advantage_TB: Array, target_TB: Array) -> float:
+    """How much of the variance of the value targets the old values predicted; advantage = target - value."""
+    return float(1 - advantage_TB.var() / (target_TB.var() + 1e-8))
+
+
 def reward_to_go(reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float) -> Array:
     """Discounted return from each step on (`mc:rtg`), float32.
 

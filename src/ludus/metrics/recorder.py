@@ -1,4 +1,4 @@
-"""Collects metrics during an epoch and writes them as one row to every sink."""
+"""Collects metrics and writes them as rows to every sink."""
 
 from __future__ import annotations
 
@@ -16,56 +16,81 @@ log = logging.getLogger(__name__)
 _LAST = ("roll/", "time/", "system/")
 
 
+class Means:
+    """Mean of repeated keys; the last value for keys under `roll/`, `time/` and `system/`."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, stage: str, metrics: Mapping[str, float]) -> None:
+        """Take in the metrics of a stage."""
+        for name, value in metrics.items():
+            key = join(stage, name)
+            count = 0 if name.startswith(_LAST) else self.counts.get(key, 0)
+            self.sums[key] = self.sums[key] + float(value) if count else float(value)
+            self.counts[key] = count + 1
+
+    def values(self) -> dict[str, float]:
+        """The mean of each key."""
+        return {key: total / self.counts[key] for key, total in self.sums.items()}
+
+
 class Recorder:
-    """Mean of repeated keys within an epoch; the last value for keys under `roll/`, `time/` and `system/`."""
+    """Collects metrics for the next row, and those of the current epoch, which may be shorter."""
 
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
         self.sinks = list(sinks)
-        self._values: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+        self._row, self._epoch = Means(), Means()
         self._failing: set[str] = set()
 
     def record(self, stage: str, metrics: Mapping[str, float]) -> None:
-        """Buffer the metrics of a stage until the next flush."""
-        for name, value in metrics.items():
-            key = join(stage, name)
-            count = 0 if name.startswith(_LAST) else self._counts.get(key, 0)
-            self._values[key] = self._values[key] + float(value) if count else float(value)
-            self._counts[key] = count + 1
+        """Keep the metrics of a stage for the next row."""
+        self._row.add(stage, metrics)
+        self._epoch.add(stage, metrics)
+
+    @property
+    def epoch(self) -> dict[str, float]:
+        """The metrics of the current epoch so far."""
+        return self._epoch.values()
+
+    def begin_epoch(self) -> None:
+        """The next epoch starts without metrics."""
+        self._epoch = Means()
 
     def flush(self, *, epoch: int, env_steps: int, updates: int, phase: str, seconds: float) -> dict[str, float | str]:
-        """Write one row to every sink and start the next epoch."""
+        """Write one row to every sink and begin the next row."""
         row: dict[str, float | str] = {
             "epoch": epoch,
             "env_steps": env_steps,
             "updates": updates,
             "phase": phase,
             "seconds": seconds,
+            **self._row.values(),
         }
-        row.update({key: total / self._counts[key] for key, total in self._values.items()})
-        self._values.clear()
-        self._counts.clear()
+        self._row = Means()
         for sink in self.sinks:
             self._guard(sink, sink.write, row)
         return row
 
     def file(self, path: Path, *, env_steps: int) -> None:
-        """Tell every sink once of a file that is ready, such as a video."""
+        """Hand a finished file, such as a video, to every sink."""
         for sink in self.sinks:
             self._guard(sink, sink.file, path, env_steps)
 
     @property
     def pending(self) -> bool:
         """Whether anything was recorded since the last row."""
-        return bool(self._values)
+        return bool(self._row.sums)
 
     def state_dict(self) -> dict[str, Any]:
         """What was recorded since the last row."""
-        return {"values": dict(self._values), "counts": dict(self._counts)}
+        return {"values": dict(self._row.sums), "counts": dict(self._row.counts)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._values, self._counts = dict(state["values"]), dict(state["counts"])
+        """Continue from there, at the beginning of an epoch."""
+        self._row, self._epoch = Means(), Means()
+        self._row.sums, self._row.counts = dict(state["values"]), dict(state["counts"])
 
     def close(self) -> None:
         """Close every sink."""

@@ -8,16 +8,10 @@ Shapes: T time, B batch, M memory, W = M + Q keys of a chunk, Q queries of a chu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
-
-from ludus.kernels.normalization import standardized_numpy
-from ludus.networks.memory import Take
-from ludus.types import Array
 
 LARGEST_CHUNK = 64
 
@@ -91,45 +85,6 @@ class Attention(nn.Module):
         scores_BKNQW = self._scores(q_BKQH, self._split(k_BKWH).transpose(-1, -2)) + window.mask_BK1QW
         y_BKQH = (scores_BKNQW.softmax(-1) @ self._split(v_BKWH)).transpose(2, 3).flatten(3)
         return self.output(y_BKQH.flatten(1, 2)[:, : window.steps].transpose(0, 1))
-
-    def numpy_step(self, take: Take, norm: nn.LayerNorm) -> Callable[[Array, Array], Array]:
-        """(inputs before the norm [B, S, H], hidden [B, S]) -> attended values [B, H] for the newest one.
-
-        Memory is never projected: the query goes through the key's weights instead, and the value's weights come after
-        the average. What the norm's bias adds to the scores is the same for all keys, and softmax takes no notice.
-        """
-        N, H = self.heads, self.query.in_features
-        P = H // N
-        w_query, w_output, w_key_value = (
-            take(w) for w in (self.query.weight.t(), self.output.weight.t(), self.key_value.weight)
-        )
-        w_key, w_value = w_key_value.reshape(2, N, P, H)
-        scale, bias = take(norm.weight), take(norm.bias)
-        far: tuple[Array, ...] = ()
-        if self.position is not None:
-            tensors = (self.position.weight, self.content_bias, self.position_bias, self.sinusoids)
-            far = tuple(map(take, tensors))
-
-        def through(q_BH: Array, weight_NPH: Array) -> Array:
-            return ((q_BH.reshape(-1, N, P) * P**-0.5).transpose(1, 0, 2) @ weight_NPH).transpose(1, 0, 2)
-
-        def step(x_BSH: Array, hidden_BS: Array) -> Array:
-            x_BSH = standardized_numpy(x_BSH)
-            q_BH = (x_BSH[:, -1] * scale + bias) @ w_query
-            if far:
-                w_far, content_bias, far_bias, places_SH = far
-                by_place = through(q_BH + far_bias, w_far.reshape(N, P, H)) @ places_SH[-x_BSH.shape[1] :].T
-                scores_BNS = by_place + (through(q_BH + content_bias, w_key) * scale) @ x_BSH.transpose(0, 2, 1)
-            else:
-                scores_BNS = (through(q_BH, w_key) * scale) @ x_BSH.transpose(0, 2, 1)
-            np.copyto(scores_BNS, -np.inf, where=hidden_BS[:, None])
-            scores_BNS = np.exp(scores_BNS - scores_BNS.max(-1, keepdims=True))
-            scores_BNS /= scores_BNS.sum(-1, keepdims=True)
-            mean_BNH = (scores_BNS @ x_BSH) * scale + bias
-            y_NBP = mean_BNH.transpose(1, 0, 2) @ w_value.transpose(0, 2, 1)
-            return y_NBP.transpose(1, 0, 2).reshape(-1, H) @ w_output
-
-        return step
 
     def _scores(self, q_BKQH: Tensor, k_BKNPW: Tensor) -> Tensor:
         scale = (q_BKQH.shape[-1] / self.heads) ** -0.5

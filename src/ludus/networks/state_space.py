@@ -11,10 +11,9 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.kernels.normalization import rms_norm_numpy
 from ludus.networks.layers import RMSNorm, linear
-from ludus.networks.memory import MemoryCore, Step, Take
-from ludus.types import Array, Tree
+from ludus.networks.memory import MemoryCore
+from ludus.types import Tree
 
 DELTA_RANGE = (1e-3, 1e-1)
 """Step sizes at the start, drawn log-uniformly."""
@@ -51,10 +50,6 @@ class Mixer(nn.Module, ABC):
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         """Outputs for T steps and the state after the last one."""
 
-    @abstractmethod
-    def numpy_step(self, take: Take) -> Step:
-        """The same for one step."""
-
 
 class StateSpaceCore(MemoryCore):
     """Input projection, blocks x + mixer(norm(x)), norm."""
@@ -79,20 +74,6 @@ class StateSpaceCore(MemoryCore):
             x_TBH = x_TBH + y_TBH
             last.append(end)
         return self.norm(x_TBH), tuple(last)
-
-    def numpy_step(self, take: Take) -> Step:
-        project, bias, scale = take(self.project.weight.t()), take(self.project.bias), take(self.norm.weight)
-        layers = [(take(n.weight), m.numpy_step(take)) for n, m in zip(self.norms, self.mixers, strict=True)]
-
-        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            x, last = x_BD @ project + bias, []
-            for (weight, mixer), start in zip(layers, state, strict=True):
-                y, end = mixer(rms_norm_numpy(x, weight), start, first_B)
-                x = x + y
-                last.append(end)
-            return rms_norm_numpy(x, scale), tuple(last)
-
-        return step
 
 
 def first_step_sizes(count: int) -> Tensor:

@@ -6,23 +6,17 @@ The state holds the inputs of every block at the last `memory_length` steps, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Literal, Self
 
-import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.kernels.normalization import standardized_numpy
 from ludus.networks.attention import Attention, Window, sinusoids
 from ludus.networks.layers import linear
-from ludus.networks.memory import MemoryCore, Step, Take
-from ludus.types import Array, Tree
-
-Join = Callable[[Array, Array], Array]
-"""(stream, what a half of a block made of it) -> stream, in numpy."""
+from ludus.networks.memory import MemoryCore
+from ludus.types import Tree
 
 PLACE_STD = 0.1
 """Deviation of learned places at the start: less than the inputs they are added to."""
@@ -70,26 +64,6 @@ class Block(nn.Module, ABC):
     def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
         """The stream after the block; S = M + T are the steps it may look at."""
 
-    @abstractmethod
-    def numpy_joins(self, take: Take) -> tuple[Join, Join]:
-        """How the two halves are joined to the stream."""
-
-    def numpy_step(self, take: Take) -> Callable[[Array, Array], Array]:
-        """(inputs [B, S, H], hidden [B, S]) -> the stream [B, H] after the newest of them."""
-        attend, (join, join_after) = self.attention.numpy_step(take, self.norm), self.numpy_joins(take)
-        layers: Any = self.feedforward
-        norm, inner, _, outer = layers
-        scale, bias, w_in, b_in, w_out, b_out = (
-            take(p) for p in (norm.weight, norm.bias, inner.weight.t(), inner.bias, outer.weight.t(), outer.bias)
-        )
-
-        def step(x_BSH: Array, hidden_BS: Array) -> Array:
-            x_BH = join(x_BSH[:, -1], attend(x_BSH, hidden_BS))
-            inside = np.maximum((standardized_numpy(x_BH) * scale + bias) @ w_in + b_in, 0.0)
-            return join_after(x_BH, inside @ w_out + b_out)
-
-        return step
-
 
 class TransformerCore(MemoryCore):
     """Input projection, blocks, norm."""
@@ -120,34 +94,6 @@ class TransformerCore(MemoryCore):
             kept.append(x_SBH[len(x_TBH) :].transpose(0, 1))
             x_TBH = block(x_SBH, x_TBH, window)
         return self.norm(x_TBH), (tuple(kept), window.length_after())
-
-    def numpy_step(self, take: Take) -> Step:
-        w_in, b_in, scale, bias = (
-            take(p) for p in (self.project.weight.t(), self.project.bias, self.norm.weight, self.norm.bias)
-        )
-        blocks = [block.numpy_step(take) for block in self.blocks]
-        places = None if self.places is None else take(self.places)
-
-        def placed(x_BH: Array, position_B: Array) -> Array:
-            if places is not None:
-                return x_BH + places[np.minimum(position_B, len(places) - 1)]
-            if self.positions == "absolute":
-                return x_BH + sinusoids(torch.from_numpy(position_B), self.out_dim).numpy()
-            return x_BH
-
-        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            memory, length_B = state
-            length_B = length_B * ~first_B
-            longest = min(self.memory, int(length_B.max()))  # what is older than every open episode need not be read
-            hidden_BS = np.arange(longest, -1, -1) > length_B[:, None]
-            x_BH, kept = placed(x_BD @ w_in + b_in, length_B), []
-            for block, past_BMH in zip(blocks, memory, strict=True):
-                x_BSH = np.concatenate([past_BMH, x_BH[:, None]], 1)
-                kept.append(x_BSH[:, 1:])
-                x_BH = block(x_BSH[:, self.memory - longest :], hidden_BS)
-            return standardized_numpy(x_BH) * scale + bias, (tuple(kept), length_B + 1)
-
-        return step
 
     def _placed(self, x_TBH: Tensor, window: Window) -> Tensor:
         """Inputs with what tells where in the episode they are."""

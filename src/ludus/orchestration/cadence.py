@@ -1,13 +1,16 @@
-"""When something is due: on a grid of epochs or environment steps, crossing it rather than hitting it."""
+"""When something is due: each time a counter passes another multiple of an interval, even if it jumps over it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from ludus.config.schema import Evaluation
+from ludus.progress import Budget, Progress
+
 
 class Every:
-    """True once whenever a growing count passes another multiple of `interval`; never for none or 0."""
+    """Due once for each multiple of `interval` that a growing count passes; never if the interval is none or 0."""
 
     def __init__(self, interval: int | None, start: int = 0) -> None:
         self.interval, self.seen = interval or 0, start
@@ -17,34 +20,30 @@ class Every:
         before, self.seen = self.seen, count
         return bool(self.interval) and count // self.interval > before // self.interval
 
-    def state_dict(self) -> dict[str, Any]:
-        """The count last seen."""
-        return {"seen": self.seen}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.seen = state["seen"]
-
 
 class EvaluationDue:
-    """Warm-up first, then the grid: after a warm-up of 50 with every 15, epoch 60 is the first."""
+    """The grids of evaluation after its warm-up: a warm-up of 50 epochs with every_epochs 15 starts at epoch 60."""
 
-    def __init__(self, every_epochs: int | None, every_steps: int | None, warmup_epochs: float) -> None:
-        self.by_epochs, self.by_steps = Every(every_epochs), Every(every_steps)
-        self.warmup = warmup_epochs
+    def __init__(self, cfg: Evaluation, budget: Budget) -> None:
+        self.budget, self.warmup = budget, cfg.warmup_epochs
+        self.grids = {
+            "epochs": Every(cfg.every_epochs),
+            "env_steps": Every(cfg.every_steps),
+            "updates": Every(cfg.every_updates),
+        }
 
-    def due(self, epoch: int, env_steps: int, total_steps: int) -> bool:
+    def due(self, progress: Progress) -> bool:
         """Asked once at the end of every epoch."""
-        wanted = self.by_epochs.due(epoch) | self.by_steps.due(env_steps)
-        if self.warmup < 1:
-            return wanted and (self.warmup == 0 or env_steps > self.warmup * total_steps)
-        return wanted and epoch > self.warmup
+        wanted = sum(grid.due(getattr(progress, counter)) for counter, grid in self.grids.items()) > 0  # asks all
+        if self.warmup >= 1:
+            return wanted and progress.epochs > self.warmup
+        return wanted and (self.warmup == 0 or self.budget.position(progress) > self.warmup * self.budget.total)
 
     def state_dict(self) -> dict[str, Any]:
-        """Both grids."""
-        return {"epochs": self.by_epochs.state_dict(), "steps": self.by_steps.state_dict()}
+        """The counts last seen."""
+        return {counter: grid.seen for counter, grid in self.grids.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.by_epochs.load_state_dict(state["epochs"])
-        self.by_steps.load_state_dict(state["steps"])
+        """Continue from there."""
+        for counter, grid in self.grids.items():
+            grid.seen = state[counter]

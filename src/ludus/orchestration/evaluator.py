@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,12 +13,11 @@ from ludus.algorithms import Algorithm
 from ludus.config.schema import Evaluation
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.envs.vector import VectorEnv
-from ludus.errors import EnvironmentFailed
+from ludus.play import PlayedStep, episodes, greedy, policy_of
 from ludus.seeding import Streams
 
 MOST_ENVS = 16
-MOST_LOST = 10
-"""Broken steps in a row (`on_worker_death: restart`) after which an environment is given up."""
+"""Environments of an evaluation whose config does not say how many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +30,18 @@ class EvalResult:
     """Training steps done when it was made."""
     seconds: float
     deterministic: bool
+
+    @classmethod
+    def of(cls, steps: Iterable[PlayedStep], *, env_steps: int, start: float, deterministic: bool) -> EvalResult:
+        """Of all episodes that these steps finish; `start` is the time (monotonic) when they began."""
+        ended = [end for step in steps for end in step.ended]
+        return cls(
+            returns=tuple(end.total for end in ended),
+            lengths=tuple(end.length for end in ended),
+            env_steps=env_steps,
+            seconds=time.monotonic() - start,
+            deterministic=deterministic,
+        )
 
     @property
     def episodes(self) -> int:
@@ -102,57 +113,18 @@ class Evaluator:
         self.cfg, self.algorithm, self.normalizer = cfg, algorithm, normalizer
         self._make_env, self._streams, self._rng = make_env, streams, rng
         self._env: VectorEnv | None = None
-        greedy = cfg.deterministic
-        self.deterministic = algorithm.deterministic_evaluation if greedy is None else greedy
+        self.deterministic = greedy(algorithm, cfg.deterministic)
+        self.act = policy_of(algorithm, normalizer, deterministic=self.deterministic)
 
     def evaluate(self, env_steps: int) -> EvalResult:
-        """The configured number of episodes; all that is random in it follows from the seed and `env_steps` alone."""
+        """The configured number of episodes; everything random follows from the seed and `env_steps` alone."""
         if self._env is None:
             self._env = self._make_env(self.cfg.num_envs or min(self.cfg.episodes, MOST_ENVS))
-        start = time.monotonic()
         self._rng.bit_generator.state = self._streams.generator(f"evaluation actions {env_steps}").bit_generator.state
         seeds = self._streams.integers(f"evaluation {env_steps}", self._env.num_envs)
-        returns, lengths = self.run_episodes(self._env, seeds, self.cfg.episodes, self.cfg.timeout_seconds)
-        return EvalResult(
-            returns=tuple(returns),
-            lengths=tuple(lengths),
-            env_steps=env_steps,
-            seconds=time.monotonic() - start,
-            deterministic=self.deterministic,
-        )
-
-    def run_episodes(
-        self, env: VectorEnv, seeds: Sequence[int], episodes: int, timeout: float | None
-    ) -> tuple[list[float], list[int]]:
-        """Returns and lengths of exactly `episodes` episodes.
-
-        Every environment contributes its share: taking whichever episodes end first would favour short ones.
-        """
-        B = env.num_envs
-        share = np.full(B, episodes // B) + (np.arange(B) < episodes % B)
-        obs = env.reset(seeds)
-        state, first = self.algorithm.initial_state(B), np.ones(B, bool)
-        total, length = np.zeros(B), np.zeros(B, np.int64)
-        returns, lengths, lost = [], [], 0
-        deadline = np.inf if timeout is None else time.monotonic() + timeout
-        while share.any() and time.monotonic() < deadline:
-            seen = obs if self.normalizer is None else self.normalizer.apply(obs)
-            action, state, _ = self.algorithm.act(seen, state, first, deterministic=self.deterministic)
-            result = env.step(action)
-            obs, first = result.obs, result.terminated | result.truncated
-            total += env.raw_reward
-            length += 1
-            lost += env.broken is not None and bool(env.broken[share > 0].any())
-            if lost > MOST_LOST:
-                problem = f"its workers ended {lost} times in a row before an episode was over"
-                raise EnvironmentFailed(env.id, problem, "no evaluation can end like this; look for what ends them")
-            for b in np.flatnonzero(env.over(first)):
-                if share[b] and not (env.broken is not None and env.broken[b]):  # lost with its worker: played again
-                    share[b], lost = share[b] - 1, 0
-                    returns.append(float(total[b]))
-                    lengths.append(int(length[b]))
-                total[b], length[b] = 0.0, 0
-        return returns, lengths
+        start = time.monotonic()
+        steps = episodes(self.act, self._env, seeds, self.cfg.episodes, timeout=self.cfg.timeout_seconds)
+        return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=self.deterministic)
 
     def close(self) -> None:
         """Shut the environments down."""

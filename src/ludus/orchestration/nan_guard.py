@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,30 +44,42 @@ class NanGuard:
         if self.choice == "rollback":
             self.remember()
 
-    def check(self, hook: str, report: Report, env_steps: int) -> Report:
-        """The report, without what is not finite."""
-        bad = [name for name, value in report.metrics.items() if not math.isfinite(value)]
+    def check(self, hook: str, report: Report, moment: str) -> Report:
+        """The report of a hook without what is not finite; `moment` is where the run stands, for the error."""
+        sound = bool(report.updates if self.learners else report.metrics)  # an update, not merely a rollout
+        metrics = self._checked(hook, report.metrics, moment, sound=sound)
+        return report if metrics is report.metrics else replace(report, metrics=metrics)
+
+    def check_metrics(self, hook: str, metrics: Mapping[str, float], moment: str) -> Mapping[str, float]:
+        """The same for metrics that were summed over many updates."""
+        return self._checked(hook, metrics, moment, sound=bool(metrics) and not self.learners)
+
+    def _checked(self, hook: str, metrics: Mapping[str, float], moment: str, *, sound: bool) -> Mapping[str, float]:
+        bad = [name for name, value in metrics.items() if not math.isfinite(value)]
         bad += [name for learner in self.learners if (name := learner.take_bad()) is not None]
         if not bad:
-            if report.updates if self.learners else report.metrics:  # a sound update, not merely a sound rollout
+            if sound:
                 self._in_a_row = 0
                 if self.choice == "skip":
                     self.remember()
-            return report
+            return metrics
         self._in_a_row += 1
         if self.choice == "raise" or self._in_a_row > MOST_IN_A_ROW:
-            where = f"{hook} at environment step {env_steps}"
-            remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
-            value = report.metrics.get(bad[0], math.nan)
-            if math.isfinite(value):  # the mean of its sound steps: a watched learner leaves the others out
-                value = math.nan
-            raise Diverged(where, f"{bad[0]} is {value}: training has diverged", remedy)
+            raise self._diverged(f"{hook} at {moment}", bad[0], metrics)
         assert self._good is not None
         for name, part in self.algorithm.state().items():
             part.load_state_dict(copied(self._good[name]))
         self.count += 1
-        sound = {name: value for name, value in report.metrics.items() if math.isfinite(value)}
-        return Report(report.env_steps, report.updates, {**sound, "alerts/nan": float(self.count)})
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        return {**finite, "alerts/nan": float(self.count)}
+
+    @staticmethod
+    def _diverged(where: str, name: str, metrics: Mapping[str, float]) -> Diverged:
+        value = metrics.get(name, math.nan)
+        if math.isfinite(value):  # a watched learner leaves bad steps out of its means
+            value = math.nan
+        remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
+        return Diverged(where, f"{name} is {value}: training has diverged", remedy)
 
     def state_dict(self) -> dict[str, int]:
         """How often it happened, in all and in a row; the weights to go back to are those of the checkpoint."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from ludus.algorithms import Algorithm, Hook, PhaseContext
@@ -19,7 +20,8 @@ from ludus.orchestration.evaluator import EvalResult, Evaluator
 from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import changed_settings
-from ludus.types import Report, Stateful
+from ludus.progress import Progress
+from ludus.types import Report, Spaces, Stateful
 from ludus.watch.vitals import Vitals
 
 
@@ -32,20 +34,21 @@ class Orchestrator:
         algorithm: Algorithm,
         scheduler: PhaseScheduler,
         phase_configs: Sequence[Any],
-        evaluator: Evaluator,
+        evaluator: Evaluator | None,
         recorder: Recorder,
         *,
         callbacks: Sequence[Callback] = (),
         enter_phase: Callable[[Phase], None] = lambda _: None,
         threshold: float | None = None,
+        spaces: Spaces | None = None,
         stateful: Mapping[str, Stateful] | None = None,
     ) -> None:
         self.config, self.algorithm, self.scheduler = config, algorithm, scheduler
         self.phase_configs = list(phase_configs)
         self.evaluator, self.recorder, self.callbacks = evaluator, recorder, list(callbacks)
-        self.threshold, self._enter_phase = threshold, enter_phase
+        self.threshold, self._enter_phase, self.spaces = threshold, enter_phase, spaces
         cfg = config.training.evaluation
-        self._evaluation_due = EvaluationDue(cfg.every_epochs, cfg.every_steps, cfg.warmup_epochs)
+        self._evaluation_due = EvaluationDue(cfg, scheduler.budget)
         self.nan_guard = NanGuard(config.training.on_nan, algorithm)
         self.stateful: dict[str, Stateful] = {
             "scheduler": scheduler,
@@ -62,17 +65,27 @@ class Orchestrator:
         self._started: float | None = None
         self._seconds_before = 0.0
         self._entered = -1
-        self._epoch_start = 0  # where this epoch's schedules were read
-        self._epoch_updates = 0
+        self._epoch_start = Progress()
+        self._schedules_at = 0  # the position at which the first cycle of this epoch began
         self.say: Callable[[str], None] = lambda _: None
         """One line for whoever watches; the session points it at the console."""
         self.vitals: Vitals | None = None
         """Speed and memory for every row; only a session asks for them."""
 
     @property
-    def clock(self) -> Any:
-        """env_steps, updates, cycles and epochs so far."""
-        return self.scheduler.clock
+    def progress(self) -> Progress:
+        """Environment steps, updates, cycles and epochs so far."""
+        return self.scheduler.progress
+
+    @property
+    def position(self) -> int:
+        """How much of the budget is used: environment steps, or updates."""
+        return self.scheduler.position
+
+    @property
+    def phase(self) -> Phase:
+        """The phase whose hook was called last."""
+        return self.scheduler.phases[max(self._entered, 0)]
 
     @property
     def seconds(self) -> float:
@@ -117,7 +130,8 @@ class Orchestrator:
                     self.stop(self.interrupted)
                 if self.stop_reason is not None:
                     break
-        self.stop("all phases are done" if self.config.training.phases else "the step budget is used up")
+        counted = "step" if self.scheduler.budget.unit == "env_steps" else "update"
+        self.stop("all phases are done" if self.config.training.phases else f"the {counted} budget is used up")
         if self.recorder.pending:
             self._write_row()
         self._tell("on_end")
@@ -128,7 +142,7 @@ class Orchestrator:
             self._enter_phase(self.scheduler.phase)
             self._entered = index
         report = self.hooks[hook](self._context())
-        report = self.nan_guard.check(hook, report, self.clock.env_steps)
+        report = self.nan_guard.check(hook, report, self._moment)
         self.scheduler.advance(report, worked=True if hook == "evaluate" else None)
         if hook != "evaluate":
             self.recorder.record("train", report.metrics)
@@ -136,14 +150,19 @@ class Orchestrator:
         if self.scheduler.index != index:
             self._tell("on_phase_end")
 
+    @property
+    def _moment(self) -> str:
+        """For error messages."""
+        return f"{'environment step' if self.scheduler.budget.unit == 'env_steps' else 'update'} {self.position}"
+
     def _epoch_over(self) -> bool:
-        """Tiny cycles come many to an epoch; a phase never ends in the middle of one."""
-        wanted, phase = self.algorithm.epoch_steps, self.scheduler.phases[self._entered]
-        if not wanted or self.scheduler.index != self._entered or phase.type == "eval_only":
+        """An epoch is one cycle, or as many tiny ones as it needs; the end of a phase always ends it."""
+        phase, progress = self.phase, self.progress
+        if self.scheduler.index != self._entered or phase.type == "eval_only":
             return True
         if phase.type == "offline":
-            return bool(self.clock.updates - self._epoch_updates >= wanted)
-        return bool(self.clock.env_steps - self._epoch_start >= wanted)
+            return progress.updates - self._epoch_start.updates >= self.config.training.epoch_updates
+        return progress.env_steps - self._epoch_start.env_steps >= self.algorithm.epoch_steps
 
     def _context(self) -> PhaseContext:
         scheduler, phase = self.scheduler, self.scheduler.phase
@@ -151,37 +170,45 @@ class Orchestrator:
             cfg=self.phase_configs[scheduler.index],
             name=phase.name,
             type=phase.type,
-            env_steps=scheduler.cycle_start_steps,
-            total_steps=scheduler.total_steps,
+            position=scheduler.cycle_start,
+            total=scheduler.budget.total,
             remaining_steps=scheduler.remaining_steps,
             buffer=phase.buffer,
         )
 
     def _end_epoch(self) -> None:
-        clock, phase = self.clock, self.scheduler.phases[self._entered]
-        clock.epochs += 1
-        summed = Report(metrics=self.algorithm.metrics())
-        self.recorder.record("train", self.nan_guard.check("update", summed, clock.env_steps).metrics)
-        wanted = self._evaluation_due.due(clock.epochs, clock.env_steps, self.scheduler.total_steps)
-        if wanted and phase.type != "eval_only":
+        progress = self.progress
+        progress.epochs += 1
+        metrics = self.nan_guard.check_metrics("update", self.algorithm.metrics(), self._moment)
+        self.recorder.record("train", metrics)
+        if self._evaluation_due.due(progress) and self.phase.type != "eval_only" and self.evaluator is not None:
             self.evaluate()
-        if clock.epochs % self.config.logging.every_epochs == 0:
+        if progress.epochs % self.config.logging.every_epochs == 0:
             self._write_row()
-        self._epoch_start, self._epoch_updates = self.scheduler.cycle_start_steps, clock.updates
-        self._tell("on_cycle_end")
+        self._epoch_start = replace(progress)
+        self._schedules_at = self.scheduler.cycle_start
+        self._tell("on_epoch_end")
+        self.recorder.begin_epoch()
 
     def _write_row(self) -> None:
-        clock, now = self.clock, {"epoch": self.clock.epochs, "env_steps": self.clock.env_steps}
-        seconds, phase = self.seconds, self.scheduler.phases[self._entered].name
+        progress, seconds = self.progress, self.seconds
         self.recorder.record("train", self._hyperparameters())
         if self.vitals is not None:
-            self.recorder.record("train", self.vitals.measure(**now, seconds=seconds))
-        row = self.recorder.flush(**now, updates=clock.updates, phase=phase, seconds=seconds)
-        self._tell("on_epoch_end", row)
+            measured = self.vitals.measure(epoch=progress.epochs, position=self.position, seconds=seconds)
+            self.recorder.record("train", measured)
+        row = self.recorder.flush(
+            epoch=progress.epochs,
+            env_steps=progress.env_steps,
+            updates=progress.updates,
+            phase=self.phase.name,
+            seconds=seconds,
+        )
+        self._tell("on_row", row)
 
     def evaluate(self, now: PhaseContext | None = None) -> Report:
         """The hook `evaluate`: neither steps nor updates, so its Report is empty."""
-        result = self.evaluator.evaluate(self.clock.env_steps)
+        assert self.evaluator is not None
+        result = self.evaluator.evaluate(self.position)
         self.last = result
         if self.best is None or result.mean >= self.best.mean:
             self.best = result
@@ -190,8 +217,8 @@ class Orchestrator:
         return Report()
 
     def _hyperparameters(self) -> Mapping[str, float]:
-        cfg, total = self.phase_configs[self._entered], self.scheduler.total_steps
-        return {f"hp/{k}": v.at(self._epoch_start, total) for k, v in cfg if isinstance(v, Schedule)}
+        cfg, total = self.phase_configs[self._entered], self.scheduler.budget.total
+        return {f"hp/{k}": v.at(self._schedules_at, total) for k, v in cfg if isinstance(v, Schedule)}
 
     def _tell(self, moment: str, *details: Any) -> None:
         for callback in self.callbacks:
@@ -205,7 +232,8 @@ class Orchestrator:
             "last": self.last.state_dict() if self.last else None,
             "seconds": self.seconds,
             "entered": self._entered,
-            "epoch_start": [self._epoch_start, self._epoch_updates],
+            "epoch_start": asdict(self._epoch_start),
+            "schedules_at": self._schedules_at,
             "settings": [cfg.model_dump(mode="json") for cfg in self.phase_configs],
         }
         return {
@@ -237,4 +265,4 @@ class Orchestrator:
         self.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
         self.best, self.last = EvalResult.from_state(run["best"]), EvalResult.from_state(run["last"])
         self._seconds_before, self._entered = run["seconds"], run["entered"]
-        self._epoch_start, self._epoch_updates = run["epoch_start"]
+        self._epoch_start, self._schedules_at = Progress(**run["epoch_start"]), run["schedules_at"]

@@ -1,41 +1,27 @@
 """Which hook comes next: phases as a state machine over Reports.
 
-A phase repeats its cycle of hooks until its first limit is reached. A hook carries a repeat count, or a ratio to the
-environment steps of the cycle whose exact remainder is kept. Hooks that did nothing count towards no limit, and a whole
-cycle in which nothing happened is an error, because nothing will happen in the next one either.
+A phase repeats its cycle of hooks until the first of its limits is reached. A hook carries a repeat count, or a ratio
+to the environment steps of the cycle; the remainder of a ratio is kept exactly. A hook that did nothing counts towards
+no limit. A whole cycle in which nothing happened is an error, because nothing would happen in the next one either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from ludus.config.schema import Phase
 from ludus.errors import ConfigError
+from ludus.progress import Budget, Progress, Unit
 from ludus.text import did_you_mean
 from ludus.types import Report
 
 
-@dataclass
-class Clock:
-    """Honest counters, never mixed: environment steps, optimizer steps, cycles, and epochs of one or more cycles."""
-
-    env_steps: int = 0
-    updates: int = 0
-    cycles: int = 0
-    epochs: int = 0
-
-    def add(self, report: Report) -> None:
-        """Count what a hook did."""
-        self.env_steps += report.env_steps
-        self.updates += report.updates
-
-
 @dataclass(frozen=True)
 class HookCall:
-    """A hook in a cycle: so many times, or so often per environment step."""
+    """A hook in a cycle with its repeat count, or its ratio to environment steps."""
 
     name: str
     repeats: int = 1
@@ -45,19 +31,18 @@ class HookCall:
 class PhaseScheduler:
     """Walks through phases; `next_hook` says what to call, `advance` takes what it did."""
 
-    def __init__(
-        self, phases: Sequence[Phase], total_steps: int, *, hooks: Sequence[str], step_quantum: int = 1
-    ) -> None:
+    def __init__(self, phases: Sequence[Phase], budget: Budget, *, hooks: Sequence[str], step_quantum: int = 1) -> None:
         self.phases = list(phases)
         self.calls = [parse_cycle(phase, hooks) for phase in phases]
         self.quantum = step_quantum
-        self.total_steps = self._whole(total_steps)
+        self.budget = replace(budget, total=self._whole(budget.total)) if budget.unit == "env_steps" else budget
         for phase in phases:
-            check_phase(phase)
-        self.clock, self.phase_clock = Clock(), Clock()
+            check_phase(phase, budget.unit)
+        self.progress, self.phase_progress = Progress(), Progress()
         self.index = 0
         self._position, self._done_here = 0, 0
         self._cycle_start, self._cycle_worked, self._cycle_fresh = 0, False, True
+        self._online_updates = 0  # updates when the newest cycle of an online phase ended
         self._owed = [0] * len(self.calls[0]) if phases else []  # in parts: denominators of the ratios
         self.cycle_ended = False
 
@@ -76,16 +61,26 @@ class PhaseScheduler:
         return self.index >= len(self.phases)
 
     @property
-    def cycle_start_steps(self) -> int:
-        """Environment steps when the current cycle began: the point schedules are read at."""
+    def position(self) -> int:
+        """How much of the budget is used."""
+        return self.budget.position(self.progress)
+
+    @property
+    def checkpoint_name(self) -> str:
+        """The name of a checkpoint that is taken now."""
+        return self.budget.checkpoint(self.progress, self.progress.updates - self._online_updates)
+
+    @property
+    def cycle_start(self) -> int:
+        """The position at which the current cycle began: schedules are read there."""
         return self._cycle_start
 
     @property
     def remaining_steps(self) -> int:
         """Environment steps that the phase and the budget still allow."""
-        left = self.total_steps - self.clock.env_steps
+        left = self.budget.total - self.progress.env_steps if self.budget.unit == "env_steps" else 0
         if self.phase.duration_steps is not None:
-            left = min(left, self._whole(self.phase.duration_steps) - self.phase_clock.env_steps)
+            left = min(left, self._whole(self.phase.duration_steps) - self.phase_progress.env_steps)
         return max(left, 0)
 
     def next_hook(self) -> str | None:
@@ -99,8 +94,8 @@ class PhaseScheduler:
         """Take in what the hook did; `worked` overrides the idle test for hooks that neither step nor update."""
         worked = (not report.idle) if worked is None else worked
         self._check_type(report)
-        self.clock.add(report)
-        self.phase_clock.add(report)
+        self.progress.add(report)
+        self.phase_progress.add(report)
         self._cycle_worked |= worked
         self._cycle_fresh = self.cycle_ended = False
         calls, here = self.calls[self.index], self._position
@@ -143,35 +138,43 @@ class PhaseScheduler:
                 f"a whole cycle of [{hooks}] did nothing",
                 "fill the buffer first (a phase that collects), or change its hooks",
             )
-        self.clock.cycles += 1
-        self.phase_clock.cycles += 1
+        self.progress.cycles += 1
+        self.phase_progress.cycles += 1
         self._position, self._cycle_worked = 0, False
-        self._cycle_start = self.clock.env_steps
+        self._cycle_start = self.position
+        if self.phase.type == "online":
+            self._online_updates = self.progress.updates
         self._cycle_fresh = self.cycle_ended = True
         if self._phase_over():
             self._next_phase()
 
     def _next_phase(self) -> None:
         self.index += 1
-        self.phase_clock = Clock()
+        self.phase_progress = Progress()
         self._position, self._done_here = 0, 0
         if not self.finished:
             self._owed = [0] * len(self.calls[self.index])
-            if self._phase_over():  # the budget is spent: later online phases have nothing left to do
+            if self._phase_over():  # the budget is used up: later phases that live on it have nothing left to do
                 self._next_phase()
 
     def _enough_updates(self) -> bool:
-        limit, done = self.phase.duration_updates, self.phase_clock.updates
+        """Updates may end a phase in the middle of a cycle; everything else ends it after a cycle."""
+        limit, done = self.phase.duration_updates, self.phase_progress.updates
+        if self.budget.unit == "updates" and self.phase.type == "offline" and self.position >= self.budget.total:
+            return True
         return limit is not None and done >= limit
 
+    def _uses_the_budget(self, phase: Phase) -> bool:
+        return phase.type == ("online" if self.budget.unit == "env_steps" else "offline")
+
     def _phase_over(self) -> bool:
-        phase, done = self.phase, self.phase_clock
+        phase, done = self.phase, self.phase_progress
         limits = ((phase.duration_updates, done.updates), (phase.duration_cycles, done.cycles))
         if any(limit is not None and count >= limit for limit, count in limits):
             return True
         if phase.duration_steps is not None and done.env_steps >= self._whole(phase.duration_steps):
             return True
-        return phase.type == "online" and self.clock.env_steps >= self.total_steps
+        return self._uses_the_budget(phase) and self.position >= self.budget.total
 
     def _check_type(self, report: Report) -> None:
         where = f"training.phases.{self.phase.name}.type"
@@ -183,22 +186,24 @@ class PhaseScheduler:
     def state_dict(self) -> dict[str, Any]:
         """Where the walk stands, exactly."""
         return {
-            "clock": asdict(self.clock),
-            "phase_clock": asdict(self.phase_clock),
+            "progress": asdict(self.progress),
+            "phase_progress": asdict(self.phase_progress),
             "index": self.index,
             "position": self._position,
             "done_here": self._done_here,
+            "online_updates": self._online_updates,
             "cycle": [self._cycle_start, self._cycle_worked, self._cycle_fresh],
             "owed": [str(Fraction(owed, parts)) for owed, parts in zip(self._owed, self._parts(), strict=True)],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.clock, self.phase_clock = Clock(**state["clock"]), Clock(**state["phase_clock"])
+        self.progress, self.phase_progress = Progress(**state["progress"]), Progress(**state["phase_progress"])
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
+        self._online_updates = state["online_updates"]
         self._cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
         self._owed = [int(Fraction(owed) * parts) for owed, parts in zip(state["owed"], self._parts(), strict=True)]
-        if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.clock.env_steps < self.total_steps:
+        if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.position < self.budget.total:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on
 
     def _parts(self) -> list[int]:
@@ -206,10 +211,9 @@ class PhaseScheduler:
         calls = self.calls[min(self.index, len(self.calls) - 1)] if self.calls else []
         return [1 if call.per_env_step is None else call.per_env_step.denominator for call in calls]
 
-    @staticmethod
-    def _ends_with_the_budget(phase: Phase) -> bool:
+    def _ends_with_the_budget(self, phase: Phase) -> bool:
         limits = (phase.duration_steps, phase.duration_updates, phase.duration_cycles)
-        return phase.type == "online" and not any(limits)
+        return self._uses_the_budget(phase) and not any(limits)
 
 
 def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
@@ -239,8 +243,8 @@ def parse_call(name: str, count: Any, where: str) -> HookCall:
     raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")
 
 
-def check_phase(phase: Phase) -> None:
-    """A phase that could never end, or whose hooks contradict its type, fails before the first step."""
+def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
+    """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
     where = f"training.phases.{phase.name}"
     names = {item if isinstance(item, str) else next(iter(item)) for item in phase.hooks}
     if phase.type != "online" and "collect" in names:
@@ -248,7 +252,8 @@ def check_phase(phase: Phase) -> None:
     if phase.type == "eval_only" and names != {"evaluate"}:
         raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
     limits = (phase.duration_updates, phase.duration_cycles)
-    if phase.type != "online" and not any(limits):
+    budgeted = phase.type == "offline" and unit == "updates"
+    if phase.type != "online" and not any(limits) and not budgeted:
         raise ConfigError(
             where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles"
         )

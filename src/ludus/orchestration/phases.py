@@ -21,16 +21,27 @@ def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: i
     return [changed_settings(base, phase.set, f"training.phases.{phase.name}.set", num_envs) for phase in phases]
 
 
+def run_phases(config: ExperimentConfig, cycle: tuple[str | dict[str, Any], ...]) -> tuple[Phase, ...]:
+    """The phases of a run; without any it repeats the algorithm's `cycle`, or what is left of it without collecting."""
+    if config.training.phases:
+        return config.training.phases
+    if not config.training.offline:
+        return (Phase(name="train", hooks=cycle),)
+    names = (name for entry in cycle for name in ([entry] if isinstance(entry, str) else entry))
+    return (Phase(name="train", type="offline", hooks=tuple(name for name in names if name != "collect")),)
+
+
 def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
     """Steps in a full minibatch -> how many updates the phases take with it, roughly: what compiling is decided by."""
-    left, found = config.training.total_timesteps, dict[int, int]()
-    phases = config.training.phases or (Phase(name="train", hooks=("collect",)),)
+    budget, found = config.training.budget, dict[int, int]()
+    left = budget.total if budget.unit == "env_steps" else 0
+    phases = run_phases(config, ("collect", "update"))
     for phase, cfg in zip(phases, phase_configs(config, phases, num_envs), strict=True):
         steps = min(phase.duration_steps or left, left) if phase.type == "online" else 0
         updates = cfg.planned_updates(steps, num_envs)
         limit = phase.duration_updates or phase.duration_cycles
         if phase.type == "offline":
-            updates = limit or 0
+            updates = limit or budget.total
         elif phase.duration_updates is not None:
             updates = min(updates, phase.duration_updates)
         size = cfg.full_batch(num_envs)

@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import describe, number_of_envs, resolve
-from ludus.envs.vector.block import Block
+from ludus.envs.vector.buffers import VectorArrays
 from ludus.errors import ResourceError
 from ludus.learning.learner import Learner
+from ludus.types import space_tree, tree_leaves, tree_map, zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
@@ -54,7 +55,7 @@ def check_environments(config: ExperimentConfig) -> None:
         if count <= FEW or cfg.vectorization == "envpool":
             continue
         native = cfg.vectorization in ("auto", "native") and resolve(cfg).spec.vector_entry_point is not None
-        needed, free = Block.size(describe(cfg), count) + count * (ROW if native else OBJECT), ram.available()
+        needed, free = VectorArrays.size(describe(cfg), count) + count * (ROW if native else OBJECT), ram.available()
         if needed > free:
             problem = f"{count:,} environments need at least {size(needed)}, {size(free)} are free"
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
@@ -108,20 +109,21 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
 
 def memory_parts(run: Orchestrator) -> Iterator[Part]:
     """What the run will allocate once it starts."""
-    collector: Any = run.stateful["collector"]
-    env = collector.env
+    collector: Any = run.stateful.get("collector")
     steps = max((getattr(cfg, "rollout_steps", 0) for cfg in run.phase_configs), default=0)
-    step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
-    # the collector's arrays, and a shuffled copy of them while updating
-    rollout = 2 * (steps + 1) * env.num_envs * step
-    yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
+    if collector is not None:
+        env = collector.env
+        step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
+        # the collector's arrays, and a shuffled copy of them while updating
+        rollout = 2 * (steps + 1) * env.num_envs * step
+        yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
     buffers: Any = run.stateful["buffers"]
     for name, buffer in buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
     for learner in _learners(run):
-        parameters = learner.theta.numel() * learner.theta.element_size()
-        yield Part("network", (2 + len(learner.optimizer.tensors)) * parameters, "the hidden dims under network")
+        gradients = learner.theta.numel() * learner.theta.element_size()
+        yield Part("network", learner.bytes + gradients, "the hidden dims under network")
         yield _updates(run, learner, steps)
 
 
@@ -138,8 +140,9 @@ def _learners(run: Orchestrator) -> list[Learner]:
 
 def _step_bytes(observation: gym.Space, action: gym.Space, *, normalized: bool) -> int:
     """One environment, one step: observation (and its normalised twin), action, reward, flags."""
-    twin = 4 * _numbers(observation) if normalized else 0
-    return _space_bytes(observation) + twin + _space_bytes(action) + 4 + 3
+    parts = tree_leaves(space_tree(observation))
+    twin = sum(4 * _numbers(part) for part in parts if part.dtype != np.uint8) if normalized else 0
+    return sum(map(_space_bytes, parts)) + twin + _space_bytes(action) + 4 + 3
 
 
 def _space_bytes(space: gym.Space) -> int:
@@ -152,12 +155,14 @@ def _numbers(space: gym.Space) -> int:
 
 def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
     """A new rollout goes through the network as a whole; then one minibatch at a time, kept for its gradients."""
-    collector: Any = run.stateful["collector"]
-    rollout = steps * collector.num_envs
-    outputs = _outputs_per_step(learner, collector.env.observation_space)
+    collector: Any = run.stateful.get("collector")
+    rollout = steps * collector.num_envs if collector is not None else 0
+    assert run.spaces is not None
+    outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
     per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
-    batch = max(per_batch(rollout), steps if getattr(learner.model, "recurrent", False) else 0)  # whole sequences
+    recurrent = any(getattr(network, "recurrent", False) for network in learner.networks.values())
+    batch = max(per_batch(rollout), steps if recurrent else 0)  # whole sequences
     kept = 2 * batch * sum(outputs)  # and the gradients of all
     if whole > kept:
         return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
@@ -166,19 +171,19 @@ def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
 
 def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     """Bytes that each layer puts out for one observation, measured with one; none for models of another shape."""
-    model: Any = learner.model
+    model: Any = next((network for network in learner.networks.values() if hasattr(network, "parts")), None)
     found: list[int] = []
 
     def count(_: Any, __: Any, output: Any) -> None:
         tensors = [part for part in (output if isinstance(output, tuple) else (output,)) if hasattr(part, "numel")]
         found.append(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
-    if not hasattr(model, "initial_state"):
+    if model is None:
         return []
     hooks = [module.register_forward_hook(count) for module in model.modules() if not any(module.children())]
     try:
         with torch.no_grad():
-            obs = torch.as_tensor(np.zeros((1, 1, *(space.shape or ())), space.dtype), device=learner.theta.device)
+            obs = tree_map(lambda leaf: torch.as_tensor(leaf, device=learner.theta.device), zeros(space, 1, 1))
             first = torch.ones(1, 1, dtype=torch.bool, device=learner.theta.device)
             model(obs, model.initial_state(1), first)
     finally:
@@ -190,15 +195,13 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str]:
     """Checkpoints: weights and moments, those that stay, the best, and the one being written; buffers: the steps that
     are alive, and those that only a checkpoint still refers to."""
-    one = sum(
-        (1 + len(learner.optimizer.tensors)) * learner.theta.numel() * learner.theta.element_size()
-        for learner in _learners(run)
-    )
+    one = sum(learner.bytes for learner in _learners(run))
     buffers: Any = run.stateful["buffers"]
     steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
     keep = config.training.checkpoints.keep
-    collector: Any = run.stateful["collector"]
-    wanted = (keep + 2) * (one + REST + collector.num_envs * PER_ENV) + (keep + 1) * steps
+    collector: Any = run.stateful.get("collector")
+    envs = collector.num_envs if collector is not None else 0
+    wanted = (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * steps
     free = _free(folder)
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"

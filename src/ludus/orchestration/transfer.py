@@ -40,7 +40,6 @@ def transfer(run: Orchestrator, state: Mapping[str, Any], *, optimizer: bool = F
             _copy(part, state["algorithm"].get(name, {}), report, optimizer=optimizer)
     if not report.loaded:
         raise ConfigError("--init-from", "no tensor of that run fits this network", "use a run of the same network")
-    run.algorithm.weights_replaced()
     if "normalizer" in run.stateful and "normalizer" in state:
         run.stateful["normalizer"].load_state_dict(state["normalizer"])
     return report
@@ -62,4 +61,4 @@ def _copy(learner: Learner, state: Mapping[str, Any], report: Transfer, *, optim
     if optimizer:
         if report.missing or report.skipped:
             raise ConfigError("--mode", "the optimizer's state fits only an equal network", "use warm_start")
-        learner.optimizer.load_state_dict(state["optimizer"])
+        learner.load_optimizers(state["optimizer"])

@@ -262,6 +262,8 @@ def _notes(groups: Sequence[Group], keys: dict[str, str]) -> list[str]:
         ]
         if len({record.environment for record in group.runs}) > 1:
             notes.append(f"{group.label}: returns of different environments are pooled; compare them one by one")
+        if len({record.compiled for record in group.runs} - {None}) > 1:
+            notes.append(f"{group.label}: some runs were compiled, others eager: they differ from the last bits on")
         if any(record.state != "finished" for record in group.runs):
             notes.append(f"{group.label}: not every run is finished")
     return notes

@@ -13,6 +13,7 @@ MAY_CHANGE = (
     "experiment.tags",
     "logging.",
     "training.total_timesteps",
+    "training.total_updates",
     "training.evaluation.",
     "training.stop.",
     "training.checkpoints.",

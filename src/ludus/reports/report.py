@@ -188,16 +188,17 @@ def _rules() -> Rules:
 
 def checkpoints_of(folder: Path, evaluations: list[Row]) -> list[Saved]:
     """Every checkpoint of a run folder, oldest first, with the mean return of its evaluation."""
-    means = {row.get("env_steps"): history.number(row[EVAL_RETURN]) for row in evaluations}
+    x = history.x_axis(evaluations)
+    means = {row.get(x): history.number(row[EVAL_RETURN]) for row in evaluations}
     marks: dict[str, list[str]] = {}
     for mark in ("best", "last"):
         link = folder / "checkpoints" / mark
         if link.is_symlink():
             marks.setdefault(str(link.readlink()), []).append(mark)
     return [
-        Saved(name, step, record.size_of(path), tuple(marks.get(name, ())), means.get(step))
+        Saved(name, step, record.size_of(path), tuple(marks.get(name, ())), None if updates else means.get(step))
         for name, path in checkpoint.checkpoints(folder).items()
-        if (step := int(name.removeprefix("step="))) >= 0
+        for step, updates in (checkpoint.position(name),)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: `checkpoints/step=N/` with tensors.safetensors, state.json and a manifest that vouches for both.
+"""Checkpoints: `checkpoints/step=N/` with tensors.safetensors, state.json and a manifest with the sums of both.
 
 Written beside its place, every file synced, the manifest last, then renamed: a checkpoint is whole or it is not there.
 The directory is the truth; the links `best` and `last` are for people. Nothing is ever unpickled.
@@ -20,11 +20,13 @@ from typing import Any, NamedTuple
 from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
 
-FORMAT, VERSION = "ludus-checkpoint", 2
+FORMAT, VERSION = "ludus-checkpoint", 3
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
-_STEP = re.compile(r"step=(\d{1,18})")
-_ASIDE = re.compile(r"\.old-(step=\d{1,18})-[0-9a-f]+")
-_STALE = re.compile(r"\.(new|old)-step=\d{1,18}-[0-9a-f]+")
+NAME = r"(?:step|update)=\d{1,18}(?:\+\d{1,18})?"
+"""`step=N`: environment steps; `step=N+M`: and M updates of an offline phase; `update=N`: a run without steps."""
+_NAME = re.compile(NAME)
+_ASIDE = re.compile(rf"\.old-({NAME})-[0-9a-f]+")
+_STALE = re.compile(rf"\.(new|old)-{NAME}-[0-9a-f]+")
 _MANIFEST_LIMIT = 1 << 20
 _HEADER_LIMIT = 100_000_000
 
@@ -37,16 +39,22 @@ class Loaded(NamedTuple):
     skipped: tuple[str, ...]
 
 
-def save(folder: Path, state: Mapping[str, Any], *, step: int, best: bool = False) -> Path:
-    """Write the state of a run folder as its checkpoint of `step` and point the links at it."""
+def position(name: str) -> tuple[int, int]:
+    """(N, M) of `step=N+M`; M is 0 where it is left out. Checkpoints of a run are in this order."""
+    number, _, updates = name.partition("=")[2].partition("+")
+    return int(number), int(updates or 0)
+
+
+def save(folder: Path, state: Mapping[str, Any], *, name: str, best: bool = False) -> Path:
+    """Write the state of a run folder as its checkpoint `name` (`step=N` or `update=N`) and point the links at it."""
     parent = folder / "checkpoints"
     content = _encode(state)
-    target = parent / f"step={step}"
+    target = parent / name
     try:
         parent.mkdir(mode=0o700, exist_ok=True)
         sweep(folder)
         if not _same(target, content):
-            _install(content, target, step)
+            _install(content, target)
         for link in ("last", *(["best"] if best else [])):
             files.replace_link(parent / link, target.name)
     except FileExistsError:  # somebody planted a link or a file there
@@ -97,16 +105,16 @@ def checkpoints(folder: Path) -> dict[str, Path]:
     """Checkpoints of a run folder by name, oldest first, by directory scan."""
     parent = folder / "checkpoints"
     names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
-    found = {name: parent / name for name in names if _STEP.fullmatch(name)}
+    found = {name: parent / name for name in names if _NAME.fullmatch(name)}
     for name in names:  # a replacement was cut off between its two renames
         aside = _ASIDE.fullmatch(name)
         if aside:
             found.setdefault(aside[1], parent / name)
-    return {name: found[name] for name in sorted(found, key=lambda name: int(name.removeprefix("step=")))}
+    return {name: found[name] for name in sorted(found, key=position)}
 
 
 def find(folder: Path, which: str | None = None) -> Path:
-    """The checkpoint `best`, `last` or `step=N`; the default is the best one, or else the last."""
+    """The checkpoint `best`, `last`, `step=N` or `update=N`; the default is the best one, or else the last."""
     known, parent = checkpoints(folder), folder / "checkpoints"
     if not known:
         raise DataError(str(parent), "there is no checkpoint", "train first")
@@ -159,19 +167,20 @@ def sweep(folder: Path) -> None:
             path.unlink()
 
 
-def supersede(folder: Path, step: int, best: int | None = None) -> list[str]:
-    """Set aside, as `superseded=N`, checkpoints later than where a run goes on: damaged, or of a future given up.
+def supersede(folder: Path, current: str, best: int | None = None) -> list[str]:
+    """Rename checkpoints later than `current`, from which a run goes on, to `superseded=N`.
 
-    Links that pointed there follow: `last` to the newest that stays, `best` to that of step `best` if it is there.
+    The link `last` then points to the newest that stays, `best` to the one of step (or update) `best` if it is there.
     """
-    later = [path for name, path in checkpoints(folder).items() if int(name.removeprefix("step=")) > step]
+    later = [path for name, path in checkpoints(folder).items() if position(name) > position(current)]
     try:
         for path in later:
             aside = path.with_name(f"superseded={path.name.partition('=')[2].partition('-')[0]}")
             if aside.exists():
                 shutil.rmtree(aside)
             path.rename(aside)
-        _relink(folder / "checkpoints", list(checkpoints(folder)), f"step={best}")
+        known = list(checkpoints(folder))
+        _relink(folder / "checkpoints", known, next((name for name in known if position(name)[0] == best), ""))
     except OSError as error:
         remedy = "see that the run folder may be written"
         raise ResourceError(str(folder), f"cannot set checkpoints aside: {error.strerror}", remedy) from None
@@ -224,7 +233,7 @@ def _same(target: Path, content: Mapping[str, bytes]) -> bool:
         return False
 
 
-def _install(content: Mapping[str, bytes], target: Path, step: int) -> None:
+def _install(content: Mapping[str, bytes], target: Path) -> None:
     token = secrets.token_hex(6)
     new, old = (target.with_name(f".{kind}-{target.name}-{token}") for kind in ("new", "old"))
     new.mkdir(mode=0o700)
@@ -232,7 +241,7 @@ def _install(content: Mapping[str, bytes], target: Path, step: int) -> None:
         for name, data in content.items():
             files.write_new(new / name, data)
         listed = {name: {"size": len(data), "sha256": _digest(data)} for name, data in content.items()}
-        body = {"format": FORMAT, "version": VERSION, "step": step, "files": listed}
+        body = {"format": FORMAT, "version": VERSION, "name": target.name, "files": listed}
         files.write_new(new / MANIFEST, _dump({**body, "sha256": _digest(_dump(body))}))
         files.sync(new)
         if target.exists():

@@ -19,6 +19,7 @@ from typing import Any
 
 from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
+from ludus.runs.checkpoint import NAME as CHECKPOINT
 from ludus.runs.provenance import provenance
 from ludus.secrets import hide
 from ludus.text import did_you_mean
@@ -27,7 +28,7 @@ ROOT = Path("runs")
 FOLDERS = ("checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug")
 """What a run folder holds folders for."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-_CHECKPOINT = re.compile(r"best|last|step=\d{1,18}")
+_CHECKPOINT = re.compile(rf"best|last|{CHECKPOINT}")
 _JSON_LIMIT = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -98,7 +99,7 @@ class RunFolder:
 
     @classmethod
     def load(cls, root: Path, reference: str) -> RunFolder:
-        """Find a run by id, unique prefix, `@last` or `@best`, each with `/@best`, `/@last` or `/step=N` behind it."""
+        """Find a run by id, unique prefix, `@last` or `@best`, each with `/@best`, `/@last` or `/step=N` after it."""
         text = reference.removeprefix(f"{root}/").rstrip("/")
         name, slash, checkpoint = text.partition("/")
         checkpoint = checkpoint.removeprefix("@")

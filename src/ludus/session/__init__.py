@@ -20,7 +20,6 @@ from ludus.reports.differences import Difference, differences, refuse_what_may_n
 from ludus.runs import checkpoint, history, provenance, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder, safe_name
-from ludus.session.finish import counters
 from ludus.session.loading import load_state, restore, without_buffers
 from ludus.session.parts import buffers_of
 from ludus.session.work import Session
@@ -59,7 +58,7 @@ def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -
     config = session.config
     path = Path(config.training.resume_path).absolute() if config.training.resume_path else None
     state = checkpoint.load(path) if path else None
-    session.run = build(config, announce=session.say, savable=True)
+    session.run = build(config, announce=session.say, will_checkpoint=True)
     preflight.check(config, session.run, runs_dir)
     moved = begin_from(session.run, start, runs_dir) if start else None
 
@@ -124,7 +123,7 @@ def resume(
     changes = differences(dump(saved), dump(changed.config))
     refuse_what_may_not_change(changes)
     finished = rebuild.status(folder.path).get("state") == "finished" and not goes_back(folder)
-    if finished and changed.config.training.total_timesteps <= saved.training.total_timesteps:
+    if finished and changed.config.training.budget.total <= saved.training.budget.total:
         return None
     meta = rebuild.meta(folder.path)
     spec = str(meta.get("spec") or folder.id)
@@ -137,6 +136,12 @@ def resume(
             notes = go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
         warnings = write_down(session, folder)
         return session.go(folder, [*notes, *(f"changed {c}" for c in changes)], warnings)
+
+
+def budget_field(folder: RunFolder) -> str:
+    """The field of `training` that has to grow for a finished run to go on."""
+    config = parse(read_file(folder.config_path), str(folder.config_path))
+    return "total_updates" if config.training.offline else "total_timesteps"
 
 
 def goes_back(folder: RunFolder) -> bool:
@@ -162,20 +167,20 @@ def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebui
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
-    session.run = run = build(session.config, announce=session.say, savable=True)
+    session.run = run = build(session.config, announce=session.say, will_checkpoint=True)
     session.attach(folder)
     if rebuild_buffer:
         state = without_buffers(run, state)
         notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
     restore(run, state, str(path))
-    steps = run.clock.env_steps
-    folder.set_status("running", **counters(run))
-    later = checkpoint.supersede(folder.path, steps, run.best.env_steps if run.best else steps)
+    folder.set_status("running", **run.progress.counters)
+    current, budget = run.scheduler.checkpoint_name, run.scheduler.budget
+    later = checkpoint.supersede(folder.path, current, run.best.env_steps if run.best else run.position)
     if later:  # before the rows: whoever is killed in between goes on from here as well
         notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
-    moved = rewind_metrics(folder.path, run.clock.epochs)
+    moved = rewind_metrics(folder.path, run.progress.epochs)
     taken = [f"changed in config.yaml since that checkpoint: {difference}" for difference in edited]
-    return [*notes, f"resumed at {steps:,} steps, {moved} later rows set aside", *taken]
+    return [*notes, f"resumed at {run.position:,} {budget.noun}, {moved} later rows set aside", *taken]
 
 
 def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
@@ -189,7 +194,7 @@ def write_down(session: Session, folder: RunFolder) -> list[str]:
     moved = provenance.moved(meta, now)
     if moved:
         earlier = meta.get("resumed")
-        entry = {"env_steps": session.run.clock.env_steps, **now}
+        entry = {"env_steps": session.run.position, **now}
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
     meta["config_hash"] = config_hash(session.config)
     if meta["config_hash"] != _digest(folder):

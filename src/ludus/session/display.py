@@ -35,7 +35,7 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder) -> Sequence[Sink]:
     if config.logging.tensorboard:
         from ludus.metrics.sinks.tensorboard import TensorBoard
 
-        sinks.append(TensorBoard(folder.path / "tensorboard"))
+        sinks.append(TensorBoard(folder.path / "tensorboard", config.training.budget.unit))
     if config.logging.wandb.enabled:
         from ludus.metrics.sinks.wandb import Wandb
 
@@ -48,6 +48,7 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder) -> Sequence[Sink]:
                 entity=there.entity,
                 tags=(*config.experiment.tags, *there.tags),
                 config=dump(config),
+                x_axis=config.training.budget.unit,
             )
         )
     return sinks
@@ -67,7 +68,12 @@ def open_console(
     config, algorithm = run.config, run.algorithm
     silent = switches.quiet() or not config.logging.console
     console = Console(monitor=monitor, copy=folder.log if switches.session_logs() else None, quiet=silent)
-    env = collector_of(run).env
+    collector = collector_of(run)
+    where = "none: it learns from stored steps"
+    if collector is not None:
+        where = f"{config.environment.id}, {collector.num_envs} at once, {collector.env.backend}"
+    elif run.evaluator is not None:
+        where = f"{config.environment.id}, for evaluation only"
     networks = [part.model for part in algorithm.state().values() if hasattr(part, "model")]
     parameters = [parameter for network in networks for parameter in network.parameters()]
     device = parameters[0].device if parameters else "cpu"
@@ -75,7 +81,7 @@ def open_console(
     header = {
         "run": folder.id,
         "config": " ".join([resolved.spec, *resolved.overrides]),
-        "environment": f"{config.environment.id}, {env.num_envs} at once, {env.backend}",
+        "environment": where,
         "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
         "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
         "updates": compiler_of(run).describe(),
@@ -83,7 +89,7 @@ def open_console(
         "folder": near(folder.path),
     }
     console.replay(earlier)
-    console.start(header, run.scheduler.total_steps, env_steps=run.clock.env_steps, threshold=run.threshold)
+    console.start(header, run.scheduler.budget, position=run.position, threshold=run.threshold)
     for warning in filter(None, [sink.warning for sink in run.recorder.sinks]):
         console.note(warning, "yellow")
         if silent:

@@ -27,7 +27,7 @@ def finish(run: Orchestrator, folder: RunFolder, console: Console | None, monito
     state = "stopped" if run.stopped_early else "finished"
     told = {key: value for key, value in result.items() if key != "next"}
     folder.write_summary({**told, "state": state, "alerts": alerts})
-    folder.set_status(state, reason=run.stop_reason, **counters(run))
+    folder.set_status(state, reason=run.stop_reason, **run.progress.counters)
     folder.log(f"{state}: {run.stop_reason}")
     try:
         write_report(folder.path)
@@ -44,7 +44,7 @@ def record_failure(run: Orchestrator, folder: RunFolder, error: BaseException | 
     stopped = isinstance(error, KeyboardInterrupt)
     reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
     with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
-        folder.set_status("stopped" if stopped else "failed", reason=reason, **counters(run))
+        folder.set_status("stopped" if stopped else "failed", reason=reason, **run.progress.counters)
         folder.log(reason)
         for line in (getattr(error, "detail", None) or "").splitlines():
             folder.log(line)
@@ -54,7 +54,7 @@ def record_failure(run: Orchestrator, folder: RunFolder, error: BaseException | 
 
 def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
     """How it went: the last evaluation decides."""
-    last = run.last
+    last, collector = run.last, collector_of(run)
     following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
     if run.stopped_early:
         following = [(f"ludus resume {folder.id}", "go on where it stopped")]
@@ -69,8 +69,8 @@ def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
         "compiled": bool(compiler_of(run).sizes),
         "updates_run": compiler_of(run).describe(),
         "precision": run.stateful["precision"].state_dict()["name"],
-        "resume": collector_of(run).env.rung,
-        **counters(run),
+        "resume": collector.env.choose_snapshot_method() if collector else "stored steps",
+        **run.progress.counters,
         "folder": str(folder.path),
         "next": [(command + runs_dir_option(folder), why) for command, why in following],
     }
@@ -84,8 +84,3 @@ def runs_dir_option(folder: RunFolder) -> str:
     except FileNotFoundError:  # an environment removed the working directory
         default = False
     return "" if default else f" --runs-dir {shlex.quote(str(root))}"
-
-
-def counters(run: Orchestrator) -> dict[str, int]:
-    """The counters, by their own names."""
-    return {"env_steps": run.clock.env_steps, "updates": run.clock.updates, "epochs": run.clock.epochs}

@@ -9,7 +9,7 @@ from typing import Any
 from ludus.config.compose import parse
 from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
-from ludus.errors import DataError
+from ludus.errors import ConfigError, DataError
 from ludus.experiment import Player, build_player
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint
@@ -47,15 +47,28 @@ def _misfit(where: str, error: Exception) -> DataError:
 def without_buffers(run: Orchestrator, state: Mapping[str, Any]) -> dict[str, Any]:
     """A state whose steps are lost: new episodes in the environments, and nothing in the buffers."""
     collector = collector_of(run)
+    if collector is None:
+        raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
     seeds = Streams(run.config.experiment.seed).integers("rebuilt buffers", collector.num_envs)
     buffers_of(run).clear()
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
+def run_config(run: RunFolder) -> ExperimentConfig:
+    """The config a run was started with."""
+    return parse(read_file(run.config_path), str(run.config_path))
+
+
+def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
+    """Name of the checkpoint that --checkpoint or the reference asks for; the default is the best one, or the last."""
+    if wanted and run.checkpoint and wanted != run.checkpoint:
+        raise ConfigError("--checkpoint", f"says {wanted}, the reference {run.checkpoint}", "give one of them")
+    return str(checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))["name"])
+
+
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(read_file(run.config_path), str(run.config_path))
-    return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
+    return player_of(run_config(run), checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 
 def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:

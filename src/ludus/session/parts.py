@@ -11,10 +11,10 @@ from ludus.learning.compiled import Compiler
 from ludus.orchestration.orchestrator import Orchestrator
 
 
-def collector_of(run: Orchestrator) -> Collector:
-    """The one collector of a run."""
-    collector = run.stateful["collector"]
-    assert isinstance(collector, Collector)
+def collector_of(run: Orchestrator) -> Collector | None:
+    """The one collector of a run; none if it only learns from stored steps."""
+    collector = run.stateful.get("collector")
+    assert collector is None or isinstance(collector, Collector)
     return collector
 
 
@@ -35,7 +35,7 @@ def buffers_of(run: Orchestrator) -> Buffers:
 def close(run: Orchestrator) -> None:
     """Shut all environments down, and what a callback holds open; an environment that cannot be closed fails no run."""
     parts: list[Any] = [callback for callback in run.callbacks if hasattr(callback, "close")]
-    for part in (*parts, run.evaluator, collector_of(run)):
+    for part in filter(None, (*parts, run.evaluator, collector_of(run))):
         try:
             part.close()
         except EnvironmentFailed as error:

@@ -28,7 +28,7 @@ from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session.display import make_sinks, open_console, render_env
-from ludus.session.finish import counters, finish, record_failure
+from ludus.session.finish import finish, record_failure
 from ludus.session.parts import buffers_of, close, collector_of, compiler_of
 from ludus.terminal import warn
 from ludus.watch.alert_command import AlertCommand
@@ -102,18 +102,19 @@ class Session:
                         folder.log(note)
                 for warning in warnings:
                     self.warn(warning)
-                folder.set_status("running", compiled=bool(compiler_of(run).sizes), **counters(run))
+                folder.set_status("running", compiled=bool(compiler_of(run).sizes), **run.progress.counters)
                 run.run()
             finish(run, folder, self.console, self.monitor)
         return run
 
     def _open(self, folder: RunFolder, ending: ExitStack) -> None:
         """Sinks, alerts and the console."""
-        run, config, env = self.run, self.config, collector_of(self.run).env
+        run, config = self.run, self.config
+        assert run.spaces is not None
         if self.debug:
             compiler_of(run).decline("--debug looks into every layer")
         memory, *warnings = preflight.check(config, run, folder.path)
-        monitor = self.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=env.action_space)
+        monitor = self.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=run.spaces.action)
         rows = folder.path / "metrics.jsonl"
         earlier = list(read_rows(rows)) if rows.exists() else []
         monitor.replay(earlier)
@@ -122,13 +123,12 @@ class Session:
             command = AlertCommand(self.program, folder.id, cwd=self.began_in)
             monitor.listeners.append(command)
             ending.callback(command.close)
-        clock = run.clock
         run.vitals = Vitals(
-            run.scheduler.total_steps,
-            epoch=clock.epochs,
-            env_steps=clock.env_steps,
+            run.scheduler.budget,
+            epoch=run.progress.epochs,
+            position=run.position,
             seconds=run.seconds,
-            act=one_decision(run.algorithm, env.observation_space),
+            act=one_decision(run.algorithm, run.spaces.observation),
         )
         try:
             run.recorder.sinks += [*make_sinks(config, folder), monitor]
@@ -140,10 +140,19 @@ class Session:
             run.recorder.sinks.append(Stalled(monitor, config.logging.stalled_seconds))
         self.console = open_console(run, self.resolved, folder, monitor, memory, earlier)
         run.recorder.sinks.append(self.console)
-        for warning in [*warnings, *probe(config.environment)]:
+        for warning in [*warnings, *self._about_environments()]:
             self.console.note(warning, "yellow")
         if self.refusal:
             self.warn(self.refusal)
+
+    def _about_environments(self) -> list[str]:
+        """What a person should know about the environments of the run."""
+        if collector_of(self.run) is not None:
+            return probe(self.config.environment)
+        grid = self.config.training.evaluation
+        if self.run.evaluator is None and (grid.every_epochs or grid.every_updates):
+            return ["environment.id is not set: the run is not evaluated"]
+        return []
 
     def warn(self, message: str) -> None:
         """Something a person must hear of, even if the console is silent."""

@@ -42,9 +42,9 @@ class AlgorithmContract(ABC):
 
     def test_a_checkpoint_goes_on_exactly(self, tmp_path: Path) -> None:
         """A run that is loaded in the middle ends like the one that was saved there."""
-        whole, rest = trained(self._config(), [_Save(tmp_path)]), build(self._config(), savable=True)
+        whole, rest = trained(self._config(), [_Save(tmp_path)]), build(self._config(), will_checkpoint=True)
         rest.load_state_dict(checkpoint.load(checkpoint.find(tmp_path)))
-        assert 0 < rest.clock.env_steps < 256
+        assert 0 < rest.progress.env_steps < 256
         assert learned(trained(rest)) == learned(whole)
 
     def test_acting_leaves_training_alone_and_a_player_acts_alike(self) -> None:
@@ -74,11 +74,11 @@ def small_config(sections: Sections) -> ExperimentConfig:
 
 def trained(run: ExperimentConfig | Orchestrator, callbacks: Sequence[Callback] = ()) -> Orchestrator:
     """A run that has come to its end, with its environments shut down."""
-    run = build(run, callbacks=callbacks, savable=True) if isinstance(run, ExperimentConfig) else run
+    run = build(run, callbacks=callbacks, will_checkpoint=True) if isinstance(run, ExperimentConfig) else run
     run.run()
-    run.evaluator.close()
-    if run.algorithm.collector is not None:
-        run.algorithm.collector.close()
+    for part in (run.evaluator, run.algorithm.collector):
+        if part is not None:
+            part.close()
     return run
 
 
@@ -98,6 +98,6 @@ class _Save(Callback):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
-        if run.clock.env_steps >= 96 and not checkpoint.checkpoints(self.folder):
-            checkpoint.save(self.folder, run.state_dict(), step=run.clock.env_steps)
+    def on_epoch_end(self, run: Orchestrator) -> None:
+        if run.progress.env_steps >= 96 and not checkpoint.checkpoints(self.folder):
+            checkpoint.save(self.folder, run.state_dict(), name="step=96")

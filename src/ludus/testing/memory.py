@@ -41,19 +41,6 @@ class MemoryCoreContract(ABC):
                 parts.append(part)
             _close((y, end), (torch.cat(parts), state))
 
-    def test_a_step_in_numpy_equals_one_in_torch(self) -> None:
-        """On the weights as they are; a core without a numpy step acts in torch."""
-        core, x, first = self._made(1)
-        for parameter in core.parameters():
-            parameter.data.add_(0.1 * torch.randn_like(parameter))
-        whole, end = core(x, core.initial_state(B), first)
-        state = tree_map(lambda leaf: leaf.numpy(), core.initial_state(B))
-        if step := core.numpy_step(lambda parameter: parameter.detach().numpy()):
-            for t in range(T):
-                y, state = step(x[t].numpy(), state, first[t].numpy())
-                _close(torch.from_numpy(y), whole[t], 1e-4)
-            _close(tree_map(torch.from_numpy, state), end, 1e-4)
-
     def test_it_remembers_if_it_says_so(self) -> None:
         """A step changes what follows it, within a call and through the carried state, and nothing before it."""
         core, x, first = self._made(2, starts=0.0)

@@ -246,4 +246,4 @@ def _often(alert: Alert, rows: int) -> str:
 
 
 def _at(row: Row) -> int:
-    return int(row.get("env_steps", 0))
+    return int(row.get("env_steps") or row.get("updates", 0))

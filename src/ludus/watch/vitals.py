@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ludus.progress import Budget
+from ludus.types import zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
@@ -29,47 +31,48 @@ NOISE = 4 * MB
 
 
 class Vitals:
-    """`measure` gives the metrics of a row; `act` is one decision of the policy, timed now and then.
+    """`measure` gives the metrics of a row; `act` is one decision of the policy, timed every half minute.
 
-    `epoch`, `env_steps` and `seconds` are where the run stands when this begins.
+    `epoch`, `position` and `seconds` are where the run stands when this begins; `position` counts like the budget.
     """
 
     def __init__(
         self,
-        total_steps: int,
+        budget: Budget,
         *,
         epoch: int = 0,
-        env_steps: int = 0,
+        position: int = 0,
         seconds: float = 0.0,
         act: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.total_steps, self._act, self._clock = total_steps, act, clock
-        self._start = (seconds, env_steps)
+        self.budget, self._act, self._clock = budget, act, clock
+        self._rate_name = "time/fps" if budget.unit == "env_steps" else "time/updates_per_second"
+        self._start = (seconds, position)
         self._window = deque([self._start])
         self._last = (seconds, epoch)
         self._processor = time.process_time()
-        self._memory = _Memory(total_steps)
+        self._memory = _Memory(budget.total)
         self._latency_due = 0.0
 
-    def measure(self, *, epoch: int, env_steps: int, seconds: float) -> dict[str, float]:
-        """Names are those of the `train` stage; `seconds` and `env_steps` only ever grow."""
-        self._window.append((seconds, env_steps))
+    def measure(self, *, epoch: int, position: int, seconds: float) -> dict[str, float]:
+        """Names are those of the `train` stage; `seconds` and `position` only ever grow."""
+        self._window.append((seconds, position))
         while len(self._window) > 2 and self._window[1][0] <= seconds - WINDOW:
             self._window.popleft()
-        fps = _rate(self._window[0], self._window[-1])
+        speed = _rate(self._window[0], self._window[-1])
         before, last_epoch = self._last
         self._last = (seconds, epoch)
         processor, self._processor = self._processor, time.process_time()
         found = {
-            "time/fps": fps,
-            "time/fps_total": _rate(self._start, (seconds, env_steps)),
+            self._rate_name: speed,
+            f"{self._rate_name}_total": _rate(self._start, (seconds, position)),
             "time/epoch_seconds": (seconds - before) / max(epoch - last_epoch, 1),
             "time/cpu_seconds": self._processor - processor,
-            **self._memory.measure(env_steps, seconds),
+            **self._memory.measure(position, seconds),
         }
-        if fps > 0:
-            found["time/eta_seconds"] = max(self.total_steps - env_steps, 0) / fps
+        if speed > 0:
+            found["time/eta_seconds"] = max(self.budget.total - position, 0) / speed
         if self._act is not None and seconds >= self._latency_due:
             self._latency_due = seconds + LATENCY_EVERY
             found["time/act_ms"] = 1e3 * self._latency(self._act)
@@ -88,42 +91,42 @@ class Vitals:
 class _Memory:
     """Memory now, at most, and where its growth leads by the end of the run."""
 
-    def __init__(self, total_steps: int) -> None:
-        self.total_steps, self.total = total_steps, ram.total()
+    def __init__(self, length: int) -> None:
+        self.length, self.total = length, ram.total()
         self._due = self._growth_due = 0.0
         self._pause = GROWTH_EVERY
         self._samples: list[tuple[int, float]] = []
 
-    def measure(self, env_steps: int, seconds: float) -> dict[str, float]:
+    def measure(self, position: int, seconds: float) -> dict[str, float]:
         if seconds < self._due:
             return {}
         self._due = seconds + MEMORY_EVERY
         used = ram.used()
         if seconds >= self._growth_due:
-            self._remember(env_steps, used, seconds)
+            self._remember(position, used, seconds)
         return {
             "system/rss_mb": used / MB,
             "system/peak_rss_mb": max(ram.peak(), used) / MB,
             "system/memory_share": used / self.total,
-            **self._ahead(env_steps, used),
+            **self._ahead(position, used),
             **_gpu(),
         }
 
-    def _remember(self, env_steps: int, used: float, seconds: float) -> None:
-        self._samples.append((env_steps, used))
+    def _remember(self, position: int, used: float, seconds: float) -> None:
+        self._samples.append((position, used))
         if len(self._samples) == 2 * SAMPLES:  # every second one goes and the pauses get longer
             self._samples = self._samples[1::2]
             self._pause *= 2
         self._growth_due = seconds + self._pause
 
-    def _ahead(self, env_steps: int, used: float) -> dict[str, float]:
+    def _ahead(self, position: int, used: float) -> dict[str, float]:
         """Share of the memory at the end if it goes on growing as in the newer half of the run."""
         (begin, before), (end, after) = (self._samples[i] for i in (len(self._samples) // 2, -1))
         if len(self._samples) < SETTLED or end <= begin:
             return {}
         growth = after - before
         slope = growth / (end - begin) if growth > NOISE else 0.0
-        return {"system/memory_ahead": (used + slope * max(self.total_steps - env_steps, 0)) / self.total}
+        return {"system/memory_ahead": (used + slope * max(self.length - position, 0)) / self.total}
 
 
 def _rate(begin: tuple[float, int], end: tuple[float, int]) -> float:
@@ -143,6 +146,6 @@ def _gpu() -> dict[str, float]:
 
 def one_decision(algorithm: Any, space: gym.Space) -> Callable[[], object]:
     """One greedy action for one environment, whose time is worth knowing; changes nothing in the algorithm."""
-    obs = np.zeros((1, *(space.shape or ())), space.dtype)
+    obs = zeros(space, 1)
     state, first = algorithm.initial_state(1), np.ones(1, bool)
     return lambda: algorithm.act(obs, state, first, deterministic=True)

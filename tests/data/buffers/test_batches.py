@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 def moment(type: str = "online", **changes: Any) -> Any:
     cfg = {"batch_size": 32, "learning_starts": 100, "n_step": 3, "gamma": 0.9, "sequence_length": 6, "burn_in": 2}
-    return SimpleNamespace(cfg=SimpleNamespace(**{**cfg, **changes}), type=type, env_steps=0, total_steps=1, at=float)
+    return SimpleNamespace(cfg=SimpleNamespace(**{**cfg, **changes}), type=type, position=0, total=1, at=float)
 
 
 def filled(steps: int, kind: str = "uniform") -> tuple[Any, Script]:
@@ -138,7 +138,7 @@ def test_sequences_are_drawn_by_their_priorities_however_few_places_there_are() 
     script = Script(1, 0, dtype=np.float32, ends=0.0)
     buffer = make("prioritized", script, 1_024, alpha=1.0, beta=1.0)
     fill(buffer, script, [("add", 32)] * 30)
-    slots = np.flatnonzero(buffer.arena.data["flags"] & 8)[:-1]
+    slots = np.flatnonzero(buffer.storage.data["flags"] & 8)[:-1]
     small, large = slots[::2], slots[1::2]
     buffer.update_priorities(small, np.full(len(small), 0.01))
     buffer.update_priorities(large, np.full(len(large), 0.04))
@@ -188,7 +188,7 @@ def test_the_importance_weights_follow_the_schedule_of_beta() -> None:
     buffer.update_priorities(np.arange(100), error)
     for env_steps, beta in ((0, 0.4), (50, 0.7), (100, 1.0)):
         now = moment()
-        now.env_steps, now.total_steps = env_steps, 100
+        now.position, now.total = env_steps, 100
         batch, index = draw(buffer, now, recurrent=False, device=CPU)
         expected = (error[index].min() / error[index]) ** beta
         np.testing.assert_allclose(batch["weight"][0].numpy(), expected, rtol=1e-4)

@@ -186,21 +186,20 @@ def test_dtypes_are_the_spaces_own() -> None:
     buffer = make("uniform", script, 100)
     fill(buffer, script, [("add", 20)])
     sample = buffer.sample(8)
-    assert sample["obs"].dtype == sample["next_obs"].dtype == np.uint8 == buffer.arena.data["obs"].dtype
+    assert sample["obs"].dtype == sample["next_obs"].dtype == np.uint8 == buffer.storage.data["obs"].dtype
     assert sample["action"].dtype == np.int64 and sample["reward"].dtype == np.float32
 
 
 def test_frames_are_stored_once() -> None:
     one, four = (make("uniform", Script(1, 0, frames=k), 1000, memory=False) for k in (1, 4))
     assert four.columns["obs"].bytes == one.columns["obs"].bytes == 4
-    assert four.arena.data["obs"].nbytes < 1.1 * one.arena.data["obs"].nbytes
+    assert four.storage.data["obs"].nbytes < 1.1 * one.storage.data["obs"].nbytes
 
 
 def test_what_is_no_stack_is_refused() -> None:
     script = Script(1, 0, frames=3, ends=0.0)
     rollout = script.rollout(5)
-    assert rollout.raw is not None
-    rollout.raw.obs[3, 0, 0] += 1
+    rollout.raw_obs[3, 0, 0] += 1
     with pytest.raises(ConfigError, match=r"buffers\.replay\.frames.*does not go on"):
         make("uniform", script, 100).add(rollout, mark=marks(rollout))
 
@@ -311,11 +310,11 @@ def test_steps_after_the_checkpoint_are_cut_and_kept_checkpoints_stay_readable(s
 
 @pytest.mark.parametrize("storage", ["ram", "disk"])
 def test_only_what_is_new_is_written(storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ludus.data.buffers.segments as arena
+    from ludus.data.buffers import segments
 
     written: list[int] = []
-    original = arena._write_all
-    monkeypatch.setattr(arena, "_write_all", lambda f, a, o: (written.append(a.nbytes), original(f, a, o))[1])
+    original = segments.write_all
+    monkeypatch.setattr(segments, "write_all", lambda f, a, o: (written.append(a.nbytes), original(f, a, o))[1])
     script = Script(1, 0, ends=0.01, dtype=np.float32)
     buffer = make("uniform", script, 2000, storage=storage)
     buffer.attach(tmp_path)
@@ -367,7 +366,7 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
     fill(ours, script, [("add", 5)])
     cls = BUFFERS["stored"]
     stored = cls(cls.Config(path=str(tmp_path)), script.spaces, 7, name="demos", rng=np.random.default_rng(0))
-    stored.keep("mark")
+    stored.add_column("mark")
     check_steps(script, stored.sample(200), 1, 0.99)
     assert len(stored) > 40
     with pytest.raises(ConfigError, match="takes no others"):

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ludus.data.buffers.sampling import Buffer, Sample, tensors
 from ludus.errors import ConfigError
@@ -25,12 +26,12 @@ class Moment(Protocol):
         """An `offline` phase does not wait for `learning_starts`."""
 
     @property
-    def env_steps(self) -> int:
-        """Environment steps so far."""
+    def position(self) -> int:
+        """How much of the run's budget is used."""
 
     @property
-    def total_steps(self) -> int:
-        """All environment steps there will be."""
+    def total(self) -> int:
+        """The run's budget."""
 
     def at(self, schedule: Any) -> float:
         """The value of a schedule now."""
@@ -64,12 +65,11 @@ def draw(
     """A batch to learn from now and what to tell the buffer its priorities by; none while too little is stored.
 
     Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
-    `error` has room for how wrong each step was: the update fills it.
     """
     cfg, gamma = now.cfg, now.at(now.cfg.gamma)
     if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
         return None  # counted are the steps ever added: shorter episodes leave fewer of them in the buffer, later on
-    buffer.at(now.env_steps, now.total_steps)
+    buffer.at(now.position, now.total)
     if recurrent:
         length, stored = cfg.burn_in + cfg.sequence_length, blank is None
         if not buffer.can_sample_sequences(1, length, state=stored):
@@ -81,8 +81,7 @@ def draw(
         sample = buffer.sample(cfg.batch_size, n_step=cfg.n_step, gamma=gamma)
         names = ("obs", "action", "reward", "discount", "next_obs", "weight", "first")
         batch = {name: sample[name] for name in names}
-    batch = tensors(batch, device)
-    return {**batch, "error": torch.zeros_like(batch["reward"])}, sample["index"]
+    return tensors(batch, device), sample["index"]
 
 
 def sequences(sample: Sample, burn_in: int, *, n_step: int, gamma: float) -> Sample:
@@ -97,7 +96,7 @@ def sequences(sample: Sample, burn_in: int, *, n_step: int, gamma: float) -> Sam
     return {**kept, "reward": reward, "discount": discount, "row": row, "weight": weight.astype(np.float32)}
 
 
-def priorities(batch: dict[str, Any]) -> Array:
-    """How wrong each sample was; of a sequence, mostly its worst step (R2D2, Kapturowski et al. 2019)."""
-    error = batch["error"].cpu().numpy()
+def priorities(error_TN: Tensor) -> Array:
+    """The error of each sample; of a sequence, mostly that of its worst step (R2D2, Kapturowski et al. 2019)."""
+    error = error_TN.cpu().numpy()
     return error[0] if len(error) == 1 else 0.9 * error.max(0) + 0.1 * error.mean(0)

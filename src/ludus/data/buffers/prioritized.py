@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ludus.data.buffers.sampling import ROUNDS, Buffer
 from ludus.data.buffers.store import REAL, STATE, BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.registry import BUFFERS
-from ludus.types import Array
+from ludus.types import Array, State
 
 
 class PrioritizedConfig(BufferConfig):
@@ -51,26 +50,26 @@ class Prioritized(Buffer):
     def tree(self) -> SumTree:
         """Weights p^alpha of all slots; 0 where there is no step to draw."""
         if self._tree is None:
-            self._tree = SumTree(self.num_envs * self.arena.ring)
+            self._tree = SumTree(self.num_envs * self.storage.ring)
         return self._tree
 
-    def at(self, env_steps: int, total_steps: int) -> None:
+    def at(self, position: int, total: int) -> None:
         """Read the schedule of beta."""
-        self.beta = self.cfg.beta.at(env_steps, total_steps)
+        self.beta = self.cfg.beta.at(position, total)
 
     def add(self, rollout: Rollout, **columns: Array) -> None:
         super().add(rollout, **columns)
-        oldest, end = self._oldest, self.arena.end
+        oldest, end = self._oldest, self.storage.end
         for offset in range(int((oldest - self._given_up).max(initial=0))):
             b = np.flatnonzero(self._given_up + offset < oldest)
-            self.tree.set(self.arena.numbers(b, self._given_up[b] + offset), np.zeros(len(b)))
+            self.tree.set(self.storage.numbers(b, self._given_up[b] + offset), np.zeros(len(b)))
         begin = np.maximum(self._shown, oldest)
-        wanted = REAL if self._state_tree is None else REAL | STATE  # sequences begin where memory is stored
+        wanted = REAL if self._memory is None else REAL | STATE  # sequences begin where memory is stored
         for offset in range(int((end - begin).max(initial=0))):
             b = np.flatnonzero(begin + offset < end)
             a = begin[b] + offset
-            fits = (self._take("flags", b, a) & wanted) == wanted
-            self.tree.set(self.arena.numbers(b, a), np.where(fits, self.largest**self.cfg.alpha, 0.0))
+            fits = (self.storage.take("flags", b, a) & wanted) == wanted
+            self.tree.set(self.storage.numbers(b, a), np.where(fits, self.largest**self.cfg.alpha, 0.0))
         self._given_up, self._shown = oldest, end.copy()
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
@@ -78,8 +77,8 @@ class Prioritized(Buffer):
         if not tree.total:
             raise self._too_early(length)
         index = tree.draw(count, self.rng)
-        b = index // self.arena.ring
-        a = index - b * self.arena.ring  # any number with this remainder finds the slot's contents
+        b = index // self.storage.ring
+        a = index - b * self.storage.ring  # any number with this remainder finds the slot's contents
         if length > 1 or wanted != REAL:
             index, b, a = self._redraw(index, length, wanted)
         drawn = tree.leaves.take(index, mode="clip")
@@ -100,8 +99,8 @@ class Prioritized(Buffer):
     def _choose_by_priority(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Array]:
         """So few fit that they are counted; drawn in the same proportions as ever."""
         oldest = self._oldest
-        b, a = self._candidates(oldest, np.maximum(self.arena.end - oldest - length + 1, 0), wanted)
-        index = self.arena.numbers(b, a)
+        b, a = self._candidates(oldest, np.maximum(self.storage.end - oldest - length + 1, 0), wanted)
+        index = self.storage.numbers(b, a)
         sums = self.tree.leaves[index].cumsum()
         if not len(sums) or not sums[-1]:
             raise self._too_early(length)
@@ -110,12 +109,12 @@ class Prioritized(Buffer):
 
     def _slot(self, index: Array) -> tuple[Array, Array]:
         """The living slot behind an index."""
-        b, position = np.divmod(index, self.arena.ring)
-        newest = self.arena.end[b] - 1
-        return b, newest - (newest - position) % self.arena.ring
+        b, position = np.divmod(index, self.storage.ring)
+        newest = self.storage.end[b] - 1
+        return b, newest - (newest - position) % self.storage.ring
 
     def _fits(self, b: Array, a: Array, length: int, wanted: int) -> Array:
-        return (a + length <= self.arena.end[b]) & ((self._take("flags", b, a) & wanted) == wanted)
+        return (a + length <= self.storage.end[b]) & ((self.storage.take("flags", b, a) & wanted) == wanted)
 
     def update_priorities(self, index: Array, priority: Array) -> None:
         """New errors [N] of the steps that were drawn; what has left the buffer, or is not finite, is passed over."""
@@ -125,7 +124,7 @@ class Prioritized(Buffer):
         alive = (self.tree.leaves[index] > 0) & finite
         self.tree.set(np.asarray(index)[alive], priority[alive] ** self.cfg.alpha)
 
-    def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
+    def save(self, tag: str, keep: tuple[str, ...]) -> State:
         """The steps, and all priorities: they change all the time, so they are part of the state itself."""
         priorities = {
             "weights": self.tree.leaves.astype(np.float64),
@@ -136,7 +135,7 @@ class Prioritized(Buffer):
         }
         return {**super().save(tag, keep), "priorities": priorities}
 
-    def load(self, state: Mapping[str, Any], source: Path | None) -> None:
+    def load(self, state: State, source: Path | None) -> None:
         super().load(state, source)
         saved = state["priorities"]
         self._tree = None

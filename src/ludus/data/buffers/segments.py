@@ -1,9 +1,9 @@
-"""Rows of several environments in segments: memory that is written once, saved once and checked when it is read.
+"""Slots of several environments in segments, each written once, saved once and checked when it is read.
 
-Every environment has its own endless row of numbered slots, cut into segments of K; the newest `rows` slots are alive.
-A segment is append-only: its slots are filled in order and never changed afterwards, so that a checkpoint needs only to
-know how far it was filled and the sha256 of that. In memory a new segment takes the place of one that is all out of
-date. In files it takes a place that neither the living nor a kept checkpoint needs: what one refers to stays there.
+Every environment has an endless row of numbered slots, cut into segments of equal length; the newest `rows` slots are
+alive, older ones are dropped. A segment is append-only: its slots are filled in order and never changed, so that a
+checkpoint only records how far it was filled and the sha256 of that part. In memory a new segment overwrites one whose
+slots were all dropped. In files it overwrites one that neither the living slots nor a kept checkpoint refer to.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ludus.data.buffers._files import as_bytes, grow, write_all
 from ludus.errors import DataError, ResourceError
-from ludus.types import Array
+from ludus.types import Array, State
 
 SEGMENT_BYTES = 4 << 20
 LEAST_SEGMENTS = 16
-"""Segments an environment's rows are cut into, at least: what is out of date is given back in such pieces."""
+"""Least number of segments per environment: dropped slots are freed segment by segment."""
 
 
-class Column(NamedTuple):
-    """What one slot holds under a name."""
+class ColumnSpec(NamedTuple):
+    """Shape and dtype of one slot of a column."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -39,23 +40,24 @@ class Column(NamedTuple):
 
 @dataclass
 class Segment:
-    """Where a segment lies in the files, how far it is written there, and the sum of what is."""
+    """Place of a segment in the files, how many rows are written there, and their sha256."""
 
     place: int
     rows: int = 0
     sha256: str = ""
 
 
-class Arena:
+class SegmentFile:
     """Columns of slots; `slots(b, a)` are the positions in them of slot `a` of environment `b`."""
 
     def __init__(
-        self, columns: Mapping[str, Column], num_envs: int, rows: int, storage: Literal["ram", "disk"] = "ram"
+        self, columns: Mapping[str, ColumnSpec], num_envs: int, rows: int, storage: Literal["ram", "disk"] = "ram"
     ) -> None:
-        self.columns, self.num_envs, self.rows, self.storage = dict(columns), num_envs, rows, storage
+        self.columns, self.num_envs, self.rows = dict(columns), num_envs, rows
+        self.mapped = storage == "disk"
         self.row_bytes = sum(column.bytes for column in columns.values())
         self.segment = max(1, min(SEGMENT_BYTES // self.row_bytes, rows // LEAST_SEGMENTS))
-        self.segments = -(-(rows + 1) // self.segment) + 1  # the slot after the newest holds what comes next
+        self.segments = -(-(rows + 1) // self.segment) + 1  # one more slot holds the next observation
         self.ring = self.segments * self.segment
         self.end = np.zeros(num_envs, np.int64)
         self.folder: Path | None = None
@@ -67,19 +69,19 @@ class Arena:
         self.data: dict[str, Array] = {}
 
     @staticmethod
-    def bytes_for(columns: Mapping[str, Column], num_envs: int, rows: int) -> int:
-        """Bytes an arena takes, before it is made."""
-        empty = Arena(columns, num_envs, rows)
+    def bytes_for(columns: Mapping[str, ColumnSpec], num_envs: int, rows: int) -> int:
+        """Bytes it would take."""
+        empty = SegmentFile(columns, num_envs, rows)
         return num_envs * empty.ring * empty.row_bytes
 
     @property
     def oldest(self) -> Array:
-        """First slot of each environment that is still alive."""
+        """Oldest living slot of each environment."""
         return np.maximum(self.end - self.rows, 0)
 
     def allocate(self) -> None:
-        """Take the memory, or begin the files."""
-        if self.storage == "disk":
+        """Allocate the memory, or create the files."""
+        if self.mapped:
             assert self.folder is not None, "a buffer on disk needs a folder"
             self._table.fill(-1)
             self._begin_segments(np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64))
@@ -92,19 +94,23 @@ class Arena:
             raise ResourceError("buffers", problem, "lower its size, or use storage: disk") from None
 
     def slots(self, b: Array, a: Array) -> Array:
-        """Positions in the columns."""
-        if self.storage == "ram":  # segments lie side by side: no table to look them up in
+        """Positions of slots (b, a) in the columns."""
+        if not self.mapped:  # segments lie side by side: no table to look them up in
             return self.numbers(b, a)
         number, offset = np.divmod(a, self.segment)
         return self._table[b, number % self.segments] * self.segment + offset
 
     def numbers(self, b: Array, a: Array) -> Array:
-        """One number per slot, the same as long as the slot is alive."""
+        """One number per slot, which stays the same while the slot is alive."""
         return (b - a // self.ring) * self.ring + a  # numpy divides by a number faster than it takes remainders
 
+    def take(self, name: str, b: Array, a: Array, out: Array | None = None) -> Array:
+        """Values of a column in slots (b, a)."""
+        return self.data[name].take(self.slots(b, a), 0, out, "clip")
+
     def advance(self, end: Array) -> None:
-        """Make room up to and including slot `end` of each environment; what falls out of the window is given up."""
-        if self.storage == "disk":
+        """Make room up to and including slot `end` of each environment; slots beyond the window are dropped."""
+        if self.mapped:
             self._begin_segments(self.end // self.segment + 1, end // self.segment)
 
     def _begin_segments(self, first: Array, last: Array) -> None:
@@ -131,12 +137,12 @@ class Arena:
     # ---- files ---------------------------------------------------------------------------------------------------
 
     def _map(self) -> None:
-        """Files as memory, their room on the disk reserved; they grow by an eighth."""
+        """Map the files into memory, with their space on the disk reserved; they grow by an eighth."""
         room = max(self.num_envs * (self.segments + 1), self._places + self._places // 8)
         self.data = {}
         for name, column in self.columns.items():
             path = self._file(name)
-            _grow(path, room * self.segment * column.bytes)
+            grow(path, room * self.segment * column.bytes)
             shape = (room * self.segment, *column.shape)
             self.data[name] = np.memmap(path, column.dtype, "r+", shape=shape) if column.bytes else np.zeros(shape)
 
@@ -144,10 +150,10 @@ class Arena:
         assert self.folder is not None
         return self.folder / f"{name}.bin"
 
-    def save(self, tag: str, keep: Iterable[str]) -> dict[str, Any]:
-        """Write what is new to the files, wait for the disk, and say what a checkpoint must know.
+    def save(self, tag: str, keep: Iterable[str]) -> State:
+        """Write new slots to the files, wait for the disk, and return the state for checkpoint `tag`.
 
-        Checkpoints in `keep` stay readable besides this one, `tag`; older ones lose what only they referred to.
+        It and the checkpoints in `keep` stay readable; others lose the segments that only they referred to.
         """
         alive = self._alive()
         self.held = {name: places for name, places in self.held.items() if name in set(keep)}
@@ -161,8 +167,8 @@ class Arena:
         self.held[tag] = sorted(segment.place for segment in self.known.values())
         return self.state()
 
-    def state(self) -> dict[str, Any]:
-        """What the files hold: for a checkpoint, or for whoever wants to read them later."""
+    def state(self) -> State:
+        """Description of the files, with which `load` can read them."""
         listed = sorted(self.known.items())
         return {
             "rows": self.rows,
@@ -174,7 +180,7 @@ class Arena:
         }
 
     def _alive(self) -> dict[tuple[int, int], int]:
-        """Segments that hold something alive, and how far each is filled."""
+        """Segments with living slots, and how far each is filled."""
         found = {}
         for b, (oldest, end) in enumerate(zip(self.oldest.tolist(), self.end.tolist(), strict=True)):
             for number in range(oldest // self.segment, end // self.segment + 1):
@@ -195,7 +201,7 @@ class Arena:
             if self.known[key].rows != rows:
                 changed.append((key, rows))
         for name, column in self.columns.items():
-            if self.storage == "disk":
+            if self.mapped:
                 self.data[name].flush()  # type: ignore[attr-defined]
             else:
                 self._write_column(name, column, changed)
@@ -203,13 +209,13 @@ class Arena:
             self.known[key].rows = rows
             self.known[key].sha256 = self._digest(key, rows)
 
-    def _write_column(self, name: str, column: Column, changed: list[tuple[tuple[int, int], int]]) -> None:
+    def _write_column(self, name: str, column: ColumnSpec, changed: list[tuple[tuple[int, int], int]]) -> None:
         descriptor = os.open(self._file(name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             for (b, number), rows in changed:
                 known = self.known[b, number]
                 new = self._part(name, (b, number), known.rows, rows)
-                _write_all(descriptor, new, (known.place * self.segment + known.rows) * column.bytes)
+                write_all(descriptor, new, (known.place * self.segment + known.rows) * column.bytes)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -222,13 +228,13 @@ class Arena:
     def _digest(self, key: tuple[int, int], rows: int) -> str:
         digest = hashlib.sha256()
         for name in self.columns:
-            digest.update(_bytes(self._part(name, key, 0, rows)))
+            digest.update(as_bytes(self._part(name, key, 0, rows)))
         return digest.hexdigest()
 
     # ---- back from files -----------------------------------------------------------------------------------------
 
-    def load(self, state: Mapping[str, Any], source: Path) -> None:
-        """The very content a state refers to; whatever is missing, short or changed is named."""
+    def load(self, state: State, source: Path) -> None:
+        """Read the segments that a state refers to; DataError names what is missing, short or changed."""
         self.end = np.array(state["end"], np.int64)
         listed = [(b, number, rows, sha) for b, number, rows, sha in state["segments"]]
         places = state["places"]["of"]
@@ -241,18 +247,17 @@ class Arena:
         self._find_free()
 
     def _fill(self, listed: list[tuple[int, int, int, str]], places: list[int], source: Path, *, own: bool) -> None:
-        mapped = self.storage == "disk"
         for (b, number, rows, sha), place in zip(listed, places, strict=True):
             if own:
                 self.known[b, number] = Segment(place, rows, sha)
-            elif mapped:
+            elif self.mapped:
                 self.known[b, number] = Segment(self._take_place())
-            if mapped:
+            if self.mapped:
                 self._table[b, number % self.segments] = self.known[b, number].place
-        if mapped:
+        if self.mapped:
             self._map()
         for name, column in self.columns.items():
-            if not (own and mapped):
+            if not (own and self.mapped):
                 self._read_column(source / f"{name}.bin", name, column, listed, places)
         for b, number, rows, sha in listed:
             if rows and self._digest((b, number), rows) != sha:
@@ -261,7 +266,7 @@ class Arena:
                 raise DataError(str(source), problem, DAMAGED)
 
     def _read_column(
-        self, path: Path, name: str, column: Column, listed: list[tuple[int, int, int, str]], places: list[int]
+        self, path: Path, name: str, column: ColumnSpec, listed: list[tuple[int, int, int, str]], places: list[int]
     ) -> None:
         try:
             with path.open("rb") as file:
@@ -279,30 +284,6 @@ class Arena:
 DAMAGED = "resume an older checkpoint with RUN/step=N, or begin with an empty buffer: --rebuild-buffer"
 
 
-def columns_of(state: Mapping[str, Any]) -> dict[str, Column]:
-    """The columns a saved state was made of."""
-    return {name: Column(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in state["columns"].items()}
-
-
-def _bytes(array: Array) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def _write_all(descriptor: int, array: Array, offset: int) -> None:
-    view = _bytes(array)
-    while len(view):
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
-
-
-def _grow(path: Path, size: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        if os.fstat(descriptor).st_size < size:
-            os.posix_fallocate(descriptor, 0, size)  # a hole that cannot be filled later would kill the process
-    except OSError as error:
-        problem = f"{size / 2**30:.1f} GB cannot be had: {error.strerror}"
-        raise ResourceError(str(path), problem, "lower the buffer's size, or free some space") from None
-    finally:
-        os.close(descriptor)
+def columns_of(state: State) -> dict[str, ColumnSpec]:
+    """The columns of a saved state."""
+    return {name: ColumnSpec(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in state["columns"].items()}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ludus.config.model import Model
 from ludus.data.buffers.sampling import Buffer
-from ludus.data.buffers.segments import Arena, columns_of
-from ludus.data.buffers.store import INDEX, BufferConfig
+from ludus.data.buffers.saving import INDEX
+from ludus.data.buffers.segments import SegmentFile, columns_of
+from ludus.data.buffers.spaces import read_space
+from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Spaces
+from ludus.types import Array, Spaces, State, tree_leaves
 
 
 class StoredConfig(Model):
@@ -28,9 +29,16 @@ class StoredConfig(Model):
     buffer: str = "replay"
     """Name of the buffer in that run."""
 
+    @field_validator("path")
+    @classmethod
+    def without_link(cls, value: str) -> str:
+        """A link such as `runs/@last` is replaced by the run it points to: the next run would move it."""
+        path = Path(value)
+        return str(path.parent / path.readlink()) if path.is_symlink() else value
+
 
 @BUFFERS.register("stored")
-class Stored(Buffer):
+class OfflineBuffer(Buffer):
     """Reads everything once, checks it against its sums, and draws uniformly."""
 
     Config = StoredConfig  # type: ignore[assignment]
@@ -51,28 +59,27 @@ class Stored(Buffer):
         self._saved, self._contents, self._index_data = saved, contents, index
 
     @property
-    def arena(self) -> Arena:
+    def storage(self) -> SegmentFile:
         """The steps, read when they are first needed."""
         self.read()
-        assert self._arena is not None
-        return self._arena
+        assert self._storage is not None
+        return self._storage
 
     def read(self) -> None:
         """Read the steps from disk, unless that has been done."""
-        if self._arena is None:
+        if self._storage is None:
             missing = [name for name in self.columns if name not in self._saved]
             if missing:
                 raise ConfigError(self.where, f"{missing[0]} was not stored there", "use steps of the same algorithm")
             self.columns = self._saved
-            self._arena = Arena(self.columns, self.num_envs, int(self._contents["rows"]))
-            self._arena.allocate()
-            self._arena.load(self._contents, self.folder)
+            self._storage = SegmentFile(self.columns, self.num_envs, int(self._contents["rows"]))
+            self._storage.allocate()
+            self._storage.load(self._contents, self.folder)
             after = self._index_data["next"]
-            self._next_obs = np.frombuffer(bytes.fromhex(after["obs"]), self._next_obs.dtype).reshape(
-                self._next_obs.shape
-            )
+            for leaf, saved in zip(tree_leaves(self._next_obs), after["obs"], strict=True):
+                leaf[...] = np.frombuffer(bytes.fromhex(saved), leaf.dtype).reshape(leaf.shape)
             self._next_age, self._steps = np.array(after["age"]), np.array(after["steps"])
-            self.frames.padding = self._index_data["padding"]
+            self.observations.padding = self._index_data["padding"]
             self._show_next()
 
     def __len__(self) -> int:
@@ -91,14 +98,26 @@ class Stored(Buffer):
     def attach(self, folder: Path) -> None:
         """Its files are where they are."""
 
-    def save(self, tag: str, keep: tuple[str, ...]) -> dict[str, Any]:
+    def save(self, tag: str, keep: tuple[str, ...]) -> State:
         """Which steps they are; they stay where they are."""
         return {"segments": self._contents["segments"], "rng": dict(self.rng.bit_generator.state)}
 
-    def load(self, state: Mapping[str, Any], source: Path | None) -> None:
+    def load(self, state: State, source: Path | None) -> None:
         if state["segments"] != self._contents["segments"]:
             raise DataError(str(self.folder), "holds other steps than when this run was saved", "restore them")
         self.rng.bit_generator.state = state["rng"]
+
+
+def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
+    """The spaces of the steps, as they were written down beside them: no environment is made."""
+    path = _folder(cfg, where) / INDEX
+    index = _read_index(path)
+    if index["observation"] is None:
+        raise ConfigError(where, f"{path} does not say which spaces its steps have", "collect them again")
+    try:
+        return Spaces(read_space(index["observation"]), read_space(index["action"]))
+    except (ValueError, KeyError, TypeError, AssertionError) as error:  # gymnasium asserts
+        raise DataError(str(path), f"its spaces cannot be read: {error}", "name another buffer") from None
 
 
 def _folder(cfg: StoredConfig, where: str) -> Path:
@@ -112,11 +131,12 @@ def _folder(cfg: StoredConfig, where: str) -> Path:
     return found
 
 
-def _read_index(path: Path) -> dict[str, Any]:
+def _read_index(path: Path) -> State:
     try:
         index = json.loads(path.read_text())
-        if index["format"] != "ludus-buffer" or index["version"] != 1:
+        if index["format"] != "ludus-buffer" or index["version"] != 2:
             raise ValueError(f"version {index['version']} of {index['format']}")
-        return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")}
+        spaces = {key: index.get(key) for key in ("observation", "action")}
+        return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")} | spaces
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None

@@ -16,12 +16,12 @@ class Trajectory(Buffer):
 
     def sample_sequences(self, batch: int, length: int, *, state: bool = False) -> Sample:
         """[L, N] steps of one episode each, from the episode's last `length` steps on if it is long enough."""
-        assert not state or self._state_tree is not None, "keep_state was not asked for"
+        assert not state or self._memory is not None, "store_memory was not called"
         b, a, weight = self._draw(batch, 1, REAL | (STATE if state else 0))
         if not state:  # a stored memory belongs to the step that was drawn
             a = self._moved_back(b, a, length)
         out, _ = self._output(batch, length)
-        out["index"][:], out["weight"][:] = self.arena.numbers(b, a), weight
+        out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
         number = a + np.arange(length + 1)[:, None]
         over = self._over(b, number)
         last = np.argmax(over, 0) - 1  # the episode's newest slot; beyond it, that one is shown again
@@ -32,18 +32,18 @@ class Trajectory(Buffer):
 
     def _over(self, b: Array, number: Array) -> Array:
         """Slots that belong to nothing any more: after a final observation, or after the newest one."""
-        final = (self._take("flags", b, number) & FINAL) > 0
+        final = (self.storage.take("flags", b, number) & FINAL) > 0
         after_final = np.zeros_like(final)
         after_final[1:] = np.maximum.accumulate(final, 0)[:-1]
-        return after_final | (number > self.arena.end[b])
+        return after_final | (number > self.storage.end[b])
 
     def _moved_back(self, b: Array, a: Array, length: int) -> Array:
         """Starts from which a whole sequence lies in the episode, where it is long enough and still stored."""
         over = self._over(b, a + np.arange(length + 1)[:, None])
         missing = over.sum(0)
-        room = np.minimum(self._take("age", b, a), a - self._oldest[b])
+        room = np.minimum(self.storage.take("age", b, a), a - self._oldest[b])
         back = a - np.minimum(missing, room)
-        return np.where(self._take("flags", b, back) & REAL, back, a)
+        return np.where(self.storage.take("flags", b, back) & REAL, back, a)
 
     def can_sample_sequences(self, batch: int, length: int, *, state: bool = False) -> bool:
         """Whether anything is stored: short episodes are filled up."""

@@ -1,6 +1,6 @@
 """The state of ONE environment with its wrappers, taken and given back to the last bit.
 
-The ladder (DESIGN section 7); the first rung that passes the self-test of `trial` is the one that is used:
+The ladder (DESIGN section 7); the first method that passes the self-test of `trial` is the one that is used:
 api      the environment offers `Snapshotable`
 adapter  every attribute of the environment and of its wrappers is data, a random generator or a part we know
 pickle   the environment object itself, sealed with a key of this user: never portable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BARRIER, NONE = "barrier", "none"
 UNSAVED = (BARRIER, NONE)
-"""Rungs without a snapshot."""
+"""Methods without a snapshot."""
 
 
 @runtime_checkable
@@ -36,25 +36,25 @@ class Snapshotable(Protocol):
 
 
 class Refused(Exception):
-    """Why a rung does not hold."""
+    """Why a method does not hold."""
 
 
-class Choice(NamedTuple):
-    """A rung, and why the ones above it were refused."""
+class SnapshotChoice(NamedTuple):
+    """A method, and why the ones above it were refused."""
 
-    rung: str
+    method: str
     refused: dict[str, str]
 
 
 class Keeper(abc.ABC):
     """Takes and gives back the state of environments of one recipe."""
 
-    rung: ClassVar[str]
+    method: ClassVar[str]
     renews: ClassVar[bool] = False
     """An explicit reset begins in new environments."""
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
-        """`fresh` is a new environment, to be looked at only; Refused when the rung cannot hold for its kind."""
+        """`fresh` is a new environment, to be looked at only; Refused when the method cannot hold for its kind."""
         self.make = recipe.make
         self.id = recipe.id
 

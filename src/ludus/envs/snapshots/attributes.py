@@ -1,4 +1,4 @@
-"""The rungs `api` and `adapter`: the environment by its own account or by its attributes, its wrappers by theirs."""
+"""The methods `api` and `adapter`: the environment by its own account or by its attributes, its wrappers by theirs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gymnasium as gym
 
 from ludus.envs.snapshots import Keeper, Refused, Snapshotable
 from ludus.envs.snapshots.reference import Reference
-from ludus.envs.snapshots.stack import Writer, read
+from ludus.envs.snapshots.stack import SnapshotWriter, read
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Adapter(Keeper):
     """Classic control, toy text, MuJoCo, ALE, and every environment made of plain attributes."""
 
-    rung = "adapter"
+    method = "adapter"
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
         super().__init__(recipe, fresh)
@@ -26,7 +26,7 @@ class Adapter(Keeper):
         self._reference = Reference(fresh)
 
     def capture(self, env: gym.Env) -> dict[str, Any]:
-        return {"layers": Writer(env, self._reference).write()}
+        return {"layers": SnapshotWriter(env, self._reference).write()}
 
     def restore(self, state: dict[str, Any]) -> gym.Env:
         env = self.make()
@@ -37,7 +37,7 @@ class Adapter(Keeper):
 class Api(Adapter):
     """Environments that are `Snapshotable`."""
 
-    rung = "api"
+    method = "api"
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
         if not isinstance(fresh.unwrapped, Snapshotable):
@@ -45,7 +45,7 @@ class Api(Adapter):
         super().__init__(recipe, fresh)
 
     def capture(self, env: gym.Env) -> dict[str, Any]:
-        return {"layers": Writer(env, self._reference).write(_own(env).snapshot_state())}
+        return {"layers": SnapshotWriter(env, self._reference).write(_own(env).snapshot_state())}
 
     def restore(self, state: dict[str, Any]) -> gym.Env:
         env = self.make()

@@ -1,4 +1,4 @@
-"""The rung `barrier`: no snapshots, but every explicit reset begins in new environments.
+"""The method `barrier`: no snapshots, but every explicit reset begins in new environments.
 
 An environment may carry something over from one episode to the next that no seed resets (BipedalWalker's physics do).
 """
@@ -15,7 +15,7 @@ from ludus.envs.snapshots import BARRIER, Keeper, Refused
 class Barrier(Keeper):
     """Holds when new environments with the same seed and actions do the same."""
 
-    rung = BARRIER
+    method = BARRIER
     renews = True
 
     def capture(self, env: gym.Env) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The rung `pickle`: the environment object itself, for the user and the machine that wrote it.
+"""The method `pickle`: the environment object itself, for the user and the machine that wrote it.
 
 Loading a pickle runs code. So it is sealed with the user's key (HMAC-SHA256), and nothing is loaded before the seal has
 been checked. This is the only file that ever unpickles what was stored.
@@ -27,7 +27,7 @@ PURPOSE = b"ludus environment snapshot 1\0"
 class Pickled(Keeper):
     """Environments made of Python objects, MiniGrid for one."""
 
-    rung = "pickle"
+    method = "pickle"
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
         super().__init__(recipe, fresh)

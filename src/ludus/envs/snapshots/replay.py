@@ -1,4 +1,4 @@
-"""The rung `replay`: the random generators at the beginning of the episode, and the actions since.
+"""The method `replay`: the random generators at the beginning of the episode, and the actions since.
 
 For environments whose state nobody can read (Box2D). They have to be watched from the reset on.
 """
@@ -23,7 +23,7 @@ LIMIT = 100_000
 """Steps of the longest episode worth replaying."""
 
 
-class Recorder(gym.Wrapper):
+class EpisodeRecorder(gym.Wrapper):
     """The outermost wrapper: remembers how the episode began and what was done in it."""
 
     def __init__(self, env: gym.Env) -> None:
@@ -77,7 +77,7 @@ class Recorder(gym.Wrapper):
 class Replay(Keeper):
     """Environments whose episodes follow from the generators and the actions."""
 
-    rung = "replay"
+    method = "replay"
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
         super().__init__(recipe, fresh)
@@ -85,15 +85,17 @@ class Replay(Keeper):
         if limit is None or limit > LIMIT:
             raise Refused(f"its episodes have no time limit of at most {LIMIT} steps")
 
-    def attach(self, env: gym.Env) -> Recorder:
-        return Recorder(env)
+    def attach(self, env: gym.Env) -> EpisodeRecorder:
+        return EpisodeRecorder(env)
 
     def capture(self, env: gym.Env) -> dict[str, Any]:
-        assert isinstance(env, Recorder)
+        assert isinstance(env, EpisodeRecorder)
         if env.carries:
             raise Refused("its Box2D world outlives a reset")
         if env.start is None:
-            raise Refused("the beginning of the episode was not watched: ask for `rung` before the reset")
+            raise Refused(
+                "the beginning of the episode was not recorded: call `choose_snapshot_method` before the reset"
+            )
         return {"start": env.start, "actions": env.actions}
 
     def restore(self, state: dict[str, Any]) -> gym.Env:

@@ -15,17 +15,17 @@ from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs.snapshots import Refused, ale, generators, minigrid, mujoco
 from ludus.envs.snapshots.reference import CODE, Reference, is_drawing, is_kind, is_record, label, layers, which
-from ludus.envs.snapshots.values import LEAVES, Decoder, Encoder
+from ludus.envs.snapshots.values import LEAVES, ValueDecoder, ValueEncoder
 
 _AS_MADE: Any = object()
 """Nothing to store: a new environment has it."""
 
 
-class Writer:
+class SnapshotWriter:
     """One snapshot of one environment."""
 
     def __init__(self, env: gym.Env, reference: Reference) -> None:
-        self._env, self._layers, self._reference, self._encoder = env, layers(env), reference, Encoder()
+        self._env, self._layers, self._reference, self._encoder = env, layers(env), reference, ValueEncoder()
         self._paths = {id(layer): label(i, layer) for i, layer in enumerate(self._layers)}
 
     def write(self, own: dict[str, Any] | None = None) -> list[Any]:
@@ -93,7 +93,7 @@ def read(env: gym.Env, nodes: list[Any]) -> Any:
     own = nodes[len(stack) :]
     if len(nodes) < len(stack) or len(own) > 1:
         raise ValueError(f"{len(nodes)} layers for an environment of {len(stack)}")
-    decoder = Decoder(nodes)
+    decoder = ValueDecoder(nodes)
     for layer, attributes in zip(stack, nodes, strict=False):
         _assign(layer, attributes, decoder)
     return decoder.decode(own[0]) if own else None
@@ -101,7 +101,7 @@ def read(env: gym.Env, nodes: list[Any]) -> Any:
 
 def randomness(env: gym.Env) -> list[Any]:
     """The random generators among the attributes of every layer."""
-    encoder = Encoder()
+    encoder = ValueEncoder()
     nodes: list[Any] = []
     for layer in layers(env):
         found: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def randomness(env: gym.Env) -> list[Any]:
     return nodes
 
 
-def _assign(holder: Any, nodes: dict[str, Any], decoder: Decoder) -> None:
+def _assign(holder: Any, nodes: dict[str, Any], decoder: ValueDecoder) -> None:
     own = vars(holder)
     for name, node in nodes.items():
         kind = node.get("is") if isinstance(node, dict) else None

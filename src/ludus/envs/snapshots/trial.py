@@ -16,7 +16,7 @@ from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
-from ludus.types import Array
+from ludus.types import Array, tree_index, tree_leaves
 
 if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
@@ -83,7 +83,7 @@ def vector_resumes(make: Callable[[], VectorEnv]) -> None:
             _play_vector(env, seed)
         seen = other.restore(one.snapshot())
         expected = _play_vector(one, 1)
-        if not np.isfinite(seen).all():
+        if not all(np.isfinite(leaf).all() for leaf in tree_leaves(seen)):
             raise Refused("the restored observation is not finite")
         _compare(expected, _play_vector(other, 1))
 
@@ -102,7 +102,7 @@ def vector_repeats(make: Callable[[], VectorEnv]) -> None:
 
 @contextmanager
 def _trial() -> Iterator[ExitStack]:
-    """Closes what was made; whatever goes wrong refuses the rung and never the run."""
+    """Closes what was made; whatever goes wrong refuses the method and never the run."""
     with ExitStack() as stack:
         try:
             yield stack
@@ -135,9 +135,9 @@ def _play_vector(env: VectorEnv, seed: int) -> list[bytes]:
     actions = [_actions(env.action_space, seed + i) for i in range(env.num_envs)]
     seen = []
     for _ in range(2 * STEPS):
-        obs, reward, terminated, truncated, final = env.step(np.stack([next(row) for row in actions]))
-        last = [] if final is None else [final[terminated | truncated]]
-        seen.append(_digest(obs, reward, env.raw_reward, terminated, truncated, *last))
+        result = env.step(np.stack([next(row) for row in actions]))
+        last = [] if result.final_obs is None else [tree_index(result.final_obs, result.done)]
+        seen.append(_digest(result.obs, result.reward, result.raw_reward, result.terminated, result.truncated, *last))
     return seen
 
 
@@ -151,7 +151,7 @@ def _compare(expected: list[bytes], found: list[bytes]) -> None:
 
 def _digest(*parts: Any) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
+    for part in (leaf for tree in parts for leaf in tree_leaves(tree)):
         array: Array = np.ascontiguousarray(part)
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.data if array.size else b"")
@@ -159,7 +159,7 @@ def _digest(*parts: Any) -> bytes:
 
 
 def _actions(space: gym.Space, seed: int) -> Iterator[Any]:
-    """Random actions as a lane gives them: integers, or arrays of their own."""
+    """Random actions as environments get them: integers or new arrays."""
     rng = np.random.default_rng(seed)
     while True:
         if isinstance(space, gym.spaces.Discrete):

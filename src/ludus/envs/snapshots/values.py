@@ -22,7 +22,7 @@ _SEQUENCES: dict[type, Callable[[Iterable[Any]], Any]] = {
 }  # fmt: skip
 
 
-class Encoder:
+class ValueEncoder:
     """Turns values into nodes; one for everything that may share objects."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class Encoder:
         return {"is": "array", "order": order, **data}
 
 
-class Decoder:
-    """Makes values of nodes; KeyError, TypeError or ValueError for a tree no Encoder made."""
+class ValueDecoder:
+    """Makes values of nodes; KeyError, TypeError or ValueError for a tree no ValueEncoder made."""
 
     def __init__(self, tree: Any) -> None:
         self._nodes: dict[int, dict[str, Any]] = {}

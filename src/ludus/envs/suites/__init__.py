@@ -63,6 +63,7 @@ SUITES = (
            "InvertedPendulum-v", "Pusher-v", "Reacher-v", "Swimmer-v", "Walker2d-v"), "mujoco", ("mujoco",)),
     Suite(OURS, "ludus.envs.suites.bandit", ("Bandit",)),
     Suite(OURS, "ludus.envs.suites.t_maze", ("TMaze",)),
+    Suite(OURS, "ludus.envs.suites.look_and_feel", ("LookAndFeel",)),
     Suite(OURS, "ludus.envs.suites.proof_of_memory", ("ProofOfMemory", "PocMemoryEnv", "PoMEnv")),
     Suite(OURS, "ludus.envs.suites.recall", ("Recall/",)),
     Suite(OURS, "ludus.envs.suites.pomdp", ("Tiger-", "RiverSwim-", "SparseRewardPOMDP-")),

@@ -1,6 +1,6 @@
-"""The Arcade Learning Environment: its ids, and the wrappers of a config as a vector environment in C++ does them.
+"""The Arcade Learning Environment: its ids, and the wrappers of a config as numbers for a vector environment in C++.
 
-Reading order: `preprocessing` reads the wrappers of a recipe; `vector/atari.py` and `vector/pool.py` do what it says.
+`preprocessing` reads the wrappers of a recipe; the native and the EnvPool backend configure themselves by the result.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ludus.registry import WRAPPERS
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe, WrapperCall
 
-PREFIX = "ALE/"
+Arguments = dict[str, Any]
 KNOWN = (
     "fire_reset", "noop_reset", "max_and_skip", "frame_skip", "episodic_life", "grayscale", "resize", "clip_reward",
     "frame_stack",
 )  # fmt: skip
-"""Wrappers a native vector can stand for."""
+"""Wrappers that a native vector can replace."""
 SKIPS = ("max_and_skip", "frame_skip")
 ORDER = (
     ("fire_reset", "noop_reset"),
@@ -35,33 +35,33 @@ ORDER = (
     ("max_and_skip", "resize"),
     *((skip, "clip_reward") for skip in SKIPS),
 )
-"""AtariVectorEnv presses FIRE, then waits; grays frames, then takes the brighter; we clip what a whole step paid."""
+"""AtariVectorEnv presses FIRE, then waits; grays frames, then takes the brighter; clips the reward of a whole step."""
 ORDER_WITH_LIVES = tuple((name, "episodic_life") for name in ("fire_reset", "noop_reset", *SKIPS))
-"""It presses FIRE and waits when a game begins, not in every life."""
+"""AtariVectorEnv presses FIRE and waits when a game begins, not in every life."""
 OPTIONS = {
     "game", "frameskip", "obs_type", "repeat_action_probability", "full_action_space", "continuous",
     "continuous_action_threshold", "max_num_frames_per_episode",
 }  # fmt: skip
-"""Arguments of the single environment that a native vector can honour."""
+"""Arguments of the single environment that a native vector supports."""
 SIZE = (84, 84)
 OBJECTS = {"pong": "pong_features", "breakout": "breakout_features"}
-"""Wrappers behind `obs_type: objects`."""
+"""Wrappers for `obs_type: objects`."""
 
-ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # or the first emulator of a process prints a banner
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise the first emulator of a process prints a banner
 
 
 @dataclass(frozen=True)
 class Preprocessing:
     """What the wrappers of a config do, in numbers."""
 
-    base: dict[str, Any]
+    base: Arguments
     """Arguments of the single environment."""
     skip: int
     """Frames of a step."""
     brighter: bool
-    """The brighter of the last two frames is seen, not the last."""
+    """The brighter of the last two frames is shown, not the last."""
     noops: int
-    """Most frames of waiting at the beginning."""
+    """Largest number of frames to wait at the beginning."""
     fire: bool
     """FIRE is pressed at the beginning."""
     lives: bool
@@ -73,20 +73,20 @@ class Preprocessing:
     clip: tuple[float, float] | None
     """Bounds of the reward."""
     limit: int
-    """Frames after which a game is cut."""
+    """Frames after which a game is truncated."""
     rest: tuple[WrapperCall, ...]
-    """Wrappers outside of the stack."""
+    """Wrappers outside of frame_stack."""
 
 
 def extractor(where: str, game: str) -> str:
     """The wrapper that knows a game's objects."""
     if game not in OBJECTS:
-        raise ConfigError(where, f"nobody knows the objects of '{game}'", f"use rgb or ram, or {' or '.join(OBJECTS)}")
+        raise ConfigError(where, f"the objects of '{game}' are unknown", f"use rgb or ram, or {' or '.join(OBJECTS)}")
     return OBJECTS[game]
 
 
 def preprocessing(recipe: Recipe, *, equal: bool) -> Preprocessing:
-    """The wrappers in numbers; Unsuited if there are others or, with `equal`, if their order means something else."""
+    """The wrappers in numbers; Unsuited if there are others or, with `equal`, if their order has another result."""
     names = {WRAPPERS[name]: name for name in KNOWN}
     calls = [(names.get(call.cls, ""), call) for call in recipe.wrappers]
     stacks = [i for i, (name, _) in enumerate(calls) if name == "frame_stack"]
@@ -104,9 +104,7 @@ def preprocessing(recipe: Recipe, *, equal: bool) -> Preprocessing:
     return _read(recipe, base, {**given, "frame_stack": _arguments(calls[stacks[0]][1])}, rest)
 
 
-def _read(
-    recipe: Recipe, base: dict[str, Any], given: dict[str, dict[str, Any]], rest: tuple[WrapperCall, ...]
-) -> Preprocessing:
+def _read(recipe: Recipe, base: Arguments, given: dict[str, Arguments], rest: tuple[WrapperCall, ...]) -> Preprocessing:
     skipper = next((name for name in SKIPS if name in given), None)
     size, clip = given["resize"]["size"], given.get("clip_reward")
     limit = base.get("max_num_frames_per_episode") or 2**30
@@ -127,7 +125,7 @@ def _read(
     )
 
 
-def _require_pictures(base: dict[str, Any], order: Sequence[str]) -> None:
+def _require_pictures(base: Arguments, order: Sequence[str]) -> None:
     unknown = sorted(set(base) - OPTIONS)
     if unknown:
         raise Unsuited(f"it does not take {', '.join(unknown)}")
@@ -143,7 +141,7 @@ def _require_pictures(base: dict[str, Any], order: Sequence[str]) -> None:
         raise Unsuited("it needs gray pictures and the wrapper resize")
 
 
-def _require_order(base: dict[str, Any], order: Sequence[str]) -> None:
+def _require_order(base: Arguments, order: Sequence[str]) -> None:
     pairs = ORDER if "episodic_life" not in order or lives(base["game"]) == 0 else ORDER + ORDER_WITH_LIVES
     for inner, outer in pairs:
         if inner in order and outer in order and order.index(inner) > order.index(outer):
@@ -162,8 +160,8 @@ def lives(game: str) -> int:
     return int(ale.lives())
 
 
-def _arguments(call: WrapperCall) -> dict[str, Any]:
-    """All of them, the defaults too."""
+def _arguments(call: WrapperCall) -> Arguments:
+    """All arguments of a wrapper, defaults included."""
     bound = inspect.signature(call.cls).bind(None, **call.arguments)
     bound.apply_defaults()
     return dict(bound.arguments)

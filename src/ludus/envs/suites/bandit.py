@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Discrete
+
+from ludus.envs import Action, Options, ResetReturn, StepReturn
+from ludus.envs.suites import register
+from ludus.types import Array
 
 BEST_SHARE = 0.95
 """Share of best-arm pulls that counts as solved."""
@@ -15,9 +19,9 @@ MEANS = (0.3, 0.7, 0.1, 0.9, 0.5, 0.2, 1.0, 0.4, 0.8, 0.6)
 
 
 class Bandit(gym.Env):
-    """Pull one of several arms, get its noisy reward; nothing to observe, nothing to remember.
+    """Pull one of several arms, get its noisy reward; there is nothing to observe or to remember.
 
-    A single pull is an episode of its own and terminates; with `steps` > 1 an endless game is cut (truncated) there.
+    With `steps: 1` every pull is an episode and terminates; with more, the game is truncated after `steps` pulls.
     """
 
     metadata = {"render_modes": []}
@@ -32,7 +36,7 @@ class Bandit(gym.Env):
         steps: int = 100,
         render_mode: str | None = None,
     ) -> None:
-        """`means` are the arms' means; without them `seed` draws `arms` of them in [0, 1], else they are fixed."""
+        """`means` of the arms; without them `seed` draws `arms` means in [0, 1], and without both they are fixed."""
         self.means = _means(arms, means, seed)
         if kind not in ("gaussian", "bernoulli"):
             raise ValueError(f"kind must be gaussian or bernoulli, got {kind!r}")
@@ -47,12 +51,14 @@ class Bandit(gym.Env):
         self.observation_space, self.action_space = Discrete(1), Discrete(len(self.means))
         self._pulls = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin a game; the observation is always 0."""
         super().reset(seed=seed)
         self._pulls = 0
         return 0, {"best_arm": self.best_arm}
 
-    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
+        """Pull an arm."""
         mean = float(self.means[action])
         if self._kind == "bernoulli":
             reward = float(self.np_random.random() < mean)
@@ -64,7 +70,7 @@ class Bandit(gym.Env):
         return 0, reward, ended and self._steps == 1, ended and self._steps > 1, info
 
 
-def _means(arms: int | None, means: Sequence[float] | None, seed: int | None) -> np.ndarray:
+def _means(arms: int | None, means: Sequence[float] | None, seed: int | None) -> Array:
     if means is not None:
         if arms not in (None, len(means)) or len(means) < 2:
             raise ValueError(f"arms={arms} does not fit {len(means)} means; a bandit has at least two")
@@ -77,13 +83,11 @@ def _means(arms: int | None, means: Sequence[float] | None, seed: int | None) ->
     return np.resize(MEANS, count) if count <= len(MEANS) else np.linspace(0, 1, count)
 
 
-_ENTRY = "ludus.envs.suites.bandit:Bandit"
-_VARIANTS: dict[str, dict[str, Any]] = {
+_VARIANTS: dict[str, dict[str, object]] = {
     "Bandit-v0": {},
     "Bandit/Bernoulli-v0": {"kind": "bernoulli"},
     "Bandit/TwoArms-v0": {"means": (0.2, 0.8)},
     "Bandit/OnePull-v0": {"steps": 1},
 }
 for _id, _kwargs in _VARIANTS.items():
-    if _id not in gym.registry:
-        gym.register(_id, _ENTRY, kwargs=_kwargs)
+    register(_id, f"{__name__}:Bandit", kwargs=_kwargs)

@@ -1,6 +1,6 @@
-"""The DeepMind Control Suite without a layer in between: `dmc/cartpole-swingup`, also spelled `dmc/cartpole_swingup`.
+"""The DeepMind Control Suite: `dmc/cartpole-swingup`, also spelled `dmc/cartpole_swingup`.
 
-Episodes have no limit of their own here; the registered one is the suite's thousand steps.
+The task itself has no time limit here; the registered limit is the suite's thousand steps.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import numpy as np
 from dm_control import suite
 from gymnasium.spaces import Box
 
+from ludus.envs import Action, Frame, Info, Options, ResetReturn, StepReturn
 from ludus.envs.snapshots import mujoco as state_of
-from ludus.envs.suites import mujoco
+from ludus.envs.suites import mujoco, register
 from ludus.types import Array
 
 mujoco.hush()  # dm_control logs every warning
 
 STEPS = 1_000
 KEPT = ("_step_count", "_reset_next_step")
-"""What dm_control's environment itself remembers."""
+"""Attributes of dm_control's environment that belong to its state."""
 
 
 class ControlSuite(gym.Env):
@@ -47,25 +48,28 @@ class ControlSuite(gym.Env):
         self.action_space = Box(action.minimum.astype(np.float32), action.maximum.astype(np.float32), dtype=np.float32)
         self._model = _fields(self._physics.model.ptr, copy=True)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin an episode; a seed replaces the task's random state."""
         super().reset(seed=seed)
         if seed is not None:
             self._env.task._random = np.random.RandomState(seed % (1 << 32))
         return _vector(self._env.reset().observation), {}
 
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
+        """One step of the control loop."""
         now = self._env.step(action)
         return _vector(now.observation), float(now.reward), bool(now.last() and now.discount == 0), False, {}
 
-    def render(self) -> Any:
+    def render(self) -> Frame:
         """uint8 [H, W, 3]."""
         return self._physics.render(**self._frame)
 
     def close(self) -> None:
+        """Free the physics."""
         self._env.close()
 
-    def snapshot_state(self) -> dict[str, Any]:
-        """Physics, the parts of the model that a task moves about, and what the task remembers."""
+    def snapshot_state(self) -> Info:
+        """Physics, the parts of the model that a task changes, and the attributes of the task."""
         now = _fields(self._physics.model.ptr)
         return {
             "data": state_of.take(self._physics.data.ptr, lambda _: None),
@@ -74,8 +78,8 @@ class ControlSuite(gym.Env):
             "env": {name: getattr(self._env, name) for name in KEPT},
         }
 
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from there: what follows from positions is derived anew, the rest is given."""
+    def restore_state(self, state: Info) -> None:
+        """Continue from a snapshot."""
         from mujoco import mj_step1
 
         model, data = self._physics.model.ptr, self._physics.data.ptr
@@ -92,7 +96,7 @@ class ControlSuite(gym.Env):
         return self._env.physics
 
 
-def _vector(parts: dict[str, Any]) -> Array:
+def _vector(parts: Info) -> Array:
     return np.concatenate([np.ravel(part) for part in parts.values()]).astype(np.float32)
 
 
@@ -107,12 +111,11 @@ def _same(a: Array, b: Array) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return isinstance(value, bool | int | float | str | np.ndarray | np.generic | np.random.RandomState | None)
 
 
 for _domain, _task in suite.ALL_TASKS:
     for _id in (f"dmc/{_domain}-{_task}", f"dmc/{_domain}_{_task}"):
-        if _id not in gym.registry:
-            _arguments = {"domain": _domain, "task": _task}
-            gym.register(_id, "ludus.envs.suites.dmc:ControlSuite", max_episode_steps=STEPS, kwargs=_arguments)
+        _arguments = {"domain": _domain, "task": _task}
+        register(_id, f"{__name__}:ControlSuite", max_episode_steps=STEPS, kwargs=_arguments)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from ludus.envs.suites import register_task
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 
@@ -34,7 +34,7 @@ class PomdpModel(NamedTuple):
         return int(self.emission.shape[2])
 
 
-class Pomdp(Task):
+class Pomdp(VectorTask):
     """Episodes of a model; they terminate at its horizon."""
 
     state = ("_at", "_age", "_luck")
@@ -155,7 +155,7 @@ VARIANTS: dict[str, tuple[str, dict[str, float], float]] = {
     "SparseRewardPOMDP-Random3-v0": ("SparseReward", {"seed": 6, "horizon": 6}, 2.60901),
     "SparseRewardPOMDP-Random4-v0": ("SparseReward", {"seed": 9, "horizon": 6}, 1.92893),
 }
-"""Task, arguments and best possible mean return, as `tests/envs/solve_pomdp.py` computes it.
+"""VectorTask, arguments and best possible mean return, as `tests/envs/solve_pomdp.py` computes it.
 
 For RiverSwim it is the return of always swimming, at most 0.00001 below the best. The seeds are those of random POMDPs
 in which every policy that ignores its observations is far from the best.

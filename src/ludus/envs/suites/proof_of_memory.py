@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.suites import register_task
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 LEFT, RIGHT = range(2)
@@ -28,7 +28,7 @@ OPTIMAL, MEMORYLESS = 1.0, 0.0
 THRESHOLD = 0.95
 
 
-class ProofOfMemory(Task):
+class ProofOfMemory(VectorTask):
     """The good end pays 1, the bad one -1. Observed are the two goals, hidden (0) after two steps, and the place.
 
     `length`: steps between the last sight of the goals and the first move.

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.suites import register_task
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 DECK, SUITS = 52, 4
@@ -25,7 +25,7 @@ Rows = slice
 """Some rows of a vector."""
 
 
-class Cards(Task, abc.ABC):
+class Cards(VectorTask, abc.ABC):
     """A shuffled pile, one card a step, gone through `rounds` times. Answers count after the first `watched` steps."""
 
     state: ClassVar[tuple[str, ...]] = ("_cards", "_at")
@@ -156,7 +156,7 @@ class CountRecall(Cards):
         self.obs[rows, self._kinds :] = _one_hot(self._asked[self._rows[rows], at], self._kinds)
 
 
-class Concentration(Task):
+class Concentration(VectorTask):
     """Turn up pairs of equal cards, two at a time; cards that do not match are turned down again.
 
     An action flips one card; every pair found pays its share of 1; an episode has two flips for every card, which is

@@ -1,7 +1,7 @@
 """Console games through stable-retro: `Retro/<Game>-<System>`.
 
-The library holds one emulator per process and no more. Environments of one process take turns at it: whoever comes
-next saves the other's state and loads its own. That is exact but slow, so `vectorization: auto` gives each a worker.
+The library allows one emulator per process. Environments of one process take turns: the state of the last one is saved
+and that of the next one loaded. That is exact but slow, so `vectorization: auto` starts a worker for each.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import gymnasium as gym
 import numpy as np
 import stable_retro as retro
 
+from ludus.envs import Action, Frame, Info, Options, ResetReturn, StepReturn
+from ludus.envs.suites import register
 from ludus.errors import ConfigError, Missing
 from ludus.text import did_you_mean
 from ludus.types import Array
@@ -27,7 +29,7 @@ _BUTTONS = {
 
 
 class Retro(gym.Env):
-    """A game from its default state, or from another one it comes with; every episode begins the same way."""
+    """A game from its default state or from another saved state; every episode begins the same way."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 60.0}
 
@@ -40,7 +42,7 @@ class Retro(gym.Env):
         observations: Literal["image", "ram"] = "image",
         render_mode: str | None = None,
     ) -> None:
-        """`filtered`: buttons at once, without impossible ones (MultiBinary); `discrete`: all sensible combinations."""
+        """`filtered`: any buttons at once that make sense (MultiBinary); `discrete`: one action per combination."""
         if actions not in _BUTTONS or observations not in ("image", "ram"):
             raise ValueError(f"unknown actions {actions!r} or observations {observations!r}")
         self.game, self.render_mode = game, render_mode
@@ -60,34 +62,38 @@ class Retro(gym.Env):
         """Names of the buttons of the console."""
         self._frame = machine.get_screen()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin an episode in the emulator."""
         super().reset(seed=seed)
         machine = _slot.insert(self)
         self._seen, info = machine.reset()
         self._keep_frame(machine)
         return self._seen, info
 
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
+        """One frame of the game."""
         machine = _slot.insert(self)
         self._seen, reward, ended, cut, info = machine.step(action)
         self._keep_frame(machine)
         return self._seen, float(reward), ended, cut, info
 
-    def render(self) -> Any:
+    def render(self) -> Frame:
+        """uint8 [H, W, 3]."""
         return self._frame
 
     def close(self) -> None:
+        """Give up the emulator."""
         if self._open:
             self._open = False
             _slot.leave(self)
 
-    def snapshot_state(self) -> dict[str, Any]:
-        """Of the emulator."""
+    def snapshot_state(self) -> Info:
+        """The state of the emulator, and what was seen last."""
         state = _slot.insert(self).em.get_state()
         return {"emulator": np.frombuffer(state, np.uint8), "seen": self._seen, "frame": self._frame.copy()}
 
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from there, at the next turn."""
+    def restore_state(self, state: Info) -> None:
+        """Continue from a snapshot, at the next turn."""
         _slot.drop(self)
         self._saved = state["emulator"].astype(np.uint8).tobytes()
         self._seen, self._frame = state["seen"], state["frame"]
@@ -98,7 +104,7 @@ class Retro(gym.Env):
 
 
 class _Slot:
-    """The one emulator of this process, and whose turn it is."""
+    """The one emulator of this process, and the environment whose turn it is."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -117,7 +123,7 @@ class _Slot:
         if player._saved is not None:
             self._machine.em.set_state(player._saved)
             self._machine.data.update_ram()
-        self._machine.img = player._seen  # without one it asks for a reset, which may have been with another machine
+        self._machine.img = player._seen  # without an image it would ask for a reset
         self._player = player
         return self._machine
 
@@ -127,7 +133,7 @@ class _Slot:
             self._player = None
 
     def leave(self, player: Retro) -> None:
-        """The last one switches off."""
+        """End a turn for good; the last environment closes the emulator."""
         self.drop(player)
         player._saved = None
         self.users -= 1
@@ -157,13 +163,13 @@ def _machine(game: str, state: str | None, scenario: str | None, actions: str, o
         obs_type=retro.Observations.RAM if observations == "ram" else retro.Observations.IMAGE,
         render_mode="rgb_array",
     )
-    if machine.initial_state is None:  # a reset goes back to the moment it was switched on
+    if machine.initial_state is None:  # then a reset returns to the state after power-on
         machine.initial_state = machine.em.get_state()
     return machine
 
 
 def _require_files(game: str, state: str | None, scenario: str | None) -> None:
-    """The ROM, which the user has to bring, and what the library has for the game."""
+    """Refuse a game without its ROM, which the user has to bring, and unknown states or scenarios."""
     try:
         retro.data.get_romfile_path(game)
     except FileNotFoundError as error:
@@ -178,5 +184,5 @@ def _require_files(game: str, state: str | None, scenario: str | None) -> None:
 
 for _folder in sorted(Path(retro.data.path(), "stable").iterdir()):
     _id = f"Retro/{_folder.name.removesuffix('-v0')}"
-    if _folder.is_dir() and _id not in gym.registry:
-        gym.register(_id, f"{__name__}:Retro", kwargs={"game": _folder.name})
+    if _folder.is_dir():
+        register(_id, f"{__name__}:Retro", kwargs={"game": _folder.name})

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.suites import register_task
-from ludus.envs.vector.task import Task, TaskEnv
+from ludus.envs.vector.tasks import TaskEnv, VectorTask
 from ludus.types import Array
 
 FORWARD, UP, DOWN = range(3)
@@ -20,7 +20,7 @@ PATIENCE = 5
 _VIEWS = np.eye(4, dtype=np.float32)
 
 
-class TMaze(Task):
+class TMaze(VectorTask):
     """Walking on is free, bumping into a wall costs 1/length; the right turn pays 1, the wrong one -1.
 
     The turn comes `length` steps after the sign was last seen: without memory it is a coin toss.

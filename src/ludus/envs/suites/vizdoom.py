@@ -1,7 +1,7 @@
 """ViZDoom's scenarios: pixels in, buttons out.
 
-A thin environment over the engine instead of the package's own, which shows a black screen at the end of an episode,
-cannot tell a policy's buttons from mouse movements and leaves files in the working directory.
+This replaces the package's own environment, which shows a black screen at the end of an episode, mixes buttons with
+mouse movements and leaves files in the working directory.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
+from ludus.envs import Action, Frame, Options, ResetReturn, StepReturn
+from ludus.envs.suites import register
 from ludus.errors import ConfigError
 from ludus.types import Array
 
@@ -26,14 +28,14 @@ PLACES = f"environment.kwargs.config_path, ${FOLDER} and the package vizdoom"
 WHERE = "environment.kwargs.config_path"
 Resolution = Literal["160x120", "200x150", "256x144", "320x240", "400x300", "640x480"]
 _LITTER = Path("_vizdoom")
-"""The engine makes this folder where it is started, and then has no use for it."""
+"""The engine creates this folder where it is started and never uses it."""
 
 
 class VizDoom(gym.Env):
-    """One engine, a process of its own, stepped `frame_skip` tics at a time.
+    """One engine in its own process, stepped `frame_skip` tics at a time.
 
-    The time limit of a scenario truncates, with the screen of that moment; where the player dies or the scenario ends,
-    there is no screen any more and the last one seen stands for it. Mouse buttons of a scenario are left out.
+    The time limit of a scenario truncates, with the screen of that moment. When the player dies or the scenario ends
+    there is no screen, and the last one is shown again. Mouse buttons of a scenario are left out.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 35 / 4}
@@ -62,7 +64,7 @@ class VizDoom(gym.Env):
         if doom_skill is not None:
             self.game.set_doom_skill(doom_skill)
         self._limit = self.game.get_episode_timeout()
-        self.game.set_episode_timeout(0)  # here, so that there is a screen when time is up
+        self.game.set_episode_timeout(0)  # we count, so that there is a screen when time is up
         self.buttons = _buttons(self.game)
         """Names of the buttons, in the order of the scenario."""
         count = len(self.buttons)
@@ -71,7 +73,8 @@ class VizDoom(gym.Env):
         self.observation_space = Box(0, 255, shape, np.uint8)
         self._screen: Array = np.zeros(shape, np.uint8)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin an episode; the first one starts the engine."""
         super().reset(seed=seed)
         self.game.set_seed(int(self.np_random.integers(2**32)))
         if self.game.is_running():
@@ -80,21 +83,24 @@ class VizDoom(gym.Env):
             self._start()
         return self._look(), {}
 
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
+        """Hold the buttons for some tics."""
         game = self.game
         left = self._limit + game.get_episode_start_time() - game.get_episode_time() if self._limit else self._skip
         reward = game.make_action(self.pressed(action).tolist(), min(self._skip, left))
         ended = game.is_episode_finished()
         return self._look(), float(reward), ended, not ended and self._limit > 0 and left <= self._skip, {}
 
-    def render(self) -> Any:
+    def render(self) -> Frame:
+        """uint8 [H, W, 3]."""
         return self._screen
 
     def close(self) -> None:
+        """Stop the engine."""
         self.game.close()
         self._own.cleanup()
 
-    def pressed(self, action: Any) -> Array:
+    def pressed(self, action: Action) -> Array:
         """Which buttons an action holds down, bool [buttons]."""
         if isinstance(self.action_space, Discrete):
             return np.arange(1, len(self.buttons) + 1) == action
@@ -121,13 +127,13 @@ class VizDoom(gym.Env):
 
 @contextmanager
 def _alone_in_this_folder() -> Iterator[None]:
-    """No two engines start here at once: one that finds the folder gone which another has just removed crashes."""
+    """Lock the folder: an engine crashes if another one removes `_LITTER` while it starts."""
     here = os.open(".", os.O_RDONLY)
     try:
         fcntl.flock(here, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(here)  # and with it the lock
+        os.close(here)  # which releases the lock
 
 
 def game_variable(name: str) -> Any:
@@ -192,7 +198,7 @@ def _buttons(game: Any) -> tuple[str, ...]:
 
 
 LONGEST = 10_000
-"""Steps after which even an episode without a time limit is cut."""
+"""Time limit of scenarios that have none."""
 SCENARIOS: dict[str, tuple[dict[str, Any], int]] = {
     "Basic": ({"scenario": "basic"}, 300),
     "DeadlyCorridor": ({"scenario": "deadly_corridor"}, 2100),
@@ -206,7 +212,6 @@ SCENARIOS: dict[str, tuple[dict[str, Any], int]] = {
     "PredictPosition": ({"scenario": "predict_position"}, 300),
     "TakeCover": ({"scenario": "take_cover"}, LONGEST),
 }
-"""Arguments, and the time limit in tics: with it registered, episodes can be replayed, however few tics a step has."""
+"""Arguments, and the time limit in tics, which episodes need in order to be replayed by snapshots."""
 for _name, (_kwargs, _tics) in SCENARIOS.items():
-    if f"VizDoom-{_name}-v0" not in gym.registry:
-        gym.register(f"VizDoom-{_name}-v0", f"{__name__}:VizDoom", max_episode_steps=_tics, kwargs=_kwargs)
+    register(f"VizDoom-{_name}-v0", f"{__name__}:VizDoom", max_episode_steps=_tics, kwargs=_kwargs)

@@ -1,7 +1,7 @@
-"""Gymnasium's planar walkers, stepped without what a vector never reads: infos, contact forces, checks of every call.
+"""A faster step for Gymnasium's planar walkers, without infos, contact forces and checks, which a vector never reads.
 
-Their own Python around the physics costs as much as half of it. Rewards and observations are the same to the bit
-(tests/envs/test_walkers.py); the environment stays the one that resets, draws and is saved.
+Gymnasium's Python around the physics costs half as much as the physics. Rewards and observations are equal to the bit
+(tests/envs/test_walkers.py); resets, random numbers and snapshots stay those of the environment.
 """
 
 from __future__ import annotations
@@ -13,31 +13,39 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from ludus.envs.spaces import Border
+from ludus.envs import StepReturn
+from ludus.envs.spaces import ConvertSpaces
 from ludus.types import Array
 
-Step = Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
+TESTED = "1.4."
+"""Versions of Gymnasium whose private attributes are known; under any other one environments step as usual."""
 MODULE = "gymnasium.envs.mujoco."
-FASTEST = 10.0
-"""Velocities beyond it are clipped in what hoppers and walkers see."""
+MAX_VELOCITY = 10.0
+"""Hoppers and walkers observe velocities clipped to it."""
+Walker = Any
+"""An environment, or the TimeLimit around it, whose private attributes are read."""
+Step = Callable[[Any], StepReturn]
+PlainStep = Callable[[Array], tuple[Array, Any, bool]]
+"""Observation, reward, terminated."""
+Healthy = Callable[[Array, Array], bool]
+"""Positions and velocities -> whether it still stands."""
 
 
 def quick_step(env: gym.Env) -> Step | None:
-    """`env.step` of a walker with nothing but a time limit around it; none of any other environment."""
-    if env.render_mode == "human":
+    """A replacement of `env.step` for a walker with nothing but a time limit around it; None for all others."""
+    if env.render_mode == "human" or not gym.__version__.startswith(TESTED):
         return None
-    limit = env.env if type(env) is Border else env
-    bare: Any = limit.env if type(limit) is TimeLimit else None
-    kind = type(bare)
-    if not kind.__module__.startswith(MODULE) or (kind.__module__, kind.__name__) not in WALKERS:
-        return None
-    return _timed(limit, _step(bare, WALKERS[kind.__module__, kind.__name__](bare)))
+    limit = env.env if type(env) is ConvertSpaces else env
+    bare: Walker = limit.env if type(limit) is TimeLimit else None
+    kind = (type(bare).__module__, type(bare).__name__)
+    return _timed(limit, _step(bare, WALKERS[kind](bare))) if kind in WALKERS else None
 
 
-def _timed(limit: Any, inner: Callable[[Array], tuple[Array, Any, bool]]) -> Step:
+def _timed(limit: Walker, inner: PlainStep) -> Step:
     nothing: dict[str, Any] = {}
 
-    def step(action: Array) -> tuple[Array, Any, bool, bool, dict[str, Any]]:
+    def step(action: Array) -> StepReturn:
+        """Step and count towards the time limit."""
         observation, reward, ended = inner(action)
         limit._elapsed_steps += 1
         return observation, reward, ended, limit._elapsed_steps >= limit._max_episode_steps, nothing
@@ -45,8 +53,8 @@ def _timed(limit: Any, inner: Callable[[Array], tuple[Array, Any, bool]]) -> Ste
     return step
 
 
-def _step(env: Any, healthy: Callable[[Array, Array], bool] | None) -> Callable[[Array], tuple[Array, Any, bool]]:
-    """Physics, what is seen, forward velocity minus effort and, where falling is possible, the reward of standing."""
+def _step(env: Walker, healthy: Healthy | None) -> PlainStep:
+    """Physics, then the observation; the reward is velocity minus effort, plus that of standing if it can fall."""
     from mujoco import mj_step
 
     model, data, frames, dt = env.model, env.data, env.frame_skip, env.dt
@@ -56,6 +64,7 @@ def _step(env: Any, healthy: Callable[[Array, Array], bool] | None) -> Callable[
     alive, falls = (env._healthy_reward, env._terminate_when_unhealthy) if healthy else (0.0, False)
 
     def step(action: Array) -> tuple[Array, Any, bool]:
+        """One step of the walker."""
         before = qpos[0]
         ctrl[:] = action
         mj_step(model, data, frames)
@@ -65,20 +74,18 @@ def _step(env: Any, healthy: Callable[[Array, Array], bool] | None) -> Callable[
             return np.concatenate((seen, qvel), dtype=np.float32), reward - cost, False
         stands = healthy(qpos, qvel)
         reward = reward + stands * alive - cost
-        observation = np.concatenate((seen, np.clip(qvel, -FASTEST, FASTEST)), dtype=np.float32)
+        observation = np.concatenate((seen, np.clip(qvel, -MAX_VELOCITY, MAX_VELOCITY)), dtype=np.float32)
         return observation, reward, falls and not stands
 
     return step
 
 
-def _hopper(env: Any) -> Callable[[Array, Array], bool]:
-    (low, high), (low_z, high_z), (low_angle, high_angle) = (
-        env._healthy_state_range,
-        env._healthy_z_range,
-        env._healthy_angle_range,
-    )
+def _hopper(env: Walker) -> Healthy:
+    (low, high), (low_z, high_z) = env._healthy_state_range, env._healthy_z_range
+    low_angle, high_angle = env._healthy_angle_range
 
     def healthy(qpos: Array, qvel: Array) -> bool:
+        """Upright, and no number of the state out of range."""
         if not (low_z < qpos[1] < high_z and low_angle < qpos[2] < high_angle):
             return False
         state = np.concatenate((qpos[2:], qvel))
@@ -87,14 +94,14 @@ def _hopper(env: Any) -> Callable[[Array, Array], bool]:
     return healthy
 
 
-def _walker2d(env: Any) -> Callable[[Array, Array], bool]:
+def _walker2d(env: Walker) -> Healthy:
     (low_z, high_z), (low_angle, high_angle) = env._healthy_z_range, env._healthy_angle_range
     return lambda qpos, _: bool(low_z < qpos[1] < high_z and low_angle < qpos[2] < high_angle)
 
 
-WALKERS: dict[tuple[str, str], Callable[[Any], Callable[[Array, Array], bool] | None]] = {
+WALKERS: dict[tuple[str, str], Callable[[Walker], Healthy | None]] = {
     (f"{MODULE}half_cheetah_v5", "HalfCheetahEnv"): lambda _: None,  # it cannot fall
     (f"{MODULE}hopper_v5", "HopperEnv"): _hopper,
     (f"{MODULE}walker2d_v5", "Walker2dEnv"): _walker2d,
 }
-"""How each class finds out whether it still stands."""
+"""Module and name of each class, and how to find out whether it still stands."""

@@ -15,14 +15,14 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs.failure import raised
-from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
-from ludus.envs.spaces import action_port, observation_port
+from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.spaces import action_conversion, observation_conversion
 from ludus.envs.suites.atari import Preprocessing
-from ludus.envs.vector import CountsLives, StepResult, VectorEnv
-from ludus.envs.vector.block import ActionBorder
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector import CountsLives, VectorEnv
+from ludus.envs.vector.buffers import ActionClipper
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.errors import ConfigError
-from ludus.types import Array
+from ludus.types import Array, StepResult
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -51,15 +51,15 @@ class Emulators(CountsLives):
     def __init__(self, recipe: Recipe, plan: Preprocessing, num_envs: int, threads: int) -> None:
         self._recipe, self._plan, self._threads, self._used = recipe, plan, threads, False
         self._env = self._construct(num_envs)
-        observation = observation_port(self._env.single_observation_space, recipe.id)
-        action = action_port(self._env.single_action_space, recipe.id)
+        observation = observation_conversion(self._env.single_observation_space, recipe.id)
+        action = action_conversion(self._env.single_action_space, recipe.id)
         super().__init__(recipe.info(observation.space, action.space, self._env.metadata), num_envs)
         self._action = np.zeros((num_envs, *(self.action_space.shape or ())), self.action_space.dtype)
-        self._border = ActionBorder(self.action_space)
-        self.raw_reward = np.zeros(num_envs, np.float32)
+        self._clipper = ActionClipper(self.action_space)
+        self._reward = np.zeros(num_envs, np.float32)
 
     def reset(self, seeds: Sequence[int]) -> Array:
-        if self._used and self._rung == BARRIER:
+        if self._used and self.snapshot_method == BARRIER:
             self._env = self._construct(self.num_envs)
         self._used = True
         words = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
@@ -68,21 +68,21 @@ class Emulators(CountsLives):
         return obs
 
     def step(self, action: Array) -> StepResult:
-        self._border.write(action, self._action)
+        self._clipper.write(action, self._action)
         obs, reward, terminated, truncated, info = self._call("step", self._action)
-        self.raw_reward[:] = reward
+        self._reward[:] = reward
         self.lives = info["lives"]
-        return StepResult(obs, self.raw_reward, terminated, truncated, info.get("final_obs"))
+        return StepResult(obs, self._reward, terminated, truncated, info.get("final_obs"), self._reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         raise ConfigError("environment.vectorization", "ALE's vector environment does not draw", "use sync for videos")
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> SnapshotChoice:
         try:
             trial.vector_repeats(lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
         except Refused as reason:
-            return Choice(NONE, {BARRIER: str(reason)})
-        return Choice(BARRIER, {})
+            return SnapshotChoice(NONE, {BARRIER: str(reason)})
+        return SnapshotChoice(BARRIER, {})
 
     def _construct(self, num_envs: int) -> Any:
         from ale_py.vector_env import AtariVectorEnv
@@ -114,7 +114,7 @@ class Emulators(CountsLives):
             raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
 
 
-class Games(ObservationView):
+class Games(VectorWrapper):
     """Clipped rewards, full stacks and lives that end episodes, as the wrappers of a single environment have them."""
 
     def __init__(self, inner: CountsLives, plan: Preprocessing) -> None:
@@ -128,21 +128,21 @@ class Games(ObservationView):
 
     def reset(self, seeds: Sequence[int]) -> Array:
         obs = self.inner.reset(seeds)
-        self._lives, self.continues = self._emulators.lives, None
+        self._lives = self._emulators.lives
         self._age[:] = 0
         return self.convert(obs)
 
     def step(self, action: Array) -> StepResult:
-        obs, reward, terminated, truncated, final = self.inner.step(action)
+        obs, reward, terminated, truncated, final, raw_reward, broken, continues = self.inner.step(action)
         if self._plan.clip is not None:
-            reward = np.clip(self.raw_reward, *self._plan.clip, out=self._reward)
-        lives, self._lives, self.continues = self._lives, self._emulators.lives, None
+            reward = np.clip(raw_reward, *self._plan.clip, out=self._reward)
+        lives, self._lives = self._lives, self._emulators.lives
         done = terminated | truncated
         lost = (self._lives < lives) & (self._lives > 0) & ~done if self._plan.lives else None
         if lost is not None and lost.any():
             final = np.zeros_like(obs) if final is None else final
             final[lost] = obs[lost]
-            terminated, done, self.continues = terminated | lost, done | lost, lost
+            terminated, done, continues = terminated | lost, done | lost, lost
         if self._young:
             self._age += 1
             final = None if final is None else self.convert(final)
@@ -150,7 +150,7 @@ class Games(ObservationView):
             self._age[done] = 0
         if self._young or final is not None:
             obs = self.convert(obs)
-        return StepResult(obs, reward, terminated, truncated, final)
+        return StepResult(obs, reward, terminated, truncated, final, raw_reward, broken, continues)
 
     def convert(self, obs: Array) -> Array:
         """Frames of a stack from before an episode's first one become that one."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -16,9 +15,9 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from ludus.envs.frame import frame
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import NONE, Choice, Refused, generators, trial
-from ludus.envs.vector import StepResult, VectorEnv
-from ludus.types import Array
+from ludus.envs.snapshots import NONE, Refused, SnapshotChoice, generators, trial
+from ludus.envs.vector import VectorEnv
+from ludus.types import Array, State, StepResult
 
 GRAVITY, MASS_CART, MASS_POLE, HALF_LENGTH, FORCE, TAU = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 X_LIMIT, ANGLE_LIMIT = 2.4, 12 * 2 * math.pi / 360
@@ -57,7 +56,7 @@ class CartPoleVectorEnv(VectorEnv):
         self._state_parts = self._state.reshape(2, 2, num_envs).transpose(2, 1, 0)
         self._terminated, self._truncated = np.zeros((2, num_envs), bool)
         self._penalty = sutton_barto_reward
-        self.raw_reward = self._reward = np.full(num_envs, 0.0 if sutton_barto_reward else 1.0, np.float32)
+        self._reward = np.full(num_envs, 0.0 if sutton_barto_reward else 1.0, np.float32)
         self._limit = info.max_episode_steps or 2**62
         self._clock, self._began = 0, np.zeros(num_envs, np.int64)
         self._next_limit, self._late = self._limit, False
@@ -87,7 +86,7 @@ class CartPoleVectorEnv(VectorEnv):
         if self._late:
             np.greater_equal(self._clock - self._began, self._limit, self._truncated)
         final = self._begin_again() if self._late or np.count_nonzero(self._terminated) else None
-        return StepResult(self._obs, self._reward, self._terminated, self._truncated, final)
+        return StepResult(self._obs, self._reward, self._terminated, self._truncated, final, self._reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         if self._screen is None:
@@ -95,11 +94,11 @@ class CartPoleVectorEnv(VectorEnv):
         self._screen.state = self._final_state[index] if final else self._state_parts[index].ravel()
         return frame(self._screen, self.id)
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _snapshot(self) -> State:
         random = [generators.pack(generator) for generator in self._random]
         return {"motion": self._state.copy(), "clock": self._clock, "began": self._began.copy(), "random": random}
 
-    def _restore(self, state: dict[str, Any]) -> Array:
+    def _restore(self, state: State) -> Array:
         self._state[...], self._began[...], self._clock = state["motion"], state["began"], state["clock"]
         self._random = [generators.unpack("generator", packed) for packed in state["random"]]
         self._next_limit, self._late = int(self._began.min()) + self._limit, False
@@ -111,19 +110,19 @@ class CartPoleVectorEnv(VectorEnv):
         if self._screen is not None:
             self._screen.close()
 
-    def _choose(self) -> Choice:
-        rung = "adapter"
+    def _choose(self) -> SnapshotChoice:
+        method = "adapter"
 
         def make() -> CartPoleVectorEnv:
             env = CartPoleVectorEnv(self.info, 4, sutton_barto_reward=self._penalty)
-            env._rung = rung
+            env.snapshot_method = method
             return env
 
         try:
             trial.vector_resumes(make)
         except Refused as reason:
-            return Choice(NONE, {rung: str(reason)})
-        return Choice(rung, {})
+            return SnapshotChoice(NONE, {method: str(reason)})
+        return SnapshotChoice(method, {})
 
     def _move(self, action: Array) -> None:
         """Barto, Sutton and Anderson (1983) by explicit Euler; scalar by scalar what Gymnasium computes."""

@@ -15,13 +15,13 @@ from ludus.envs import catalog
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
-from ludus.envs.spaces import Port, action_port, observation_port
-from ludus.envs.vector import StepResult, Unsuited, VectorEnv
-from ludus.envs.vector.block import ActionBorder
-from ludus.envs.vector.task import Task, TaskVectorEnv
+from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
+from ludus.envs.vector import Unsuited, VectorEnv
+from ludus.envs.vector.buffers import ActionClipper
+from ludus.envs.vector.tasks import TaskVectorEnv, VectorTask
 from ludus.errors import ConfigError, EnvironmentFailed
-from ludus.types import Array
+from ludus.types import Array, StepResult, Tree, tree_index, tree_map, tree_set, zeros
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -57,50 +57,45 @@ class GymVectorEnv(VectorEnv):
     backend = "native"
 
     def __init__(self, env: gym.vector.VectorEnv, recipe: Recipe) -> None:
-        self._see = observation_port(env.single_observation_space, recipe.id)
-        self._act = action_port(env.single_action_space, recipe.id)
+        self._see = observation_conversion(env.single_observation_space, recipe.id)
+        self._act = action_conversion(env.single_action_space, recipe.id)
         super().__init__(_info(recipe, env, self._see, self._act), env.num_envs)
         self._recipe, self._used = recipe, False
-        if not self._see.batched:
-            raise Unsuited("its observations have to be flattened one by one")
         self._env, self._same_step = env, env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-        space, batch = self.observation_space, (env.num_envs,)
-        self._obs = np.zeros(batch + (space.shape or ()), space.dtype)
-        self._final_obs = np.zeros_like(self._obs)
-        self._action = np.zeros(batch + (self.action_space.shape or ()), self.action_space.dtype)
-        self._border = ActionBorder(self.action_space)
-        self.raw_reward = self._reward = np.zeros(batch, np.float32)
+        self._obs, self._final_obs = (zeros(self.observation_space, env.num_envs) for _ in range(2))
+        self._action = zeros(self.action_space, env.num_envs)
+        self._clipper = ActionClipper(self.action_space)
+        self._reward = np.zeros(env.num_envs, np.float32)
 
-    def reset(self, seeds: Sequence[int]) -> Array:
-        if self._used and self._rung == BARRIER:
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        if self._used and self.snapshot_method == BARRIER:
             self._env.close()
             self._env = _construct(self._recipe, self.num_envs)
         self._used = True
         obs, _ = self._call("reset", seed=_seed(self._env, seeds))
-        self._obs[...] = self._seen(obs)
+        tree_set(self._obs, ..., self._see(obs))
         return self._obs
 
     def step(self, action: Array) -> StepResult:
-        self._border.write(action, self._action)
-        act = self._act.convert(self._action) if self._act.convert else self._action
-        obs, reward, terminated, truncated, infos = self._call("step", act)
+        self._clipper.write(action, self._action)
+        obs, reward, terminated, truncated, infos = self._call("step", self._act(self._action))
         done = terminated | truncated
         try:
             np.copyto(self._reward, reward, casting="same_kind")
-            np.copyto(self._obs, self._seen(obs), casting="safe")
+            tree_map(functools.partial(np.copyto, casting="safe"), self._obs, self._see(obs))
         except TypeError as error:  # casting is never silent
             raise EnvironmentFailed(f"environments of {self.id}", f"step: {error}", "fix the environment") from error
         if not done.any():
-            return StepResult(self._obs, self._reward, terminated, truncated, None)
+            return StepResult(self._obs, self._reward, terminated, truncated, None, self._reward)
         rows = np.flatnonzero(done)
         if self._same_step:
             for i in rows:
-                self._final_obs[i] = self._seen(np.asarray(infos["final_obs"][i]))
+                tree_set(self._final_obs, i, self._see(tree_map(np.asarray, infos["final_obs"][i])))
         else:
-            self._final_obs[...] = self._obs
+            tree_map(np.copyto, self._final_obs, self._obs)
             obs, _ = self._call("reset", options={"reset_mask": done})
-            self._obs[rows] = self._seen(obs)[rows]
-        return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs)
+            tree_set(self._obs, rows, tree_index(self._see(obs), rows))
+        return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs, self._reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         if final:
@@ -111,12 +106,12 @@ class GymVectorEnv(VectorEnv):
     def close(self) -> None:
         self._env.close()
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> SnapshotChoice:
         try:
             trial.vector_repeats(lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
         except Refused as reason:
-            return Choice(NONE, {BARRIER: str(reason)})
-        return Choice(BARRIER, {})
+            return SnapshotChoice(NONE, {BARRIER: str(reason)})
+        return SnapshotChoice(BARRIER, {})
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
         where = f"environments 0 to {self.num_envs - 1} ({self.id})"
@@ -125,9 +120,6 @@ class GymVectorEnv(VectorEnv):
                 return getattr(self._env, verb)(*arguments, **options)
         except BaseException as error:  # whatever an environment raises is named, with its traceback
             raise raised(where, verb, error) from error
-
-    def _seen(self, obs: Any) -> Any:
-        return self._see.convert(obs) if self._see.convert else obs
 
 
 def _seed(env: gym.vector.VectorEnv, seeds: Sequence[int]) -> int | list[int]:
@@ -159,7 +151,7 @@ def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
     return CartPoleVectorEnv(recipe.unwrapped().check(), num_envs, **recipe.kwargs)
 
 
-def _task(recipe: Recipe) -> Callable[[int], Task] | None:
+def _task(recipe: Recipe) -> Callable[[int], VectorTask] | None:
     """Ours, which are written for a whole vector."""
     make = recipe.spec.vector_entry_point
     if not str(make).startswith("ludus.envs.suites."):
@@ -210,5 +202,5 @@ def _own_metadata(make: Any) -> dict[str, Any]:
     return next((vars(c)["metadata"] for c in classes if c is not gym.vector.VectorEnv and "metadata" in vars(c)), {})
 
 
-def _info(recipe: Recipe, env: gym.vector.VectorEnv, see: Port, act: Port) -> EnvInfo:
+def _info(recipe: Recipe, env: gym.vector.VectorEnv, see: Conversion, act: Conversion) -> EnvInfo:
     return recipe.info(see.space, act.space, env.metadata)

@@ -17,8 +17,8 @@ import cloudpickle
 
 from ludus.envs.deadline import LEAST
 from ludus.envs.info import EnvInfo
-from ludus.envs.vector import wire
-from ludus.envs.vector.worker import IGNORED, Job
+from ludus.envs.vector import protocol
+from ludus.envs.vector.worker import IGNORED, WorkerJob
 from ludus.errors import EnvironmentFailed
 from ludus.types import Array
 
@@ -55,7 +55,7 @@ class Lost(Exception):
 class Worker:
     """A process, its socket, and the environments `first` to `end` it owns."""
 
-    def __init__(self, job: Job, memory_fd: int, deadline: float) -> None:
+    def __init__(self, job: WorkerJob, memory_fd: int, deadline: float) -> None:
         self.first, self.end, self.deadline = job.first, job.first + job.size, deadline
         self.replacement = False
         """Stands in for a lost one, and has not done a step yet."""
@@ -68,7 +68,7 @@ class Worker:
         """Wait for the environments to be made; what went wrong there is raised here."""
         with self._patience() as until:
             message = self._receive(until)
-        if isinstance(message, wire.Failure):
+        if isinstance(message, protocol.Failure):
             raise message.error()
         assert isinstance(message, EnvInfo)
         return message
@@ -94,13 +94,13 @@ class Worker:
             reply = b""
         if reply == b"":
             raise Lost(self, self._exit_code())
-        if reply == wire.FAILED:
+        if reply == protocol.FAILED:
             raise self._receive(until).error()
         return reply
 
     def render(self, row: int, final: bool) -> Array:
         """A frame of one of its environments."""
-        self.tell(wire.RENDER, (row, final))
+        self.tell(protocol.RENDER, (row, final))
         self.answer()
         frame: Array = self.message()
         return frame
@@ -145,14 +145,14 @@ class Worker:
     def _send(self, payload: bytes) -> None:
         self._link.settimeout(self.deadline)
         try:
-            wire.send(self._link, payload)
+            protocol.send(self._link, payload)
         except (*GONE, TimeoutError):
             return
 
     def _receive(self, until: float) -> Any:
         try:
             self._link.settimeout(max(until - time.monotonic(), 1e-3))
-            return wire.receive(self._link)
+            return protocol.receive(self._link)
         except TimeoutError:
             raise Lost(self, None) from None
         except (EOFError, ConnectionResetError):
@@ -172,7 +172,7 @@ def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _pickled(job: Job) -> bytes:
+def _pickled(job: WorkerJob) -> bytes:
     """Code of modules that a fresh interpreter cannot import (a plugin file) travels by value."""
     modules = {sys.modules[part.__module__] for part in job.recipe.code() if not _importable(part.__module__)}
     for module in modules:

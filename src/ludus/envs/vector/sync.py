@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ludus.envs import snapshot
-from ludus.envs.snapshots import NONE, Choice
-from ludus.envs.vector import StepResult, VectorEnv
-from ludus.envs.vector.block import ActionBorder, Block
-from ludus.envs.vector.lane import Lane, require_equal_spaces
-from ludus.types import Array
+from ludus.envs.snapshots import NONE, SnapshotChoice
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.buffers import ActionClipper, VectorArrays
+from ludus.envs.vector.stepper import Stepper, require_equal_spaces
+from ludus.types import Array, State, StepResult, Tree
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
 
 class SyncVectorEnv(VectorEnv):
-    """One lane in this process."""
+    """Environments in this process, one after the other."""
 
     backend = "sync"
 
@@ -27,50 +27,42 @@ class SyncVectorEnv(VectorEnv):
         require_equal_spaces(envs, info.id)
         super().__init__(info, num_envs)
         self._recipe = recipe
-        self._block = Block.build(info, num_envs)
-        self._lane = Lane(envs, self._block, info.id, deadline=recipe.deadline)
-        self._border = ActionBorder(info.action_space)
+        self._arrays = VectorArrays.build(info, num_envs)
+        self._stepper = Stepper(envs, self._arrays, info.id, deadline=recipe.deadline)
+        self._clipper = ActionClipper(info.action_space)
         self._side = 0
         self._closed = False
-        self.raw_reward = self._block.raw_reward
 
-    def reset(self, seeds: Sequence[int]) -> Array:
-        self._block.seed[:] = seeds
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        self._arrays.seed[:] = seeds
         self._side ^= 1
-        self._lane.reset(self._side)
-        return self._block.obs[self._side]
+        self._stepper.reset(self._side)
+        return self._arrays.sides[self._side]
 
     def step(self, action: Array) -> StepResult:
-        block = self._block
-        self._border.write(action, block.action)
+        arrays = self._arrays
+        self._clipper.write(action, arrays.action)
         self._side ^= 1
-        finished = self._lane.step(self._side)
-        self.continues = block.continues if finished and block.continues.any() else None
-        return StepResult(
-            block.obs[self._side],
-            block.reward,
-            block.terminated,
-            block.truncated,
-            block.final_obs if finished else None,
-        )
+        finished = self._stepper.step(self._side)
+        return arrays.result(self._side, finished)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
-        return self._lane.render(index, final)
+        return self._stepper.render(index, final)
 
-    def _snapshot(self) -> dict[str, Any]:
-        return {**self._block.saved(self._side), "envs": self._lane.snapshot()}
+    def _snapshot(self) -> State:
+        return {**self._arrays.saved(self._side), "envs": self._stepper.snapshot()}
 
-    def _restore(self, state: dict[str, Any]) -> Array:
-        self._lane.restore(state["envs"])
-        return self._block.restored(state, self._side)
+    def _restore(self, state: State) -> Tree:
+        self._stepper.restore(state["envs"])
+        return self._arrays.restored(state, self._side)
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> SnapshotChoice:
         choice = snapshot.choose(self._recipe)
-        if choice.rung != NONE:
-            self._lane.watch(snapshot.keeper(choice.rung, self._recipe))
+        if choice.method != NONE:
+            self._stepper.watch(snapshot.keeper(choice.method, self._recipe))
         return choice
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._lane.close()
+            self._stepper.close()

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.envs import snapshot
-from ludus.envs.vector import wire
-from ludus.envs.vector.block import Block
-from ludus.envs.vector.lane import Lane, require_equal_spaces
+from ludus.envs.vector import protocol
+from ludus.envs.vector.buffers import VectorArrays
+from ludus.envs.vector.stepper import Stepper, require_equal_spaces
 from ludus.errors import ConfigError, LudusError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 """Schedulers signal whole process groups; only the parent decides when to stop."""
 
 
-class Job(NamedTuple):
+class WorkerJob(NamedTuple):
     """What a worker has to make."""
 
     recipe: Recipe
@@ -45,19 +45,19 @@ def main(link_fd: int, memory_fd: int) -> None:
     threading.Thread(target=_leave_with_parent, args=(link_fd,), daemon=True).start()
     try:
         job = _job(link)
-        lane = _prepare(job, link, memory_fd)
+        stepper = _prepare(job, link, memory_fd)
     except LudusError as error:
-        wire.send(link, pickle.dumps(wire.Failure.of(error)))
+        protocol.send(link, pickle.dumps(protocol.Failure.of(error)))
         return
-    if lane is not None:
-        _serve(link, lane, job.recipe)
+    if stepper is not None:
+        _serve(link, stepper, job.recipe)
         with suppress(LudusError):  # the parent waits for the end of this process, for nothing else
-            lane.close()
+            stepper.close()
 
 
-def _job(link: socket.socket) -> Job:
+def _job(link: socket.socket) -> WorkerJob:
     try:
-        job: Job = wire.receive(link)
+        job: WorkerJob = protocol.receive(link)
     except (ImportError, AttributeError) as error:
         problem = f"a worker cannot load the environment's code: {error}"
         raise ConfigError(
@@ -66,49 +66,49 @@ def _job(link: socket.socket) -> Job:
     return job
 
 
-def _prepare(job: Job, link: socket.socket, memory_fd: int) -> Lane | None:
+def _prepare(job: WorkerJob, link: socket.socket, memory_fd: int) -> Stepper | None:
     """Make the environments, tell the parent about them, and get its memory."""
     if job.check:
         job.recipe.check()
     envs = [job.recipe.make() for _ in range(job.size)]
     info = job.recipe.facts(envs[0])
     require_equal_spaces(envs, info.id)
-    wire.send(link, pickle.dumps(info))
-    if link.recv(1) != wire.ATTACH:
+    protocol.send(link, pickle.dumps(info))
+    if link.recv(1) != protocol.ATTACH:
         return None
-    memory = mmap.mmap(memory_fd, Block.size(info, job.num_envs))
-    rows = Block.build(info, job.num_envs, memory).rows(job.first, job.first + job.size)
-    return Lane(envs, rows, info.id, job.first)
+    memory = mmap.mmap(memory_fd, VectorArrays.size(info, job.num_envs))
+    rows = VectorArrays.build(info, job.num_envs, memory).rows(job.first, job.first + job.size)
+    return Stepper(envs, rows, info.id, job.first)
 
 
-def _serve(link: socket.socket, lane: Lane, recipe: Recipe) -> None:
-    while (command := link.recv(1)) not in (b"", wire.QUIT):
+def _serve(link: socket.socket, stepper: Stepper, recipe: Recipe) -> None:
+    while (command := link.recv(1)) not in (b"", protocol.QUIT):
         try:
-            if command in wire.STEP:
-                link.send(wire.FINISHED if lane.step(wire.STEP.index(command)) else wire.DONE)
-            elif command in wire.RESET:
-                lane.reset(wire.RESET.index(command))
-                link.send(wire.DONE)
+            if command in protocol.STEP:
+                link.send(protocol.FINISHED if stepper.step(protocol.STEP.index(command)) else protocol.DONE)
+            elif command in protocol.RESET:
+                stepper.reset(protocol.RESET.index(command))
+                link.send(protocol.DONE)
             else:
-                _serve_rarely(command, link, lane, recipe)
+                _serve_rarely(command, link, stepper, recipe)
         except LudusError as error:
-            link.send(wire.FAILED)
-            wire.send(link, pickle.dumps(wire.Failure.of(error)))
+            link.send(protocol.FAILED)
+            protocol.send(link, pickle.dumps(protocol.Failure.of(error)))
 
 
-def _serve_rarely(command: bytes, link: socket.socket, lane: Lane, recipe: Recipe) -> None:
+def _serve_rarely(command: bytes, link: socket.socket, stepper: Stepper, recipe: Recipe) -> None:
     answer: Any = None
-    if command == wire.RENDER:
-        answer = lane.render(*wire.receive(link))
-    elif command == wire.WATCH:
-        lane.watch(snapshot.keeper(wire.receive(link), recipe))
-    elif command == wire.SNAPSHOT:
-        answer = lane.snapshot()
-    elif command == wire.RESTORE:
-        lane.restore(wire.receive(link))
-    link.send(wire.DONE)
+    if command == protocol.RENDER:
+        answer = stepper.render(*protocol.receive(link))
+    elif command == protocol.WATCH:
+        stepper.watch(snapshot.keeper(protocol.receive(link), recipe))
+    elif command == protocol.SNAPSHOT:
+        answer = stepper.snapshot()
+    elif command == protocol.RESTORE:
+        stepper.restore(protocol.receive(link))
+    link.send(protocol.DONE)
     if answer is not None:
-        wire.send(link, pickle.dumps(answer))
+        protocol.send(link, pickle.dumps(answer))
 
 
 def _leave_with_parent(link_fd: int) -> None:

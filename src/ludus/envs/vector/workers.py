@@ -20,20 +20,20 @@ import numpy as np
 
 from ludus.envs import snapshot
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import NONE, Choice
-from ludus.envs.vector import StepResult, VectorEnv, wire
-from ludus.envs.vector.block import ActionBorder, Block
+from ludus.envs.snapshots import NONE, SnapshotChoice
+from ludus.envs.vector import VectorEnv, protocol
+from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.vector.process import Lost, Worker
-from ludus.envs.vector.worker import Job
+from ludus.envs.vector.worker import WorkerJob
 from ludus.errors import ConfigError, EnvironmentFailed, LudusError
-from ludus.types import Array
+from ludus.types import Array, State, StepResult, Tree, tree_index, tree_set
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
 
 class AsyncVectorEnv(VectorEnv):
-    """Lanes in `workers` processes; bit-identical to one lane in this process."""
+    """Environments in `workers` processes; equal to the sync backend to the bit."""
 
     backend = "async"
 
@@ -42,7 +42,7 @@ class AsyncVectorEnv(VectorEnv):
         self._memory_fd = _anonymous_memory()
         self._workers: list[Worker] = []
         self.restarts: list[str] = []
-        """One line for each worker that was replaced."""
+        """One line about each worker that was replaced."""
         try:
             self._start(num_envs, min(workers, num_envs))
         except Lost as lost:
@@ -53,37 +53,29 @@ class AsyncVectorEnv(VectorEnv):
         except BaseException:
             self.close()
             raise
-        self._border = ActionBorder(self.info.action_space)
+        self._clipper = ActionClipper(self.info.action_space)
         self._side = 0
-        self.raw_reward = self._block.raw_reward
 
-    def reset(self, seeds: Sequence[int]) -> Array:
-        self._block.seed[:] = seeds
-        self.broken = None
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        self._arrays.seed[:] = seeds
         self._side ^= 1
-        _, lost = self._all(wire.RESET[self._side])
+        _, lost = self._all(protocol.RESET[self._side])
         for failure in lost:
             self._bury(failure)
             self._replace(failure.worker)
-        return self._block.obs[self._side]
+        return self._arrays.sides[self._side]
 
     def step(self, action: Array) -> StepResult:
-        block = self._block
-        self._border.write(action, block.action)
-        self.broken = None
+        arrays = self._arrays
+        self._clipper.write(action, arrays.action)
         self._side ^= 1
-        finished, lost = self._all(wire.STEP[self._side])
+        finished, lost = self._all(protocol.STEP[self._side])
+        broken = np.zeros(self.num_envs, bool)
         for failure in lost:
             self._bury(failure)
+            broken[failure.worker.first : failure.worker.end] = True
             self._drop_episodes(failure.worker)
-        self.continues = block.continues if finished and block.continues.any() else None
-        return StepResult(
-            block.obs[self._side],
-            block.reward,
-            block.terminated,
-            block.truncated,
-            block.final_obs if finished or lost else None,
-        )
+        return arrays.result(self._side, finished or bool(lost), broken if lost else None)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         worker = next(worker for worker in self._workers if worker.first <= index < worker.end)
@@ -94,7 +86,7 @@ class AsyncVectorEnv(VectorEnv):
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.tell(wire.QUIT)
+            worker.tell(protocol.QUIT)
         for worker in self._workers:
             worker.join()
         self._workers = []
@@ -108,36 +100,35 @@ class AsyncVectorEnv(VectorEnv):
             self._workers.append(self._launch(first, end, num_envs, check=first == 0))
         infos = [worker.ready() for worker in self._workers]
         super().__init__(_common(infos), num_envs)
-        size = Block.size(self.info, num_envs)
+        size = VectorArrays.size(self.info, num_envs)
         os.ftruncate(self._memory_fd, size)
-        self._block = Block.build(self.info, num_envs, mmap.mmap(self._memory_fd, size))
+        self._arrays = VectorArrays.build(self.info, num_envs, mmap.mmap(self._memory_fd, size))
         for worker in self._workers:
-            worker.tell(wire.ATTACH)
+            worker.tell(protocol.ATTACH)
 
     def _launch(self, first: int, end: int, num_envs: int, *, check: bool) -> Worker:
         recipe = replace(self._recipe, deadline=math.inf)  # the worker as a whole has one
-        return Worker(Job(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
+        return Worker(WorkerJob(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> SnapshotChoice:
         choice = snapshot.choose(self._recipe)
-        if choice.rung != NONE:
-            self._ask(wire.WATCH, lambda _: choice.rung)
+        if choice.method != NONE:
+            self._ask(protocol.WATCH, lambda _: choice.method)
         return choice
 
-    def _snapshot(self) -> dict[str, Any]:
-        states = self._ask(wire.SNAPSHOT, replies=True)
-        return {**self._block.saved(self._side), "envs": list(itertools.chain(*states))}
+    def _snapshot(self) -> State:
+        states = self._ask(protocol.SNAPSHOT, replies=True)
+        return {**self._arrays.saved(self._side), "envs": list(itertools.chain(*states))}
 
-    def _restore(self, state: dict[str, Any]) -> Array:
-        states: list[Any] = state["envs"]
-        self._ask(wire.RESTORE, lambda worker: states[worker.first : worker.end])
-        self.broken = None
-        return self._block.restored(state, self._side)
+    def _restore(self, state: State) -> Tree:
+        states: list[State] = state["envs"]
+        self._ask(protocol.RESTORE, lambda worker: states[worker.first : worker.end])
+        return self._arrays.restored(state, self._side)
 
     def _ask(
         self, command: bytes, message: Callable[[Worker], Any] = lambda _: None, *, replies: bool = False
     ) -> list[Any]:
-        """A command that no step waits for; hears every worker out before the first failure is raised."""
+        """Give a rare command to every worker and wait for all of them; then raise the first failure."""
         for worker in self._workers:
             worker.tell(command, message(worker))
         answers: list[Any] = []
@@ -155,14 +146,14 @@ class AsyncVectorEnv(VectorEnv):
         return answers
 
     def _all(self, command: bytes) -> tuple[bool, list[Lost]]:
-        """Give every worker the command and wait for all of them: did an episode finish, and who is lost?"""
+        """Give every worker the command and wait for all of them; returns (an episode ended, lost workers)."""
         finished, lost = False, []
         for worker in self._workers:
             worker.tell(command)
         until = time.monotonic() + self._deadline
         for worker in self._workers:
             try:
-                finished |= worker.answer(until) == wire.FINISHED
+                finished |= worker.answer(until) == protocol.FINISHED
                 worker.replacement = False
             except Lost as failure:
                 lost.append(failure)
@@ -171,7 +162,7 @@ class AsyncVectorEnv(VectorEnv):
         return finished, lost
 
     def _bury(self, lost: Lost) -> None:
-        """Stop a lost worker; a replacement that never did a step ends the run instead of being replaced again."""
+        """Stop a lost worker; if it was a replacement that never did a step, the run fails instead."""
         failure = self._failed(lost)
         if lost.worker.replacement:
             raise failure from lost
@@ -179,29 +170,27 @@ class AsyncVectorEnv(VectorEnv):
         self.restarts.append(failure.line())
 
     def _drop_episodes(self, worker: Worker) -> None:
-        """The rows of a dead worker: cut where they were last seen, and begun again in a new one."""
-        block, rows = self._block, slice(worker.first, worker.end)
-        block.final_obs[rows] = block.obs[self._side ^ 1, rows]
-        block.reward[rows] = block.raw_reward[rows] = 0.0
-        block.terminated[rows], block.truncated[rows], block.continues[rows] = False, True, False
-        seeds = [np.random.SeedSequence([int(seed), len(self.restarts)]) for seed in block.seed[rows]]
-        block.seed[rows] = [seed.generate_state(1)[0] for seed in seeds]
+        """Cut the episodes of a dead worker at their last observations and begin new ones in a new worker."""
+        arrays, rows = self._arrays, slice(worker.first, worker.end)
+        tree_set(arrays.final_obs, rows, tree_index(arrays.sides[self._side ^ 1], rows))
+        arrays.reward[rows] = arrays.raw_reward[rows] = 0.0
+        arrays.terminated[rows], arrays.truncated[rows], arrays.continues[rows] = False, True, False
+        seeds = [np.random.SeedSequence([int(seed), len(self.restarts)]) for seed in arrays.seed[rows]]
+        arrays.seed[rows] = [seed.generate_state(1)[0] for seed in seeds]
         self._replace(worker)
-        self.broken = np.zeros(self.num_envs, bool) if self.broken is None else self.broken
-        self.broken[rows] = True
 
     def _replace(self, old: Worker) -> None:
-        """A new process in the place of a dead one, its environments reset with the block's seeds."""
+        """Start a new process in the place of a dead one and reset its environments with the stored seeds."""
         worker = self._launch(old.first, old.end, self.num_envs, check=False)
         worker.replacement = True
         self._workers[self._workers.index(old)] = worker
         try:
             worker.ready()
-            worker.tell(wire.ATTACH)
-            if self._rung not in (None, NONE):
-                worker.tell(wire.WATCH, self._rung)
+            worker.tell(protocol.ATTACH)
+            if self.snapshot_method not in (None, NONE):
+                worker.tell(protocol.WATCH, self.snapshot_method)
                 worker.patient_answer()
-            worker.tell(wire.RESET[self._side])
+            worker.tell(protocol.RESET[self._side])
             worker.answer()
         except Lost as lost:
             raise self._failed(lost) from lost
@@ -212,11 +201,11 @@ class AsyncVectorEnv(VectorEnv):
 
     def _about(self, worker: Worker) -> str:
         """`environment 5 (CartPole-v1, seed 7)`: the one it was working on, or all of them."""
-        if not hasattr(self, "_block"):
+        if not hasattr(self, "_arrays"):
             return f"environments {worker.first} to {worker.end - 1} ({self._recipe.id})"
-        at = int(self._block.cursor[worker.first])
+        at = int(self._arrays.cursor[worker.first])
         first, end = (worker.first + at, worker.first + at + 1) if at >= 0 else (worker.first, worker.end)
-        seeds = ", ".join(str(seed) for seed in self._block.seed[first:end])
+        seeds = ", ".join(str(seed) for seed in self._arrays.seed[first:end])
         if end - first == 1:
             return f"environment {first} ({self.id}, seed {seeds})"
         return f"environments {first} to {end - 1} ({self.id}, seeds {seeds})"

@@ -10,9 +10,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Action, Options, ResetReturn, StepReturn
-from ludus.envs.vector import StepResult, VectorEnv
-from ludus.envs.vector.view import ObservationView
-from ludus.types import Array
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.vector_wrapper import VectorWrapper
+from ludus.types import Array, StepResult
 
 Mapping = list[Any] | dict[int, Any]
 
@@ -81,7 +81,7 @@ class RemapActions(gym.ActionWrapper):
         return _RemappedVector(venv, _actions(mapping, venv.action_space))
 
 
-class _RemappedVector(ObservationView):
+class _RemappedVector(VectorWrapper):
     def __init__(self, inner: VectorEnv, actions: list[Action]) -> None:
         super().__init__(inner, inner.observation_space)
         self.info = replace(self.info, action_space=Discrete(len(actions)))

@@ -67,7 +67,7 @@ class FireReset(gym.Wrapper):
 class EpisodicLife(gym.Wrapper):
     """Terminates where a life is lost; the next episode continues the same game from the last observation.
 
-    Logged and evaluated episodes are whole games all the same (`VectorEnv.continues`).
+    Logged and evaluated episodes are whole games all the same (`StepResult.continues`).
     """
 
     life_lost = False

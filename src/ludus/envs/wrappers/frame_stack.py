@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ludus.envs import Action, Options, ResetReturn, StepReturn
-from ludus.envs.spaces import Image, Port, is_picture, observation_port
-from ludus.envs.vector import StepResult, VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.spaces import Conversion, Image, is_picture, observation_conversion
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.errors import DataError
-from ludus.types import Array
+from ludus.types import Array, StepResult
 
 
 class FrameStack(gym.Wrapper):
@@ -26,7 +26,7 @@ class FrameStack(gym.Wrapper):
     def __init__(self, env: gym.Env, frames: int = 4) -> None:
         super().__init__(env)
         space = env.observation_space
-        port = observation_port(space, "") if is_picture(space) else Port(space)
+        port = observation_conversion(space, "") if is_picture(space) else Conversion(space)
         self._move, self.observation_space = port.convert, _stacked(port.space, frames)
         self._frames = frames
         self._stack = np.zeros(self.observation_space.shape, self.observation_space.dtype)
@@ -51,7 +51,7 @@ class FrameStack(gym.Wrapper):
         return _StackedVector(venv, frames)
 
 
-class _StackedVector(ObservationView):
+class _StackedVector(VectorWrapper):
     """Stacks of all environments; after the end of an episode the next stack begins with the new first frame."""
 
     def __init__(self, inner: VectorEnv, frames: int) -> None:
@@ -66,15 +66,13 @@ class _StackedVector(ObservationView):
 
     def step(self, action: Array) -> StepResult:
         """Step and push the observations."""
-        obs, reward, terminated, truncated, final_obs = self.inner.step(action)
-        self.broken, self.continues = self.inner.broken, self.inner.continues
-        before, self._stack = self._stack, self._pushed(self._stack, obs)
-        if final_obs is None:
-            return StepResult(self._stack, reward, terminated, truncated, None)
-        final = self._pushed(before, final_obs)
-        rows = terminated | truncated
-        self._stack[rows] = self.convert(obs[rows])
-        return StepResult(self._stack, reward, terminated, truncated, final)
+        result = self.inner.step(action)
+        before, self._stack = self._stack, self._pushed(self._stack, result.obs)
+        if result.final_obs is None:
+            return result._replace(obs=self._stack)
+        rows = result.done
+        self._stack[rows] = self.convert(result.obs[rows])
+        return result._replace(obs=self._stack, final_obs=self._pushed(before, result.final_obs))
 
     def convert(self, obs: Array) -> Array:
         """The first stack of an episode."""

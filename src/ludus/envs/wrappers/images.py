@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 
 from ludus.envs import Observation
 from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Image, image_port, is_picture, observation_port
+from ludus.envs.spaces import Image, image_conversion, is_picture, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.wrappers.observations import BatchObservation
 from ludus.types import Array
@@ -28,7 +28,7 @@ class ImageWrapper(BatchObservation, abc.ABC):
         space = env.observation_space
         if not is_pixels(space) or len(space.shape or ()) not in (2, 3):
             raise ValueError(f"needs images (uint8, 0 to 255), the observation is {space}")
-        port = observation_port(space, "")
+        port = observation_conversion(space, "")
         self._move = port.convert
         channels, height, width = port.space.shape or ()
         self.observation_space = Image(0, 255, self._prepare(channels, height, width), np.uint8)
@@ -145,7 +145,7 @@ class ChannelsFirst(gym.ObservationWrapper):
 
     def __init__(self, env: gym.Env, channels: Literal["auto", "first", "last"] = "auto") -> None:
         super().__init__(env)
-        port = image_port(_picture(env.observation_space), channels)
+        port = image_conversion(_picture(env.observation_space), channels)
         self._move, self.observation_space = port.convert, port.space
 
     def observation(self, observation: Observation) -> Array:

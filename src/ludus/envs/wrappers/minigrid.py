@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from ludus.envs import Observation
-from ludus.envs.spaces import Port, observation_port
+from ludus.envs.spaces import Conversion, observation_conversion
 from ludus.types import Array
 
 KINDS = (11, 6, 4)
@@ -50,11 +50,11 @@ class MiniGridImage(gym.ObservationWrapper):
         return image
 
     @staticmethod
-    def port(space: gym.Space) -> Port:
+    def conversion(space: gym.Space) -> Conversion:
         """How EnvPool's batches are converted."""
-        image = observation_port(_codes(space["image"]), "MiniGrid")  # type: ignore[index]
+        image = observation_conversion(_codes(space["image"]), "MiniGrid")  # type: ignore[index]
         move = image.convert or (lambda value: value)
-        return Port(image.space, lambda obs: move(obs["image"]))
+        return Conversion(image.space, lambda obs: move(obs["image"]))
 
 
 def _codes(space: gym.Space) -> Box:
@@ -101,7 +101,7 @@ class MiniGridSymbols(gym.ObservationWrapper):
         return self._symbols.encode(image, direction, [observation["mission"]])[0]
 
     @staticmethod
-    def port(space: gym.Space) -> Port:
+    def conversion(space: gym.Space) -> Conversion:
         """How EnvPool's batches are converted: its missions are bytes."""
         symbols = _Symbols(space)
 
@@ -110,7 +110,7 @@ class MiniGridSymbols(gym.ObservationWrapper):
             missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if symbols.reads else []
             return symbols.encode(obs["image"], obs["direction"], missions)
 
-        return Port(symbols.space, convert)
+        return Conversion(symbols.space, convert)
 
 
 class _Symbols:

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from ludus.envs import Observation
 from ludus.envs.info import is_pixels
 from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.view import ObservationView
+from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.types import Array
 
 
@@ -33,7 +33,7 @@ class _Spaces(gym.Env):
         self.observation_space, self.action_space = venv.observation_space, venv.action_space
 
 
-class _Converted(ObservationView):
+class _Converted(VectorWrapper):
     def __init__(self, inner: VectorEnv, wrapper: gym.ObservationWrapper) -> None:
         super().__init__(inner, wrapper.observation_space)
         self._wrapper = wrapper

@@ -64,7 +64,7 @@ class ScaleReward(gym.RewardWrapper):
 class ChangedReward(gym.Wrapper, abc.ABC):
     """Base of wrappers whose reward depends on more than the reward.
 
-    The raw reward stays in `info["raw_reward"]` and `VectorEnv.raw_reward`.
+    The raw reward stays in `info["raw_reward"]` and `StepResult.raw_reward`.
     """
 
     def begin(self, obs: Observation) -> None:

@@ -12,9 +12,9 @@ from gymnasium.wrappers import TimeLimit
 
 from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
 from ludus.envs.info import is_pixels, wrapper_of
-from ludus.envs.vector import StepResult, VectorEnv
-from ludus.envs.vector.view import ObservationView
-from ludus.types import Array
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.vector_wrapper import VectorWrapper
+from ludus.types import Array, StepResult
 
 
 class FrameSkip(gym.Wrapper):
@@ -91,7 +91,7 @@ class TimeAware(gym.Wrapper):
         return _TimedVector(venv)
 
 
-class _TimedVector(ObservationView):
+class _TimedVector(VectorWrapper):
     def __init__(self, inner: VectorEnv) -> None:
         super().__init__(inner, _extended(inner.observation_space))
         self._limit, self._elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
@@ -103,12 +103,11 @@ class _TimedVector(ObservationView):
 
     def step(self, action: Array) -> StepResult:
         """Step and append the times."""
-        obs, reward, terminated, truncated, final_obs = self.inner.step(action)
-        self.broken, self.continues = self.inner.broken, self.inner.continues
+        result = self.inner.step(action)
         self._elapsed += 1
-        final = None if final_obs is None else self.convert(final_obs)
-        self._elapsed[terminated | truncated] = 0
-        return StepResult(self.convert(obs), reward, terminated, truncated, final)
+        final = None if result.final_obs is None else self.convert(result.final_obs)
+        self._elapsed[result.done] = 0
+        return result._replace(obs=self.convert(result.obs), final_obs=final)
 
     def convert(self, obs: Array) -> Array:
         """Observations with the time of each environment."""

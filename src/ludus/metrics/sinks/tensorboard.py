@@ -10,9 +10,10 @@ from ludus.metrics.sinks import Row, Sink
 
 
 class TensorBoard(Sink):
-    """Every metric over environment steps."""
+    """Every metric over `x_axis`, one of the columns of a row."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, x_axis: str = "env_steps") -> None:
+        self._x_axis = x_axis
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -21,7 +22,7 @@ class TensorBoard(Sink):
 
     def write(self, row: Row) -> None:
         """Hand the row to the writer's thread."""
-        step = int(row["env_steps"])
+        step = int(row[self._x_axis])
         for key, value in row.items():
             if key not in COLUMNS and not isinstance(value, str):
                 self._writer.add_scalar(key, value, step)

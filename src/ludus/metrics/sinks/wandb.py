@@ -19,7 +19,7 @@ CLOUD = "api.wandb.ai"
 
 
 class Wandb(Sink):
-    """Every row over environment steps. The key stays with the client; code, argv and host are not captured."""
+    """Every row over its column `x_axis`. The key stays with the client; code, argv and host are not captured."""
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class Wandb(Sink):
         entity: str | None = None,
         tags: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
+        x_axis: str = "env_steps",
     ) -> None:
         check()
         import wandb
@@ -60,7 +61,8 @@ class Wandb(Sink):
             self.warning = (
                 f"W&B is offline: {_why_offline()}; `wandb sync {Path(self._run.dir).parent}` sends the run later"
             )
-        self._run.define_metric("*", step_metric="env_steps")
+        self._x_axis = x_axis
+        self._run.define_metric("*", step_metric=x_axis)
 
     def write(self, row: Row) -> None:
         """Hand the row to the client."""
@@ -71,7 +73,7 @@ class Wandb(Sink):
         if path.suffix == ".mp4":
             import wandb
 
-            self._run.log({"env_steps": env_steps, "val/video": wandb.Video(str(path), format="mp4")})
+            self._run.log({self._x_axis: env_steps, "val/video": wandb.Video(str(path), format="mp4")})
 
     def close(self) -> None:
         """Wait for the client to finish."""

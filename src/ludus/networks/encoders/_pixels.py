@@ -1,4 +1,4 @@
-"""What the convolutional encoders share: pixels in, channels-last memory, one scaling, one flattening."""
+"""The parts that convolutional encoders share: conversion of pixels, channels-last memory, scaling, flattening."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ludus.networks.layers import HIDDEN_GAIN
 class PixelEncoder(Encoder):
     """uint8 images [T, B, C, H, W], bytes until here, scaled by the weights of the first layer.
 
-    In channels-last memory convolutions train faster (measured: 1.6 times). `arrange` brings a rollout into it once;
-    what arrives in another layout is brought into it on the way from bytes to floats.
+    In channels-last memory convolutions train faster (measured: 1.6 times). `arrange` converts a rollout once; images
+    in another layout are converted on the way from bytes to floats.
     """
 
     takes_images = heavy = True
@@ -34,20 +34,25 @@ class PixelEncoder(Encoder):
 
     def arrange(self, obs_TB: Tensor) -> Tensor:
         """The same images in channels-last memory, still bytes."""
-        stored = torch.empty_like(obs_TB.movedim(2, -1), memory_format=torch.contiguous_format)
-        for channel in range(obs_TB.shape[2]):  # four times as fast as one permuting copy
-            stored[..., channel] = obs_TB[:, :, channel]
-        return stored.movedim(-1, 2)
+        return channels_last(obs_TB)
 
     def pixels(self, obs_TB: Tensor) -> Tensor:
         """Images [N, C, H, W] as numbers from 0 to 255 of the encoder's precision, which holds them exactly."""
         return obs_TB.flatten(0, 1).to(self.precision.dtype, memory_format=torch.channels_last)
 
     def features(self, maps_N: Tensor, dense: nn.Linear, obs_TB: Tensor) -> Tensor:
-        """[T, B, D] of feature maps [N, C, H, W], flattened in the order in which they lie in memory: H, W, C."""
+        """[T, B, D] of feature maps [N, C, H, W], flattened in their order in memory: H, W, C."""
         flat = maps_N.permute(0, 2, 3, 1).flatten(1)
         out = linear(flat, dense.weight.to(flat.dtype), dense.bias.to(flat.dtype)).relu_()
         return out.float().unflatten(0, obs_TB.shape[:2])
+
+
+def channels_last(image_TB: Tensor) -> Tensor:
+    """Images [T, B, C, H, W] with the channels side by side in memory."""
+    stored = torch.empty_like(image_TB.movedim(2, -1), memory_format=torch.contiguous_format)
+    for channel in range(image_TB.shape[2]):  # four times as fast as one permuting copy
+        stored[..., channel] = image_TB[:, :, channel]
+    return stored.movedim(-1, 2)
 
 
 def convolution(
@@ -62,7 +67,7 @@ def convolution(
 
 
 def convolve(x: Tensor, layer: nn.Conv2d, scale: float | None = None) -> Tensor:
-    """`layer` in the precision of x; scaling its few weights scales an input that is never written scaled."""
+    """`layer` in the precision of x; `scale` multiplies its few weights, which is cheaper than scaling the input."""
     weight = layer.weight if scale is None else layer.weight * scale
     assert layer.bias is not None
     return conv2d(x, weight.to(x.dtype), layer.bias.to(x.dtype), layer.stride, layer.padding)

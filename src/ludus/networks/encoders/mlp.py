@@ -1,4 +1,4 @@
-"""Vectors, discretes and small boxes through fully connected layers."""
+"""Vectors, discretes, small boxes and trees of them through fully connected layers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ludus.config.model import Model
 from ludus.networks.encoders import Encoder
 from ludus.networks.layers import stack
 from ludus.registry import ENCODERS
+from ludus.types import Array, Tree, space_tree, tree_leaves
 
 
 class MLPConfig(Model):
     """Fully connected layers shared by actor and critic."""
 
     hidden_dims: tuple[PositiveInt, ...] = ()
-    """Widths; none leaves the vector as it is, so that actor and critic share nothing."""
+    """Widths; without any the vector stays as it is, and actor and critic share no layer."""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
     """Nonlinearity after each layer."""
 
@@ -28,7 +29,7 @@ class MLPConfig(Model):
 @ENCODERS.register("auto")
 @ENCODERS.register("mlp")
 class MLP(Encoder):
-    """Flattens (one-hot for discretes), then linear layers."""
+    """Flattens (one-hot for discretes), joins the parts of a Dict or Tuple, then linear layers."""
 
     Config = MLPConfig
 
@@ -38,7 +39,7 @@ class MLP(Encoder):
         self.layers = stack(vector_dim(space), cfg.hidden_dims, cfg.activation)
         self.out_dim = cfg.hidden_dims[-1] if cfg.hidden_dims else vector_dim(space)
 
-    def forward(self, obs_TB: Tensor) -> Tensor:
+    def forward(self, obs_TB: Tree) -> Tensor:
         return self.layers(as_vector(obs_TB, self.space))
 
 
@@ -47,8 +48,11 @@ def vector_dim(space: gym.Space) -> int:
     return int(gym.spaces.utils.flatdim(space))
 
 
-def as_vector(obs_TB: Tensor, space: gym.Space) -> Tensor:
-    """Observations as float vectors [T, B, D]; every discrete becomes one-hot."""
+def as_vector(obs_TB: Tree, space: gym.Space) -> Tensor:
+    """Observations as float vectors [T, B, D]: discretes one-hot, the parts of a tree in the order of its leaves."""
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        parts = zip(tree_leaves(obs_TB), tree_leaves(space_tree(space)), strict=True)
+        return torch.cat([as_vector(part, leaf) for part, leaf in parts], -1)
     if isinstance(space, gym.spaces.Discrete):
         return _one_hot(obs_TB, int(space.n))
     if isinstance(space, gym.spaces.MultiDiscrete):
@@ -58,8 +62,11 @@ def as_vector(obs_TB: Tensor, space: gym.Space) -> Tensor:
     return vector if vector.dtype == torch.float32 else vector.float()
 
 
-def as_vector_numpy(obs_B: np.ndarray, space: gym.Space) -> np.ndarray:
+def as_vector_numpy(obs_B: Tree, space: gym.Space) -> Array:
     """`as_vector` for one step of numpy observations [B, ...]."""
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        parts = zip(tree_leaves(obs_B), tree_leaves(space_tree(space)), strict=True)
+        return np.concatenate([as_vector_numpy(part, leaf) for part, leaf in parts], -1)
     if isinstance(space, gym.spaces.Discrete):
         return np.eye(int(space.n), dtype=np.float32)[obs_B]
     if isinstance(space, gym.spaces.MultiDiscrete):

@@ -9,20 +9,14 @@ steps equals T calls over one step, for any pattern of `first` (tests/contracts/
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from ludus.types import Array, Tree
+from ludus.types import Tree
 
 if TYPE_CHECKING:
     from ludus.config.model import Model
-
-
-Step = Callable[[Array, Tree, Array], tuple[Array, Tree]]
-"""(x_BD, state, first_B) -> (y_BH, state) in numpy."""
-Take = Callable[[Tensor], Array]
 
 
 class MemoryCore(nn.Module, ABC):
@@ -40,7 +34,3 @@ class MemoryCore(nn.Module, ABC):
     @abstractmethod
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         """Outputs for T steps and the state after the last one."""
-
-    def numpy_step(self, take: Take) -> Step | None:
-        """One step in numpy on weights that `take` copies or views, for acting on the CPU; none acts in torch."""
-        return None

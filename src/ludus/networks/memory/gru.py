@@ -9,18 +9,15 @@ tanh(0) = 0 exactly, whatever came before.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.kernels.segments import Segments
-from ludus.networks.memory import MemoryCore, Step, Take
+from ludus.kernels.gru_scan import GRUScan
+from ludus.networks.memory import MemoryCore
 from ludus.registry import MEMORY
-from ludus.types import Array, Tree
+from ludus.types import Tree
 
 SHUT = -1e4  # sigmoid(-1e4) is exactly 0 in float32
 
@@ -61,7 +58,7 @@ class GRU(MemoryCore):
             return h_BH.unsqueeze(0), (h_BH,)
         if x_TBD.device.type == "cpu":
             gates_TBG = torch.nn.functional.linear(x_TBD, self.cell.weight_ih, self.cell.bias_ih)
-            y_TBH = _Scan.apply(gates_TBG, h_BH, first_TB, self.cell.weight_hh, self.cell.bias_hh)
+            y_TBH = GRUScan.apply(gates_TBG, h_BH, first_TB, self.cell.weight_hh, self.cell.bias_hh)
         else:
             y_TBH = self.fused(x_TBD, h_BH, first_TB)
         return y_TBH, (y_TBH[-1],)
@@ -81,76 +78,3 @@ class GRU(MemoryCore):
         weights = [weight_ih, cell.weight_hh, torch.zeros_like(cell.bias_ih), cell.bias_hh]
         y, _ = torch._VF.gru(inputs, h_BH.unsqueeze(0), weights, True, 1, 0.0, False, False, False)
         return y[row_TB, column_TB]
-
-    def numpy_step(self, take: Take) -> Step:
-        width, cell = self.out_dim, self.cell
-        w_x, w_h, b_x, b_h = (take(p) for p in (cell.weight_ih.t(), cell.weight_hh.t(), cell.bias_ih, cell.bias_hh))
-
-        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            h = state[0] * ~first_B[:, None]
-            gates_x, gates_h = x_BD @ w_x + b_x, h @ w_h + b_h
-            gates = 0.5 * np.tanh(0.5 * (gates_x[:, : 2 * width] + gates_h[:, : 2 * width])) + 0.5  # sigmoid
-            reset, update = gates[:, :width], gates[:, width:]
-            candidate = np.tanh(gates_x[:, 2 * width :] + reset * gates_h[:, 2 * width :])
-            h = candidate + update * (h - candidate)
-            return h, (h,)
-
-        return step
-
-
-class _Scan(torch.autograd.Function):
-    """h[t] = n + z (h[t-1] - n) with gates r, z and candidate n = tanh(x_n + r u_n), over pieces of episodes."""
-
-    @staticmethod
-    def forward(ctx: Any, gates: Tensor, h: Tensor, first: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        u_weight, u_bias = np.ascontiguousarray(weight.detach().numpy().T), bias.detach().numpy()
-        segments = Segments(first.numpy())
-        x = segments.pack(gates.detach().numpy())
-        start = segments.start(h.detach().numpy())
-        R, H = len(x), x.shape[1] // 3
-        y, n, u_n = (np.empty((R, H), x.dtype) for _ in range(3))
-        rz = np.empty((R, 2 * H), x.dtype)
-        state = start
-        for now in segments.slices:
-            previous = state[: now.stop - now.start]
-            u = previous @ u_weight + u_bias
-            u_n[now] = u[:, 2 * H :]
-            gate = np.tanh(0.5 * (x[now, : 2 * H] + u[:, : 2 * H]), out=rz[now])  # sigmoid(a) = (1 + tanh(a / 2)) / 2
-            gate += 1.0
-            gate *= 0.5
-            candidate = np.tanh(x[now, 2 * H :] + gate[:, :H] * u_n[now], out=n[now])
-            state = np.subtract(previous, candidate, out=y[now])
-            state *= gate[:, H:]
-            state += candidate
-        ctx.arrays = segments, start, y, rz, n, u_n
-        ctx.save_for_backward(weight)
-        return torch.from_numpy(segments.unpack(y))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        segments, start, y, rz, n, u_n = ctx.arrays
-        (weight,) = ctx.saved_tensors
-        u_weight = weight.detach().numpy()
-        T, B, H = grads[0].shape
-        dy, before = segments.pack(grads[0].numpy()), segments.before(start, y)
-        r, z = rz[:, :H], rz[:, H:]
-        # everything that does not depend on the recurrence, for all steps at once
-        to_n = (1.0 - z) * (1.0 - n * n)
-        slopes = np.stack([to_n * u_n * r * (1.0 - r), (before - n) * z * (1.0 - z), to_n * r], 1)  # [R, 3, H]
-        dh = np.empty_like(dy)
-        du = np.empty_like(slopes)
-        carry = np.zeros_like(start)
-        for now in reversed(segments.slices):
-            count = now.stop - now.start
-            total = np.add(dy[now], carry[:count], out=dh[now])
-            np.multiply(slopes[now], total[:, None], out=du[now])
-            back = np.matmul(du[now].reshape(count, 3 * H), u_weight, out=carry[:count])
-            back += total * z[now]
-        flat = du.reshape(T * B, 3 * H)
-        dx = du.copy()
-        dx[:, 2] = dh * to_n
-        d_weight = flat.T @ before
-        d_gates = segments.unpack(dx.reshape(T * B, 3 * H))
-        parts = (d_gates, segments.start_gradient(carry), d_weight, flat.sum(0))
-        d_x, d_h, d_w, d_b = (torch.from_numpy(array) for array in parts)
-        return d_x, d_h, None, d_w, d_b

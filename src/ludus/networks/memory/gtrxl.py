@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ludus.networks.attention import Window
-from ludus.networks.memory import Take
-from ludus.networks.transformer import Block, Join, TransformerConfig, TransformerCore
+from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
-from ludus.types import Array
 
 
 class GTrXLConfig(TransformerConfig):
@@ -35,10 +32,6 @@ class GatedBlock(Block):
     def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
         x_TBH = self.gates[0](x_TBH, torch.relu(self.attention(self.norm(x_SBH), window)))
         return self.gates[1](x_TBH, torch.relu(self.feedforward(x_TBH)))
-
-    def numpy_joins(self, take: Take) -> tuple[Join, Join]:
-        first, second = (gate.numpy_step(take) for gate in self.gates)
-        return lambda x, y: first(x, np.maximum(y, 0.0)), lambda x, y: second(x, np.maximum(y, 0.0))
 
 
 @MEMORY.register("gtrxl")
@@ -67,18 +60,3 @@ class Gate(nn.Module):
         r, z = (gates_y + self.old(x)).chunk(2, -1)
         h = torch.tanh(candidate + self.reset(torch.sigmoid(r) * x))
         return torch.lerp(x, h, torch.sigmoid(z - self.bias))
-
-    def numpy_step(self, take: Take) -> Join:
-        """The same in numpy."""
-        w_new, w_old, w_reset, bias = (
-            take(p) for p in (self.new.weight.t(), self.old.weight.t(), self.reset.weight.t(), self.bias)
-        )
-        width = len(bias)
-
-        def step(x: Array, y: Array) -> Array:
-            new, old = y @ w_new, x @ w_old
-            r = 0.5 * np.tanh(0.5 * (new[:, :width] + old[:, :width])) + 0.5  # sigmoid
-            z = 0.5 * np.tanh(0.5 * (new[:, width : 2 * width] + old[:, width:] - bias)) + 0.5
-            return x + z * (np.tanh(new[:, 2 * width :] + (r * x) @ w_reset) - x)
-
-        return step

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -16,12 +15,11 @@ from torch.nn.functional import linear as affine
 from torch.nn.functional import softplus
 
 from ludus.kernels.convolution import silu_convolution
-from ludus.kernels.normalization import gated, silu_numpy
+from ludus.kernels.normalization import gated
 from ludus.kernels.selective_scan import selective_scan
-from ludus.networks.memory import Step, Take
 from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
 from ludus.registry import MEMORY
-from ludus.types import Array, Tree
+from ludus.types import Tree
 
 
 class MambaConfig(StateSpaceConfig):
@@ -63,29 +61,6 @@ class SelectiveMixer(Mixer):
         rate_NE = -torch.exp(self.log_rate)
         y_TBE, h_BNE = selective_scan(x_TBE, delta_TBE, rate_NE, B_TBN, C_TBN, ~first_TB, h_BNE)
         return self.output(gated(y_TBE + self.skip * x_TBE, gate_TBE)), (past_BKE, h_BNE)
-
-    def numpy_step(self, take: Take) -> Step:
-        w_in, w_select, w_delta, w_out = (
-            take(layer.weight.t()) for layer in (self.input, self.select, self.delta, self.output)
-        )
-        taps, conv_bias, delta_bias, log_rate, skip = (
-            take(p) for p in (self.conv_weight.t(), self.conv_bias, self.delta.bias, self.log_rate, self.skip)
-        )
-        E, R, N = self.channels, self.rank, self.states
-
-        def step(x_BH: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            past_BKE, h_BNE = (leaf * ~first_B[:, None, None] for leaf in state)
-            both = x_BH @ w_in
-            window = np.concatenate([past_BKE, both[:, None, :E]], 1)
-            x = silu_numpy((window * taps).sum(1) + conv_bias)
-            chosen = x @ w_select
-            delta = np.logaddexp(0.0, chosen[:, :R] @ w_delta + delta_bias)
-            h_BNE = np.exp(delta[:, None] * -np.exp(log_rate)) * h_BNE
-            h_BNE += (delta * x)[:, None] * chosen[:, R : R + N, None]
-            y = (chosen[:, None, R + N :] @ h_BNE)[:, 0] + skip * x
-            return (y * silu_numpy(both[:, E:])) @ w_out, (window[:, 1:], h_BNE)
-
-        return step
 
 
 @MEMORY.register("mamba")

@@ -6,7 +6,6 @@ reset sets the decay of the state to 0 and hides earlier inputs from the convolu
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
@@ -14,12 +13,11 @@ from torch.nn.functional import linear as affine
 from torch.nn.functional import softplus
 
 from ludus.kernels.convolution import silu_convolution
-from ludus.kernels.normalization import gated, inverse_rms, rms_norm_numpy, silu_numpy
+from ludus.kernels.normalization import gated, inverse_rms
 from ludus.kernels.ssd import dual_scan
-from ludus.networks.memory import Step, Take
 from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
 from ludus.registry import MEMORY
-from ludus.types import Array, Tree
+from ludus.types import Tree
 
 RATE_RANGE = (1.0, 16.0)
 """Rates of decay at the start, drawn uniformly."""
@@ -78,28 +76,6 @@ class DualMixer(Mixer):
         gated_TBE = gated(y_TBMP.flatten(2), gate_TBE)
         # the norm's weight goes into the projection, its division behind it, where there are fewer channels
         return affine(gated_TBE, self.output.weight * self.norm) * inverse_rms(gated_TBE), (past, h_BMNP)
-
-    def numpy_step(self, take: Take) -> Step:
-        w_in, w_out, taps = take(self.input.weight.t()), take(self.output.weight.t()), take(self.conv_weight.t())
-        conv_bias, delta_bias, log_rate, skip, norm = (
-            take(p) for p in (self.conv_bias, self.delta_bias, self.log_rate, self.skip, self.norm)
-        )
-        E, N, mixed, shape = self.channels, self.states, len(self.conv_bias), (-1, self.heads, 1, self.head)
-
-        def step(x_BH: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            past, h_BMNP = state[0] * ~first_B[:, None, None], state[1] * ~first_B[:, None, None, None]
-            parts = x_BH @ w_in
-            window = np.concatenate([past, parts[:, None, E : E + mixed]], 1)
-            now = silu_numpy((window * taps).sum(1) + conv_bias)
-            x_BM1P, B_BN, C_BN = now[:, :E].reshape(shape), now[:, E : E + N], now[:, E + N :]
-            delta = np.logaddexp(0.0, parts[:, E + mixed :] + delta_bias)[:, :, None, None]
-            h_BMNP = np.exp(delta * -np.exp(log_rate)[:, None, None]) * h_BMNP
-            h_BMNP += delta * x_BM1P * B_BN[:, None, :, None]
-            y = C_BN[:, None, None] @ h_BMNP + skip[:, None, None] * x_BM1P
-            y = y.reshape(len(y), E) * silu_numpy(parts[:, :E])
-            return rms_norm_numpy(y, norm) @ w_out, (window[:, 1:], h_BMNP)
-
-        return step
 
 
 @MEMORY.register("mamba2")

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.kernels.normalization import rms_norm_numpy
 from ludus.kernels.selective_scan import linear_scan
 from ludus.networks.layers import RMSNorm, linear
-from ludus.networks.memory import MemoryCore, Step, Take
+from ludus.networks.memory import MemoryCore
 from ludus.registry import MEMORY
-from ludus.types import Array, Tree
+from ludus.types import Tree
 
 
 class MinGRUConfig(Model):
@@ -60,22 +58,3 @@ class MinGRU(MemoryCore):
             last.append(h_TBH[-1])
             x_TBH = x_TBH + h_TBH
         return self.norm(x_TBH), tuple(last)
-
-    def numpy_step(self, take: Take) -> Step:
-        project, bias = take(self.project.weight.t()), take(self.project.bias)
-        layers = [
-            (take(norm.weight), take(gates.weight.t()), take(gates.bias))
-            for norm, gates in zip(self.norms, self.gates, strict=True)
-        ]
-        scale, width = take(self.norm.weight), self.out_dim
-
-        def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-            x, keep, last = x_BD @ project + bias, ~first_B[:, None], []
-            for (weight, gates, gates_bias), h in zip(layers, state, strict=True):
-                a = rms_norm_numpy(x, weight) @ gates + gates_bias
-                z = 0.5 * np.tanh(0.5 * a[:, :width]) + 0.5
-                last.append(h * keep * (1.0 - z) + z * a[:, width:])
-                x = x + last[-1]
-            return rms_norm_numpy(x, scale), tuple(last)
-
-        return step

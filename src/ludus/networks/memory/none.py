@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ludus.config.model import Model
-from ludus.networks.memory import MemoryCore, Step, Take
+from ludus.networks.memory import MemoryCore
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -30,6 +30,3 @@ class NoMemory(MemoryCore):
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         return x_TBD, state
-
-    def numpy_step(self, take: Take) -> Step:
-        return lambda x_BD, state, _: (x_BD, state)

@@ -5,12 +5,10 @@ Norms come first in each sublayer, which reinforcement learning needs (Parisotto
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor
 
 from ludus.networks.attention import Window
-from ludus.networks.memory import Take
-from ludus.networks.transformer import Block, Join, TransformerConfig, TransformerCore
+from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
 
 
@@ -24,9 +22,6 @@ class TrXLBlock(Block):
     def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
         x_TBH = x_TBH + self.attention(self.norm(x_SBH), window)
         return x_TBH + self.feedforward(x_TBH)
-
-    def numpy_joins(self, take: Take) -> tuple[Join, Join]:
-        return np.add, np.add
 
 
 @MEMORY.register("trxl")

@@ -1,4 +1,4 @@
-"""Things that watch a run: a callback sees everything and may ask the run to stop, but changes no algorithm."""
+"""Callbacks: parts that are called at fixed moments of a run. They are called in the order of `run.callbacks`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Every moment of a run; override what you need."""
+    """The moments of a run; override those you need."""
 
     def on_start(self, run: Orchestrator) -> None:
         """Before the first hook."""
@@ -21,17 +21,17 @@ class Callback:
     def on_report(self, run: Orchestrator, hook: str, report: Report) -> None:
         """After every hook."""
 
-    def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
-        """After every cycle, with its metrics."""
-
-    def on_cycle_end(self, run: Orchestrator) -> None:
-        """After everything else of a cycle: all is counted and written, so that this is the moment to save."""
-
     def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
         """After every evaluation."""
+
+    def on_row(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
+        """After a row of metrics was written, every `logging.every_epochs` epochs."""
+
+    def on_epoch_end(self, run: Orchestrator) -> None:
+        """At the end of every epoch, after its evaluation and its row; `run.recorder.epoch` has its metrics."""
 
     def on_phase_end(self, run: Orchestrator) -> None:
         """After the last cycle of a phase."""
 
     def on_end(self, run: Orchestrator) -> None:
-        """When the run is over, whatever the reason."""
+        """When the run is over and nothing failed."""

@@ -1,4 +1,4 @@
-"""Looks once in a while whether observations keep to the bounds of their space."""
+"""Checks whether observations stay within the bounds of their space."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.orchestration.callbacks import Callback
+from ludus.types import Array, space_tree, tree_leaves
 
 if TYPE_CHECKING:
     from ludus.orchestration.orchestrator import Orchestrator
 
 
 class Bounds(Callback):
-    """One note a run, for the first observation found outside; it looks at the newest ones whenever a cycle ends."""
+    """Looks at the newest observations at the end of every epoch; only the first one out of bounds is reported."""
 
     def __init__(self) -> None:
         self._noted = False
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """Compare one step of every environment."""
-        collector: Any = run.stateful["collector"]
-        space = collector.env.observation_space
-        if self._noted or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
+        collector: Any = run.stateful.get("collector")
+        if collector is None:
             return
-        obs = collector.newest_obs
+        spaces = tree_leaves(space_tree(collector.env.observation_space))
+        for space, obs in zip(spaces, tree_leaves(collector.newest_obs), strict=True):
+            if not self._noted and isinstance(space, gym.spaces.Box) and space.dtype != np.uint8:
+                self._compare(run, space, obs)
+
+    def _compare(self, run: Orchestrator, space: gym.spaces.Box, obs: Array) -> None:
+        collector: Any = run.stateful["collector"]
         outside = (obs < space.low) | (obs > space.high)
         if outside.any():
             self._noted = True

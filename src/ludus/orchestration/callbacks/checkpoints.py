@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ludus.errors import DataError, ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
+from ludus.progress import Progress
 from ludus.runs import checkpoint
 from ludus.seeding import Streams
 
@@ -31,13 +33,13 @@ MOST_FAILURES = 3
 
 
 class Checkpoints(Callback):
-    """`checkpoints/step=N` with links `best` and `last`; a full disk is a warning until it happens too often."""
+    """Writes `checkpoints/step=N` and the links `best` and `last`; the third failure in a row ends the run."""
 
     def __init__(
         self,
         folder: Path,
         plan: CheckpointPlan,
-        collector: Collector,
+        collector: Collector | None,
         streams: Streams,
         warn: Callable[[str], None],
         *,
@@ -51,7 +53,7 @@ class Checkpoints(Callback):
         self.failures = 0
         self._wanted = self._best = False
         self._saved_at = time.monotonic()
-        self._saved_step = -1
+        self._saved: Progress | None = None
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Path] | None = None
 
@@ -60,10 +62,10 @@ class Checkpoints(Callback):
         self._due(run)
         for folder in (self.folder, self.folder / "videos"):
             files.sweep(folder)
-        if run.clock.env_steps == 0:
+        if run.position == 0:
             self._hand_over(run)
             self._look()
-        self._saved_at, self._saved_step = time.monotonic(), run.clock.env_steps
+        self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
     def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
         """Worth keeping; saved once the cycle is complete."""
@@ -71,48 +73,53 @@ class Checkpoints(Callback):
         self._best |= best
         self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if due or self._wanted or (late and not self.collector.at_a_barrier):
+        if due or self._wanted or (late and not self._resets):
             self.save(run)
 
     def on_end(self, run: Orchestrator) -> None:
         """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
         self._look()
-        early = run.interrupted is not None and self.collector.at_a_barrier
-        if self._saved_step != run.clock.env_steps and not early:
+        early = run.interrupted is not None and self._resets
+        if self._saved != run.progress and not early:
             self.save(run)
         self.finish()
 
     def request(self) -> None:
-        """Save at the end of this cycle."""
+        """Save at the end of this epoch."""
         self._wanted = True
+
+    @property
+    def _resets(self) -> bool:
+        return self.collector is not None and self.collector.resets_at_checkpoints
 
     def _due(self, run: Orchestrator) -> bool:
         """Both counts, each asked every time."""
-        return self.by_steps.due(run.clock.env_steps) | self.by_updates.due(run.clock.updates)
+        return self.by_steps.due(run.progress.env_steps) | self.by_updates.due(run.progress.updates)
 
     def save(self, run: Orchestrator) -> None:
         """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
         self._look()
         self.confirm()
-        step = run.clock.env_steps
-        if self.collector.at_a_barrier:
+        if self.collector is not None and self.collector.resets_at_checkpoints:
+            step = run.progress.env_steps
             self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
         self._hand_over(run)
         run.nan_guard.at_checkpoint()
         self._wanted = self._best = False
-        self._saved_at, self._saved_step = time.monotonic(), step
+        self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
     def _hand_over(self, run: Orchestrator) -> None:
         known = list(checkpoint.checkpoints(self.folder))[-self.plan.keep :]
         buffers: Any = run.stateful["buffers"]
-        buffers.at_checkpoint(f"step={run.clock.env_steps}", tuple(known))
+        name = run.scheduler.checkpoint_name
+        buffers.at_checkpoint(name, tuple(known))
         best = self._best or run.best is None
         state = {**copied(run.state_dict()), "about": self.about}
-        self._writing = self._writer.submit(self._write, state, run.clock.env_steps, best)
+        self._writing = self._writer.submit(self._write, state, name, best)
 
     def finish(self) -> None:
         """Wait for the writer; there is no next time for what fails now."""
@@ -129,15 +136,15 @@ class Checkpoints(Callback):
             writing.result()
         except (ResourceError, DataError) as error:  # not written, or not what was written when read back
             self.failures += 1
-            self._saved_step = -1
+            self._saved = None
             if last or self.failures >= MOST_FAILURES:
                 raise
             self.warn(f"{error.line()}; training goes on, the next checkpoint is tried again")
         else:
             self.failures = 0
 
-    def _write(self, state: dict[str, Any], step: int, best: bool) -> Path:
-        path = checkpoint.save(self.folder, state, step=step, best=best)
+    def _write(self, state: dict[str, Any], name: str, best: bool) -> Path:
+        path = checkpoint.save(self.folder, state, name=name, best=best)
         try:
             for name in ("best", "last"):  # also at the top of the run folder, where people look first
                 self._link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")

@@ -32,22 +32,22 @@ class Command(Model):
     """What the file may say."""
 
     set: dict[str, Any] = {}
-    """Fields of the algorithm and their new values, from the next cycle on."""
+    """Fields of the algorithm and their new values, from the next epoch on."""
     checkpoint: bool = False
-    """Save at the end of this cycle."""
+    """Save at the end of this epoch."""
     stop: bool = False
-    """Save and end the run after this cycle, to be resumed later."""
+    """Save and end the run after this epoch, to be resumed later."""
 
 
 class Control(Callback):
-    """`checkpoint` asks for one at the end of this cycle."""
+    """Obeys `control.json`; `checkpoint` is called to ask for a checkpoint at the end of this epoch."""
 
     def __init__(self, folder: Path, checkpoint: Callable[[], None]) -> None:
         self.path, self._checkpoint = folder / NAME, checkpoint
         self._seen: list[int] | None = None
 
-    def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
-        """Look whether there is something new."""
+    def on_epoch_end(self, run: Orchestrator) -> None:
+        """Obey the file if it has changed."""
         try:
             found = self.path.lstat()
         except OSError:
@@ -75,7 +75,7 @@ class Control(Callback):
             run.interrupt(f"{NAME}: stopped and saved, go on with ludus resume")
 
     def state_dict(self) -> dict[str, Any]:
-        """The version of the file that was obeyed: a resumed run does not obey it again."""
+        """Which version of the file was obeyed, so that a resumed run does not obey it again."""
         return {"seen": self._seen}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ def read_command(path: Path) -> Command:
     try:
         return Command.model_validate(json.loads(files.read(path, LIMIT, follow=False)))
     except OSError as error:
-        raise ConfigError(NAME, (error.strerror or "cannot be opened").lower()) from None
+        raise ConfigError(NAME, files.reason(error)) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

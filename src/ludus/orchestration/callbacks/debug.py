@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ludus import files
 from ludus.errors import Diverged
-from ludus.learning.learner import Learner
+from ludus.learning.learner import Batch, Learner
 from ludus.orchestration.callbacks import Callback
 from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
@@ -54,12 +54,12 @@ class Debug(Callback):
                 self.watched.append(Watched(name, part, self._fail(run), self._count))
         self._start_trace()
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """Statistics, and the end of the trace."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + STATISTICS_EVERY
             self._write_statistics(run)
-        if run.clock.cycles >= TRACED_CYCLES:
+        if run.progress.cycles >= TRACED_CYCLES:
             self._end_trace()
 
     def on_end(self, run: Orchestrator) -> None:
@@ -81,9 +81,9 @@ class Debug(Callback):
     def _fail(self, run: Orchestrator) -> Callable[[Watched, str, str], None]:
         def fail(watched: Watched, what: str, problem: str) -> None:
             learner = watched.learner
-            facts = {"tensor": what, "problem": problem, "learner": watched.name, "numbers": watched.numbers}
+            facts = {"tensor": what, "problem": problem, "learner": watched.name, "scalars": watched.scalars}
             place = dump(self.folder, run, facts, learner, batch=watched.batch)
-            where = f"environment step {run.clock.env_steps}, after {learner.optimizer.count} updates"
+            where = f"environment step {run.progress.env_steps}, after {learner.updates} updates"
             raise NotFinite(where, f"{what} is not finite: {problem}", f"batch and weights are in {place}")
 
         return fail
@@ -108,7 +108,7 @@ class Debug(Callback):
 
     def _write_statistics(self, run: Orchestrator) -> None:
         for watched in self.watched:
-            head = {"epoch": run.clock.epochs, "env_steps": run.clock.env_steps, "learner": watched.name}
+            head = {"epoch": run.progress.epochs, "env_steps": run.progress.env_steps, "learner": watched.name}
             for file, layers in (
                 ("weights.jsonl", weight_statistics(watched.learner.model)),
                 ("activations.jsonl", watched.activations.statistics()),
@@ -129,13 +129,11 @@ class Watched:
     ) -> None:
         self.name, self.learner = name, learner
         self.batch: Any = None
-        self.numbers: dict[str, float] = {}
+        self.scalars: dict[str, float] = {}
         self.updates = 0
-        self._fail, self._updated = fail, updated
-        self._step, self._loss, self._compiler = learner.step, learner.loss, learner.compiler
+        self._fail, self._updated, self._compiler = fail, updated, learner.compiler
         learner.compiler = None  # hooks cannot look into compiled code
-        learner.step = self.step  # type: ignore[method-assign]
-        learner.loss = self.loss
+        learner.observer = self
         self.activations = Activations(learner.model, self._activation)
         self._gradients = [
             parameter.register_post_accumulate_grad_hook(self._gradient(part))
@@ -143,28 +141,28 @@ class Watched:
             if parameter.requires_grad  # targets follow, they do not learn
         ]
 
-    def step(self, batch: Any, numbers: Any, **flags: Any) -> None:
-        """Learner.step between two looks."""
-        self.batch, self.numbers = batch, dict(numbers)
+    def on_batch(self, batch: Batch, scalars: Mapping[str, float]) -> None:
+        """Look at the batch before the update."""
+        self.batch, self.scalars = batch, dict(scalars)
         self._refuse("batch", finite.first_bad(batch))
-        self._step(batch, numbers, **flags)
+
+    def on_loss(self, group: str, loss: Tensor) -> None:
+        """Look at a loss before its gradient is taken."""
+        self._refuse("loss of", finite.first_bad({group: loss}))
+
+    def on_update(self, metrics: Mapping[str, Tensor]) -> None:
+        """Look at each term of the losses and at the weights after the update."""
+        self._refuse("loss", finite.first_bad(metrics))
         self._refuse("weight", finite.first_bad(self.learner.layout.unflatten(self.learner.theta)))
         self.updates += 1
         self._updated(self.updates)
-
-    def loss(self, *arguments: Any, **flags: Any) -> Any:
-        """Learner.loss, each term looked at."""
-        loss, metrics = self._loss(*arguments, **flags)
-        self._refuse("loss", finite.first_bad({**metrics, "total": loss}))
-        return loss, metrics
 
     def remove(self) -> None:
         """Leave the learner as it was."""
         self.activations.remove()
         for hook in self._gradients:
             hook.remove()
-        del self.learner.step
-        self.learner.loss, self.learner.compiler = self._loss, self._compiler
+        self.learner.observer, self.learner.compiler = None, self._compiler
 
     def _activation(self, name: str, module: nn.Module, output: Tensor) -> None:
         problem = finite.trouble(output.detach())
@@ -194,7 +192,7 @@ def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Lea
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in finite.tensors_of(tree)}
         if tensors:
             files.write_bytes(target / f"{name}.safetensors", save(tensors))
-    clock = {"env_steps": run.clock.env_steps, "updates": learner.optimizer.count, "epoch": run.clock.epochs}
+    clock = {"env_steps": run.progress.env_steps, "updates": learner.updates, "epoch": run.progress.epochs}
     files.write_json(target / "step.json", {**facts, **clock, "phase": run.scheduler.phase.name})
     return target
 

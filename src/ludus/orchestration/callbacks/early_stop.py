@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import TYPE_CHECKING
 
 from ludus.config.schema import Stop
 from ludus.data.collector import WINDOW
 from ludus.errors import ConfigError
+from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ class EarlyStop(Callback):
         if self.eval_reward is not None and result.mean >= self.eval_reward:
             run.stop(f"evaluated mean return {result.mean:g} reached {self.eval_reward:g}")
 
-    def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
-        """Training reward, once as many episodes have ended as its mean is over; or time."""
-        reward, enough = row.get("train/roll/ep_rew/mean"), float(row.get("train/roll/episodes", WINDOW)) >= WINDOW
-        if self.train_reward is not None and enough and isinstance(reward, float) and reward >= self.train_reward:
-            run.stop(f"training mean return {reward:g} reached {self.train_reward:g}")
+    def on_epoch_end(self, run: Orchestrator) -> None:
+        """The training return is high enough, over as many episodes as its mean is taken over; or time is up."""
+        if self.train_reward is not None:
+            metrics = run.recorder.epoch
+            reward, episodes = metrics.get(RETURN, -math.inf), metrics.get("train/roll/episodes", WINDOW)
+            if episodes >= WINDOW and reward >= self.train_reward:
+                run.stop(f"training mean return {reward:g} reached {self.train_reward:g}")
         if self.minutes is not None and run.seconds >= 60 * self.minutes:
             run.stop(f"{self.minutes:g} minutes are over")
 

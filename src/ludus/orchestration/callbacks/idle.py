@@ -26,9 +26,10 @@ class Idle(Callback):
             for phase, cfg, calls in phases
             if any(call.name.startswith("update") for call in calls)
         ]
-        if waits and min(waits) >= run.scheduler.total_steps:
+        total = run.scheduler.budget.total
+        if run.scheduler.budget.unit == "env_steps" and waits and min(waits) >= total:
             run.say(
-                f"learning starts at step {min(waits):,}, and the run ends at step {run.scheduler.total_steps:,}; "
+                f"learning starts at step {min(waits):,}, and the run ends at step {total:,}; "
                 "lower algorithm.learning_starts or raise training.total_timesteps"
             )
 
@@ -41,4 +42,4 @@ class Idle(Callback):
 def made_no_update(run: Orchestrator) -> bool:
     """Whether no hook reported an update, though there are hooks for it."""
     asked = any(call.name.startswith("update") for calls in run.scheduler.calls for call in calls)
-    return asked and run.clock.updates == 0
+    return asked and run.progress.updates == 0

@@ -56,7 +56,7 @@ class PlateauConfig(Model):
     """Acts when a metric stands still."""
 
     monitor: str = EVAL_RETURN
-    """Metric to watch; rows without it are passed over."""
+    """Metric to watch, as it is at the end of each epoch; epochs without it do not count."""
     better: Literal["up", "down"] = "up"
     """Direction that is progress."""
     min_delta: float = Field(default=0.0, ge=0)
@@ -101,11 +101,11 @@ class Plateau(Callback):
                 raise ConfigError(WHERE, f"'{action.field}' is fixed for the whole run", "act on another field")
             changed(getattr(run.settings, action.field), action)
 
-    def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
-        """Look at the metric if it is there."""
-        value = row.get(self.cfg.monitor)
-        if isinstance(value, float | int) and not self._given_up:
-            self._look(run, float(value))
+    def on_epoch_end(self, run: Orchestrator) -> None:
+        """Look at the metric if this epoch has it."""
+        value = run.recorder.epoch.get(self.cfg.monitor)
+        if value is not None and not self._given_up:
+            self._look(run, value)
 
     def _look(self, run: Orchestrator, value: float) -> None:
         self._recent = [*self._recent, value][-self.cfg.patience :]

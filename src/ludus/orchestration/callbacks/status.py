@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -20,20 +21,18 @@ class Status(Callback):
     def __init__(self, write: Callable[..., None]) -> None:
         self.write, self._due = write, 0.0
 
-    def on_epoch_end(self, run: Orchestrator, row: Mapping[str, float | str]) -> None:
-        """Not more often than a person would look."""
+    def on_epoch_end(self, run: Orchestrator) -> None:
+        """Write, but not more often than every few seconds."""
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + SECONDS
-        clock = run.clock
+        budget = run.scheduler.budget
         facts: dict[str, Any] = {
-            "phase": row["phase"],
-            "env_steps": clock.env_steps,
-            "updates": clock.updates,
-            "epochs": clock.epochs,
-            "total_steps": run.scheduler.total_steps,
+            "phase": run.phase.name,
+            **run.progress.counters,
+            f"total_{budget.noun}": budget.total,
             "seconds": round(run.seconds, 3),
-            "train_return": row.get("train/roll/ep_rew/mean"),
+            "train_return": run.recorder.epoch.get(RETURN),
             "best": run.best.mean if run.best else None,
             "threshold": run.threshold,
             "compiled": bool(run.stateful["compiler"].state_dict()["sizes"]),

@@ -7,20 +7,19 @@ set anew at the next evaluation, so that neither training nor evaluation can tel
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ludus import files
 from ludus.config.schema import Video
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
+from ludus.play import episodes
+from ludus.progress import CHECKPOINTS
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
-from ludus.types import Array
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult, Evaluator
@@ -45,12 +44,14 @@ class Videos(Callback):
         self._make_env, self._streams = make_env, streams
         self._env: VectorEnv | None = None
         self._unlinked: dict[int, Path] = {}
+        self._checkpoint = "step"
         self._warned = False
 
     def on_start(self, run: Orchestrator) -> None:
         """Fail now rather than at the first evaluation: no encoder, no renderer, nothing to see."""
         if importlib.util.find_spec("av") is None:
             raise MissingExtra("training.evaluation.video", "video")
+        self._checkpoint = CHECKPOINTS[run.scheduler.budget.unit]
         self._env = self._make_env()
         self._env.reset(self._streams.integers("video", 1))
         self._env.render()
@@ -60,12 +61,12 @@ class Videos(Callback):
         self.count += 1
         if self.count % self.cfg.every_evaluations:
             return
-        path = self.folder / "videos" / f"epoch={run.clock.epochs}.mp4"
+        path = self.folder / "videos" / f"epoch={run.progress.epochs}.mp4"
         if self._record(run.evaluator, path, result.env_steps):
             run.recorder.file(path, env_steps=result.env_steps)
             self._unlinked[result.env_steps] = path
 
-    def on_cycle_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Orchestrator) -> None:
         """The checkpoint of an evaluation is written later than the video."""
         self._link()
 
@@ -88,13 +89,14 @@ class Videos(Callback):
         """Go on counting."""
         self.count = state["count"]
 
-    def _record(self, evaluator: Evaluator, path: Path, env_steps: int) -> bool:
-        assert self._env is not None
+    def _record(self, evaluator: Evaluator | None, path: Path, env_steps: int) -> bool:
+        assert self._env is not None and evaluator is not None
         seed = self._streams.integers(f"video {env_steps}", 1)
-        frames = episode_frames(self._env, evaluator, seed, self.cfg.episodes, self.cfg.max_steps)
+        most, limit = self.cfg.episodes, self.cfg.max_steps
+        steps = episodes(evaluator.act, self._env, seed, most, max_steps=limit, render=True)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_video(path, frames, self._env.info.render_fps)
+            write_video(path, (frame for step in steps for frame in step.frames), self._env.info.render_fps)
         except OSError as error:  # a full disk must not end a training
             if not self._warned:
                 self.warn(f"{path}: not recorded: {error.strerror or error}; training goes on without it")
@@ -104,32 +106,13 @@ class Videos(Callback):
 
     def _link(self) -> None:
         """`checkpoints/step=N.mp4`, once there is a checkpoint of that step; links of pruned ones go."""
-        parent = self.folder / "checkpoints"
-        saved = [step for step in self._unlinked if (parent / f"step={step}").is_dir()]
+        parent, name = self.folder / "checkpoints", self._checkpoint
+        saved = [step for step in self._unlinked if (parent / f"{name}={step}").is_dir()]
         for step in saved:
-            files.replace_link(parent / f"step={step}.mp4", f"../videos/{self._unlinked[step].name}")
+            files.replace_link(parent / f"{name}={step}.mp4", f"../videos/{self._unlinked[step].name}")
         if not saved:
             return
         self._unlinked = {step: path for step, path in self._unlinked.items() if step > max(saved)}  # written in order
-        for link in parent.glob("step=*.mp4"):
+        for link in parent.glob(f"{name}=*.mp4"):
             if link.is_symlink() and not link.with_suffix("").is_dir():
                 link.unlink()
-
-
-def episode_frames(
-    env: VectorEnv, evaluator: Evaluator, seeds: list[int], episodes: int, max_steps: int
-) -> Iterator[Array]:
-    """Every state of some episodes as the evaluator plays them, the last one of each included; one frame at a time."""
-    algorithm, normalizer = evaluator.algorithm, evaluator.normalizer
-    obs, state, first = env.reset(seeds), algorithm.initial_state(1), np.ones(1, bool)
-    for _ in range(max_steps):
-        if first[0]:
-            yield env.render()
-        seen = obs if normalizer is None else normalizer.apply(obs)
-        action, state, _ = algorithm.act(seen, state, first, deterministic=evaluator.deterministic)
-        result = env.step(action)
-        obs, first = result.obs, result.terminated | result.truncated
-        yield env.render(final=bool(first[0]))
-        episodes -= int(env.over(first)[0])
-        if not episodes:
-            return

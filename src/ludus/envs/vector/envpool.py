@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.snapshots import BARRIER, NONE, Choice, Refused, trial
-from ludus.envs.spaces import Port, action_port, observation_port
-from ludus.envs.vector import CountsLives, StepResult, Unsuited, VectorEnv
-from ludus.envs.vector.block import ActionBorder
+from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
+from ludus.envs.vector import CountsLives, Unsuited, VectorEnv
+from ludus.envs.vector.buffers import ActionClipper
 from ludus.errors import ConfigError, MissingExtra
 from ludus.text import did_you_mean
-from ludus.types import Array
+from ludus.types import Array, StepResult, Tree, tree_index, tree_set, zeros
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -51,17 +51,17 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
     if recipe.max_episode_steps is not None:
         options["max_episode_steps"] = recipe.max_episode_steps
     first, *rest = recipe.wrappers or (None,)
-    if first is not None and hasattr(first.cls, "port"):  # MiniGrid's: it turns several observations into one
+    if first is not None and hasattr(first.cls, "conversion"):  # MiniGrid's: it turns several observations into one
         if recipe.max_episode_steps is not None:
             problem = f"EnvPool's '{recipe.id}' would pay by it"
             raise ConfigError("environment.max_episode_steps", problem, "leave it out, or use sync")
         for key in recipe.kwargs:  # `agent_view_size` makes it write beyond its memory
             problem = f"EnvPool's '{recipe.id}' is trusted without arguments only"
             raise ConfigError(f"environment.kwargs.{key}", problem, "use sync")
-        see = first.cls.port(recipe.bare_observation_space())
-        pool = PoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see)
+        see = first.cls.conversion(recipe.bare_observation_space())
+        pool = EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see)
         return replace(recipe, wrappers=tuple(rest)).vectorized(pool, "envpool")
-    return recipe.vectorized(PoolVectorEnv(envpool, recipe, task, num_envs, threads, options), "envpool")
+    return recipe.vectorized(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options), "envpool")
 
 
 def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:
@@ -79,7 +79,7 @@ def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int)
     options = {
         "stack_num": plan.stack,
         "frame_skip": plan.skip,
-        "noop_max": max(1, plan.noops),  # it takes away the frame of FIRE
+        "noop_max": max(1, plan.noops),  # EnvPool counts the FIRE frame as one of the no-ops
         "use_fire_reset": plan.fire,
         "img_height": plan.size[0],
         "img_width": plan.size[1],
@@ -87,10 +87,10 @@ def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int)
         "repeat_action_probability": float(plan.base.get("repeat_action_probability", 0.0)),
         "full_action_space": bool(plan.base.get("full_action_space", False)),
     }
-    return finished(PoolVectorEnv(envpool, recipe, task, num_envs, threads, options), plan)
+    return finished(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options), plan)
 
 
-class PoolVectorEnv(CountsLives):
+class EnvPoolVectorEnv(CountsLives):
     """One EnvPool; its seeds are fixed when it is made, so every reset makes a new one."""
 
     backend = "envpool"
@@ -103,84 +103,74 @@ class PoolVectorEnv(CountsLives):
         num_envs: int,
         threads: int,
         options: dict[str, Any],
-        see: Port | None = None,
+        see: Conversion | None = None,
     ) -> None:
         self._envpool, self._id, self._recipe, self._options = envpool, task, recipe, options
         self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **options}
         spec = envpool.make_spec(task, **self._arguments)
         with _quiet():
             observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
-        self._see = see or observation_port(_repaired(observation), recipe.id)
-        self._act = action_port(action, recipe.id)
-        if not self._see.batched:
-            raise ConfigError(
-                "environment.vectorization", f"EnvPool's '{self._id}' has several observations", "use sync"
-            )
+        self._see = see or observation_conversion(_repaired(observation), recipe.id)
+        self._act = action_conversion(action, recipe.id)
         info = recipe.info(self._see.space, self._act.space, {})
         self._limit = int(spec.config.max_episode_steps)
         super().__init__(replace(info, max_episode_steps=self._limit), num_envs)
-        space, batch = self.observation_space, (num_envs,)
-        self._obs = np.zeros(batch + (space.shape or ()), space.dtype)
-        self._final_obs = np.zeros_like(self._obs)
-        self._action = np.zeros(batch + (self.action_space.shape or ()), self.action_space.dtype)
-        self._border = ActionBorder(self.action_space)
-        self.raw_reward = self._reward = np.zeros(batch, np.float32)
-        self.lives = np.zeros(batch, np.int32)
-        self._elapsed = np.zeros(batch, np.int64)
+        self._obs, self._final_obs = (zeros(self.observation_space, num_envs) for _ in range(2))
+        self._action = zeros(self.action_space, num_envs)
+        self._clipper = ActionClipper(self.action_space)
+        self._reward = np.zeros(num_envs, np.float32)
+        self.lives = np.zeros(num_envs, np.int32)
+        self._elapsed = np.zeros(num_envs, np.int64)
         self._pool: Any = None
 
-    def reset(self, seeds: Sequence[int]) -> Array:
+    def reset(self, seeds: Sequence[int]) -> Tree:
         self.close()
         state = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
         with _quiet():
             self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=state, **self._arguments)
             obs, info = self._pool.reset()
-        self._obs[...] = self._seen(obs)
+        tree_set(self._obs, ..., self._see(obs))
         self._elapsed.fill(0)
         self.lives = info.get("lives", self.lives)
         return self._obs
 
     def step(self, action: Array) -> StepResult:
-        self._border.write(action, self._action)
-        act = self._act.convert(self._action) if self._act.convert else self._action
-        obs, reward, terminated, truncated, info = self._pool.step(act)
+        self._clipper.write(action, self._action)
+        obs, reward, terminated, truncated, info = self._pool.step(self._act(self._action))
         self.lives = info.get("lives", self.lives)
         self._reward[:] = reward
-        self._obs[...] = self._seen(obs)
+        tree_set(self._obs, ..., self._see(obs))
         self._elapsed += 1
         truncated = truncated | (self._elapsed >= self._limit)  # some tasks have no clock (CliffWalking)
         rows = np.flatnonzero(terminated | truncated)
         if not len(rows):
-            return StepResult(self._obs, self._reward, terminated, truncated, None)
+            return StepResult(self._obs, self._reward, terminated, truncated, None, self._reward)
         self._elapsed[rows] = 0
-        self._final_obs[rows] = self._obs[rows]
+        tree_set(self._final_obs, rows, tree_index(self._obs, rows))
         obs, info = self._pool.reset(rows.astype(np.int32))
-        self._obs[info["env_id"]] = self._seen(obs)
+        tree_set(self._obs, info["env_id"], self._see(obs))
         if "lives" in info:
             self.lives = self.lives.copy()  # the pool's own memory
             self.lives[info["env_id"]] = info["lives"]
-        return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs)
+        return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs, self._reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> SnapshotChoice:
         threads = self._arguments["num_threads"]
         try:
             trial.vector_repeats(
-                lambda: PoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options, self._see)
+                lambda: EnvPoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options, self._see)
             )
         except Refused as reason:
-            return Choice(NONE, {BARRIER: str(reason)})
-        return Choice(BARRIER, {})
+            return SnapshotChoice(NONE, {BARRIER: str(reason)})
+        return SnapshotChoice(BARRIER, {})
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-
-    def _seen(self, obs: Any) -> Any:
-        return self._see.convert(obs) if self._see.convert else obs
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Problems written for a whole vector at once: one implementation for the single environment and the native backend.
 
-Reading order: Task is what a problem implements; TaskEnv is B = 1 of it for Gymnasium; TaskVectorEnv is any B. All
-that is random in an episode is drawn when it begins, from the row's own generator, so both show the same bits. Shapes:
-B rows.
+Reading order: a problem implements VectorTask; TaskEnv is one row of it for Gymnasium; TaskVectorEnv is B rows. All
+random numbers of an episode are drawn when it begins, from the row's own generator, so both are equal to the bit.
+Shapes: B rows.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import NONE, Choice, Refused, generators, trial
-from ludus.envs.vector import StepResult, VectorEnv
+from ludus.envs.snapshots import NONE, Refused, SnapshotChoice, generators, trial
+from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
-from ludus.types import Array
+from ludus.types import Array, State, StepResult, Tree, tree_index, tree_map, zeros
 
 
-class Task(abc.ABC):
-    """B episodes side by side, in arrays that are overwritten by every step."""
+class VectorTask(abc.ABC):
+    """B episodes side by side, in arrays that every step overwrites."""
 
     state: ClassVar[tuple[str, ...]]
-    """Attributes, arrays all, from which the steps to come follow."""
+    """Names of the attributes, all arrays, that later steps depend on."""
 
     def __init__(self, num: int, observation: gym.Space, action: gym.Space, threshold: float | None = None) -> None:
         self.num, self.observation_space, self.action_space, self.reward_threshold = num, observation, action, threshold
-        self.obs = np.zeros((num, *(observation.shape or ())), observation.dtype)
+        self.obs = zeros(observation, num)
         self.reward = np.zeros(num, np.float32)
         self.terminated, self.truncated = np.zeros((2, num), bool)
 
@@ -42,26 +42,29 @@ class Task(abc.ABC):
     def step(self, action: Array) -> None:
         """Every row of obs, reward, terminated and truncated after these actions [B]."""
 
-    def save(self) -> dict[str, Array]:
-        """The state and the observations, copied."""
-        return {name: getattr(self, name).copy() for name in ("obs", *self.state)}
+    def save(self) -> State:
+        """Copies of the state and the observations."""
+        return {name: tree_map(np.copy, getattr(self, name)) for name in ("obs", *self.state)}
 
-    def load(self, saved: dict[str, Any]) -> None:
-        """Go on from there."""
+    def load(self, saved: State) -> None:
+        """Go on from a saved state."""
+
+        def write(mine: Array, value: Array) -> None:
+            if np.shape(value) != mine.shape:
+                raise ValueError(f"{name} of shape {np.shape(value)}")
+            mine[...] = value
+
         for name in ("obs", *self.state):
-            mine: Array = getattr(self, name)
-            if np.shape(saved[name]) != mine.shape:
-                raise ValueError(f"{name} of shape {np.shape(saved[name])}")
-            mine[...] = saved[name]
+            tree_map(write, getattr(self, name), saved[name])
 
 
 class TaskEnv(gym.Env):
     """A task of one row. A subclass names its task, `class MazeEnv(TaskEnv, task=Maze)`, and takes its arguments."""
 
     metadata: dict[str, Any] = {"render_modes": []}
-    _task: ClassVar[Callable[..., Task]]
+    _task: ClassVar[Callable[..., VectorTask]]
 
-    def __init_subclass__(cls, task: type[Task]) -> None:
+    def __init_subclass__(cls, task: type[VectorTask]) -> None:
         cls._task = task
         _, *parameters = inspect.signature(task, eval_str=True).parameters.values()
         mode = inspect.Parameter("render_mode", inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -72,7 +75,7 @@ class TaskEnv(gym.Env):
         self.render_mode = render_mode
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.reward_threshold = task.reward_threshold
-        self._action = np.zeros(1, np.int64)
+        self._action = zeros(task.action_space, 1)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -85,17 +88,16 @@ class TaskEnv(gym.Env):
         task.step(self._action)
         return self._seen(), float(task.reward[0]), bool(task.terminated[0]), bool(task.truncated[0]), {}
 
-    def snapshot_state(self) -> dict[str, Any]:
-        """Of the task; what is random is drawn from `np_random`."""
-        return dict(self.task.save())
+    def snapshot_state(self) -> State:
+        """State of the task; all random numbers come from `np_random`."""
+        return self.task.save()
 
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+    def restore_state(self, state: State) -> None:
+        """Go on from a saved state."""
         self.task.load(state)
 
-    def _seen(self) -> Any:
-        obs = self.task.obs[0]
-        return obs.copy() if obs.shape else int(obs)
+    def _seen(self) -> Tree:
+        return tree_map(lambda leaf: leaf.copy() if leaf.shape else int(leaf), tree_index(self.task.obs, 0))
 
 
 class TaskVectorEnv(VectorEnv):
@@ -103,16 +105,15 @@ class TaskVectorEnv(VectorEnv):
 
     backend = "native"
 
-    def __init__(self, info: EnvInfo, num_envs: int, make: Callable[[int], Task]) -> None:
+    def __init__(self, info: EnvInfo, num_envs: int, make: Callable[[int], VectorTask]) -> None:
         super().__init__(info, num_envs)
         self._make, self._task = make, make(num_envs)
-        self._final_obs = np.zeros_like(self._task.obs)
+        self._final_obs = tree_map(np.zeros_like, self._task.obs)
         self._done = np.zeros(num_envs, bool)
-        self.raw_reward = self._task.reward
         self._clock, self._began = 0, np.zeros(num_envs, np.int64)
         self._random: list[np.random.Generator] = []
 
-    def reset(self, seeds: Sequence[int]) -> Array:
+    def reset(self, seeds: Sequence[int]) -> Tree:
         self._random = [gym.utils.seeding.np_random(int(seed))[0] for seed in seeds]
         self._clock = 0
         for i in range(self.num_envs):
@@ -129,10 +130,10 @@ class TaskVectorEnv(VectorEnv):
         final = None
         if np.count_nonzero(done):
             final = self._final_obs
-            final[...] = task.obs
+            tree_map(np.copyto, final, task.obs)
             for i in np.flatnonzero(done).tolist():
                 self._begin(i)
-        return StepResult(task.obs, task.reward, task.terminated, task.truncated, final)
+        return StepResult(task.obs, task.reward, task.terminated, task.truncated, final, task.reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         raise ConfigError("render_mode", f"'{self.id}' has nothing to show", "play it unseen")
@@ -141,26 +142,26 @@ class TaskVectorEnv(VectorEnv):
         self._task.begin(i, self._random[i])
         self._began[i] = self._clock
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _snapshot(self) -> State:
         random = [generators.pack(generator) for generator in self._random]
         return {"task": self._task.save(), "clock": self._clock, "began": self._began.copy(), "random": random}
 
-    def _restore(self, state: dict[str, Any]) -> Array:
+    def _restore(self, state: State) -> Tree:
         self._task.load(state["task"])
         self._clock, self._began[...] = state["clock"], state["began"]
         self._random = [generators.unpack("generator", packed) for packed in state["random"]]
         return self._task.obs
 
-    def _choose(self) -> Choice:
-        rung = "api"
+    def _choose(self) -> SnapshotChoice:
+        method = "api"
 
         def make() -> TaskVectorEnv:
             env = TaskVectorEnv(self.info, 4, self._make)
-            env._rung = rung
+            env.snapshot_method = method
             return env
 
         try:
             trial.vector_resumes(make)
         except Refused as reason:
-            return Choice(NONE, {rung: str(reason)})
-        return Choice(rung, {})
+            return SnapshotChoice(NONE, {method: str(reason)})
+        return SnapshotChoice(method, {})

@@ -1,4 +1,4 @@
-"""An ensemble is its members side by side; the acting policy is live."""
+"""An ensemble is its members side by side; features of batches with and without a memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import torch
 
 from ludus.acting.actors import NumpyActor, TorchActor, make_actor
 from ludus.config.schema import Head, Network
-from ludus.networks.q_networks import ActingPolicy, ActorHead, Critics, EnsembleLinear, Trunk, features_of
+from ludus.networks.heads import WIDE, ActorHead, Critics, EnsembleLinear
+from ludus.networks.trunk import Trunk, features_of
 
 BOX = gym.spaces.Box(-1, 1, (5,), np.float32)
 
 
 def test_ensemble_equals_separate_networks() -> None:
-    critics = Critics(Head(hidden_dims=(16, 8), activation="relu"), 3, 5 + 2, 1, bare=True)
+    critics = Critics(Head(hidden_dims=(16, 8), activation="relu"), Trunk(Network(), BOX), 3, action_dim=2)
     features, action = torch.randn(4, 6, 5), torch.randn(4, 6, 2)
     out = critics(features, action)
     assert out.shape == (3, 4, 6, 1)
@@ -34,7 +35,7 @@ def test_members_differ_and_are_orthogonal() -> None:
 
 
 def test_one_member_learns_nothing_from_the_others() -> None:
-    critics = Critics(Head(hidden_dims=(8,)), 2, 5, 1, bare=True)
+    critics = Critics(Head(hidden_dims=(8,)), Trunk(Network(), BOX), 2)
     critics(torch.randn(1, 4, 5))[0].sum().backward()
     for layer in critics.layers:
         if isinstance(layer, EnsembleLinear):
@@ -45,17 +46,20 @@ def test_one_member_learns_nothing_from_the_others() -> None:
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_a_live_actor_follows_without_a_refresh(memory: str) -> None:
     trunk = Trunk(Network(memory=memory), BOX)
-    policy = ActingPolicy(trunk, ActorHead(Head(hidden_dims=(16,)), trunk.out_dim, 4, bare=trunk.bare))
-    fast, slow = make_actor(policy, live=True), TorchActor(policy)
+    heads = {"actor": ActorHead(Head(), trunk, 4, default=WIDE), "critic": Critics(Head(), trunk, 2, action_dim=3)}
+    fast, slow = make_actor(trunk, heads, live=True), TorchActor(trunk, heads)
     assert isinstance(fast, NumpyActor)
     obs, first = np.random.default_rng(0).standard_normal((3, 5), np.float32), np.zeros(3, bool)
+    action = np.random.default_rng(1).standard_normal((3, 3), np.float32)
     for _ in range(2):
         ours, _ = fast(obs, fast.initial_state(3), first)
         theirs, _ = slow(obs, slow.initial_state(3), first)
-        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+        np.testing.assert_allclose(ours("actor"), theirs("actor"), atol=2e-6)
+        np.testing.assert_allclose(ours("critic", action), theirs("critic", action), atol=2e-6)
+        assert ours("critic", action).shape == (2, 3, 1)
         with torch.no_grad():
-            for parameter in policy.parameters():
-                parameter.add_(0.1)
+            for parameter in (p for part in (trunk, *heads.values()) for p in part.parameters()):
+                parameter.add_(0.01)
 
 
 def test_only_present_features_learn() -> None:

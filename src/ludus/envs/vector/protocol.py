@@ -15,7 +15,7 @@ from ludus.errors import LudusError
 
 ATTACH, RENDER, QUIT = b"a", b"r", b"q"
 WATCH, SNAPSHOT, RESTORE = b"w", b"s", b"l"
-"""WATCH is followed by the rung, RESTORE by states; SNAPSHOT is answered with states."""
+"""WATCH is followed by the method, RESTORE by states; SNAPSHOT is answered with states."""
 RESET = (b"0", b"1")
 """Reset into observation side 0 or 1."""
 STEP = (b"2", b"3")

@@ -11,7 +11,8 @@ import torch
 
 from ludus.algorithms import Context
 from ludus.config.schema import Network
-from ludus.networks.action_values import ActionValues, NoisyLinear
+from ludus.networks.heads import NoisyLinear
+from ludus.networks.q_values import QValues
 from ludus.registry import ALGORITHMS
 from ludus.types import Spaces
 
@@ -52,7 +53,7 @@ def test_collecting_is_greedy_but_for_epsilon(epsilon: float) -> None:
     """Of random actions a third is greedy by chance, and the others are spread evenly."""
     dqn = player("dqn", ACTIONS, epsilon=epsilon)
     obs = observations()
-    stored, sent, _ = dqn.explorer.act(obs, (), FIRST)
+    stored, sent, *_ = dqn.behaviour.act(obs, (), FIRST)
     np.testing.assert_array_equal(stored, sent)
     best = greedy(dqn, obs)
     assert (stored == best).mean() == pytest.approx(1 - epsilon * 2 / 3, abs=0.03)
@@ -104,15 +105,15 @@ def test_every_step_of_a_noisy_network_has_noise_of_its_own() -> None:
     dqn = player("dqn", ACTIONS, noisy=True, epsilon=0.0)
     obs, seen = observations(50), set()
     for _ in range(5):
-        dqn.explorer.act(obs, (), FIRST[:50])
-        seen.add(tuple(dqn.net.actor[-1].noise_in.tolist()))
+        dqn.behaviour.act(obs, (), FIRST[:50])
+        seen.add(tuple(dqn.net.head.advantage[-1].noise_in.tolist()))
     assert len(seen) == 5
 
 
 def test_greedy_actions_of_a_noisy_network_are_those_of_its_mean_weights() -> None:
     dqn = player("dqn", ACTIONS, noisy=True, epsilon=0.0)
     obs = observations(200)
-    found = dqn.act(obs, (), FIRST[:200], deterministic=True).info["values"]
+    found = dqn.act(obs, (), FIRST[:200], deterministic=True).info["q"]
     dqn.net.eval()
     expected = dqn.net(torch.from_numpy(obs)[None], (), torch.zeros(1, 200, dtype=torch.bool))[0][0]
     np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-6)
@@ -124,13 +125,13 @@ def test_greedy_actions_of_a_noisy_network_are_those_of_its_mean_weights() -> No
 def test_stochastic_evaluation_of_a_noisy_network_has_noise_that_training_never_sees() -> None:
     dqn = player("dqn", ACTIONS, noisy=True, epsilon=0.0)
     obs = observations(200)
-    noise, torch_state = dqn.net.actor[-1].noise_in.clone(), torch.get_rng_state()
-    training = dqn.explorer.rng.bit_generator.state
-    values = [dqn.act(obs, (), FIRST[:200], deterministic=False).info["values"] for _ in range(2)]
-    quiet = dqn.act(obs, (), FIRST[:200], deterministic=True).info["values"]
+    noise, torch_state = dqn.net.head.advantage[-1].noise_in.clone(), torch.get_rng_state()
+    training = dqn.behaviour.rng.bit_generator.state
+    values = [dqn.act(obs, (), FIRST[:200], deterministic=False).info["q"] for _ in range(2)]
+    quiet = dqn.act(obs, (), FIRST[:200], deterministic=True).info["q"]
     assert np.abs(values[0] - values[1]).max() > 1e-3 and np.abs(values[0] - quiet).max() > 1e-3
-    assert torch.equal(noise, dqn.net.actor[-1].noise_in) and torch.equal(torch_state, torch.get_rng_state())
-    assert training == dqn.explorer.rng.bit_generator.state
+    assert torch.equal(noise, dqn.net.head.advantage[-1].noise_in) and torch.equal(torch_state, torch.get_rng_state())
+    assert training == dqn.behaviour.rng.bit_generator.state
 
 
 # ---- dueling -----------------------------------------------------------------------------------------------------
@@ -139,12 +140,12 @@ def test_stochastic_evaluation_of_a_noisy_network_has_noise_that_training_never_
 @pytest.mark.parametrize("atoms", [1, 5])
 def test_dueling_advantages_have_mean_zero(atoms: int) -> None:
     """Q - V sums to 0 over the actions (Wang et al. 2016, eq. 9)."""
-    net = ActionValues(Network(), Spaces(OBS, ACTIONS), dueling=True, atoms=atoms, noisy=False)
+    net = QValues(Network(), Spaces(OBS, ACTIONS), dueling=True, atoms=atoms, noisy=False)
     obs, first = torch.randn(2, 6, 4), torch.zeros(2, 6, dtype=torch.bool)
     q = net(obs, (), first)[0].reshape(2, 6, 3, atoms)
-    features, _ = net.memory(net.encoder(obs), (), first)
-    torch.testing.assert_close(q.mean(2), net.value(features))
-    advantage = net.actor(features).reshape(2, 6, 3, atoms)
+    features, _ = net.trunk(obs, (), first)
+    torch.testing.assert_close(q.mean(2), net.head.value(features))
+    advantage = net.head.advantage(features).reshape(2, 6, 3, atoms)
     torch.testing.assert_close(q - q[:, :, :1], advantage - advantage[:, :, :1])
 
 
@@ -157,7 +158,7 @@ def test_stored_actions_are_of_the_unit_box_and_sent_ones_of_the_space(name: str
     """Bounds that are not symmetric: middle + half * stored."""
     one = player(name, UNEVEN)
     one.behaviour.uniform = uniform
-    stored, sent, _ = one.behaviour.act(observations(), (), FIRST)
+    stored, sent, *_ = one.behaviour.act(observations(), (), FIRST)
     assert np.abs(stored).max() <= 1
     np.testing.assert_allclose(sent, np.array([1.5, 2.0]) + np.array([1.5, 3.0]) * stored, rtol=1e-5, atol=1e-6)
     if uniform:
@@ -169,10 +170,9 @@ def test_the_greedy_action_is_the_squashed_middle(name: str) -> None:
     one = player(name, UNEVEN)
     with torch.no_grad():
         one.learner.theta.mul_(3.0)
-        one.policy.actor[-1].bias.add_(1.5)
+        one.learner.model["actor"][-1].bias.add_(1.5)
     obs = observations(50)
     found = one.act(obs, (), FIRST[:50], deterministic=True).action
-    params = one.policy(torch.from_numpy(obs)[None], (), torch.zeros(1, 50, dtype=torch.bool))[0][0].detach().numpy()
-    mode = params[:, :2]
+    mode = one.learner.model["actor"](torch.from_numpy(obs)).detach().numpy()[:, :2]
     assert np.abs(mode).max() > 1, "squashing must matter"
     np.testing.assert_allclose(found, np.array([1.5, 2.0]) + np.array([1.5, 3.0]) * np.tanh(mode), rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Some environments stepped one after the other into a Block: in process, or inside a worker."""
+"""Steps environments one after the other and writes into VectorArrays: in this process, or inside a worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from ludus.envs.check import misfit
 from ludus.envs.deadline import Within
@@ -16,34 +17,34 @@ from ludus.envs.frame import frame
 from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.suites.walkers import quick_step
-from ludus.envs.vector.block import Block
+from ludus.envs.vector.buffers import VectorArrays
 from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError
-from ludus.types import Array
+from ludus.types import Array, State, Tree, tree_index, tree_set
 
 
-class Lane:
+class Stepper:
     """Owns environments; `step` is the same code for every backend, so equal seeds give equal bits."""
 
     def __init__(
-        self, envs: Sequence[gym.Env], block: Block, id: str, first: int = 0, deadline: float = math.inf
+        self, envs: Sequence[gym.Env], arrays: VectorArrays, id: str, first: int = 0, deadline: float = math.inf
     ) -> None:
-        self.block, self.id, self.first, self.deadline = block, id, first, deadline
+        self.arrays, self.id, self.first, self.deadline = arrays, id, first, deadline
         self._take(envs)
         self._discrete = isinstance(self.envs[0].action_space, gym.spaces.Discrete)
-        self._obs = [[block.obs[side, i, ...] for i in range(len(self.envs))] for side in (0, 1)]
-        self._final = [block.final_obs[i, ...] for i in range(len(self.envs))]
+        self._obs = [[tree_index(side, (i, ...)) for i in range(len(self.envs))] for side in arrays.sides]
+        self._final = [tree_index(arrays.final_obs, (i, ...)) for i in range(len(self.envs))]
         self._flat, self._flat_final = [_views(rows) for rows in self._obs], _views(self._final)
-        self._whole: Any = slice(None) if block.obs.ndim > 2 else ()  # of one row
+        self._whole: Any = slice(None) if np.ndim(self._final[0]) else ()  # index of a whole row
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
-        self._cursor = block.cursor.data  # a memoryview: cheaper to write to
+        self._cursor = arrays.cursor.data  # a memoryview: cheaper to write to
         self._cursor[0] = -1
         self._keeper: Keeper | None = None
         self._used = False
 
     def reset(self, side: int) -> None:
-        """Begin new episodes with the block's seeds."""
+        """Begin new episodes with the stored seeds."""
         if self._used and self._keeper is not None and self._keeper.renews:
             self.close()
             self._take([self._keeper.make() for _ in self.envs])
@@ -53,7 +54,7 @@ class Lane:
             for i, env in enumerate(self.envs):
                 self._cursor[0] = i
                 with self._deadlines[i]:
-                    observation = env.reset(seed=int(self.block.seed[i]))[0]
+                    observation = env.reset(seed=int(self.arrays.seed[i]))[0]
                 self._write(i, observation, self._obs[side][i])
             for meter in self._raw:
                 meter.take()
@@ -62,16 +63,16 @@ class Lane:
         self._cursor[0] = -1
 
     def step(self, side: int) -> bool:
-        """Step every environment with the block's actions, reset those that finished; True when one did."""
-        block, obs, cursor, raw = self.block, self._flat[side], self._cursor, self._raw
-        reward: Any = block.reward.data
-        whole, terminated, truncated = self._whole, block.terminated, block.truncated
+        """Step every environment with the stored actions and reset those that finished; True if one did."""
+        arrays, obs, cursor, raw = self.arrays, self._flat[side], self._cursor, self._raw
+        reward: Any = arrays.reward.data
+        whole, terminated, truncated = self._whole, arrays.terminated, arrays.truncated
         terminated.fill(False)
         truncated.fill(False)
         if self._lives:
-            block.continues.fill(False)
+            arrays.continues.fill(False)
         # Rows of a copy: an environment may keep or change the action it is given.
-        actions = block.action.tolist() if self._discrete else list(block.action.copy())
+        actions = arrays.action.tolist() if self._discrete else list(arrays.action.copy())
         finished = False
         i = -1
         try:
@@ -83,12 +84,12 @@ class Lane:
                 except TypeError:  # a memoryview takes nothing but numbers
                     raise self._wrong(i, f"the reward {type(paid).__name__} {str(paid)[:40]}, not a number") from None
                 if raw:
-                    block.raw_reward[i] = raw[i].take()
+                    arrays.raw_reward[i] = raw[i].take()
                 if ended or cut:
                     finished = True
                     terminated[i], truncated[i] = ended, cut
                     if self._lives:
-                        block.continues[i] = self._lives[i].life_lost
+                        arrays.continues[i] = self._lives[i].life_lost
                     observation = self._begin_again(i, observation)
                 try:
                     obs[i][whole] = observation
@@ -98,11 +99,11 @@ class Lane:
             raise self._failed(i, "step", error) from error
         cursor[0] = -1
         if not self._raw:
-            block.raw_reward[:] = block.reward
+            arrays.raw_reward[:] = arrays.reward
         return finished
 
     def render(self, i: int, final: bool) -> Array:
-        """A frame of one environment, now or at the end of its last episode."""
+        """A frame of one environment, of now or of the end of its last episode."""
         if self._frames is None:
             raise ConfigError("render_mode", "the environments were not made for rendering", "use 'rgb_array'")
         if final and i in self._frames:
@@ -114,13 +115,13 @@ class Lane:
         self._keeper = keeper
         self._take([keeper.attach(env) for env in self.envs])
 
-    def snapshot(self) -> list[dict[str, Any]]:
+    def snapshot(self) -> list[State]:
         """The state of every environment."""
         assert self._keeper is not None
         return [self._captured(i, self._keeper) for i in range(len(self.envs))]
 
-    def restore(self, states: Sequence[dict[str, Any]]) -> None:
-        """New environments in the place of these, each with its state."""
+    def restore(self, states: Sequence[State]) -> None:
+        """Replace the environments by new ones with these states."""
         assert self._keeper is not None
         if len(states) != len(self.envs):
             raise DataError(f"snapshot of {self.id}", f"it holds {len(states)} of {len(self.envs)} environments")
@@ -131,7 +132,7 @@ class Lane:
         self._used = True
 
     def close(self) -> None:
-        """Close every environment; the first one that cannot be closed is named after all were asked."""
+        """Close every environment; then raise the first failure, if there was one."""
         failures: list[EnvironmentFailed] = []
         for i, env in enumerate(self.envs):
             try:
@@ -148,7 +149,7 @@ class Lane:
         self._raw = [meter for env in self.envs if (meter := wrapper_of(env, RawReward)) is not None]
         self._lives = [lives for env in self.envs if (lives := wrapper_of(env, EpisodicLife)) is not None]
 
-    def _captured(self, i: int, keeper: Keeper) -> dict[str, Any]:
+    def _captured(self, i: int, keeper: Keeper) -> State:
         try:
             return keeper.capture(self.envs[i])
         except Refused as error:
@@ -157,7 +158,7 @@ class Lane:
         except BaseException as error:  # as in reset
             raise self._failed(i, "saving it", error) from error
 
-    def _restored(self, i: int, keeper: Keeper, state: dict[str, Any]) -> gym.Env:
+    def _restored(self, i: int, keeper: Keeper, state: State) -> gym.Env:
         try:
             return keeper.restore(state)
         except LudusError:
@@ -166,7 +167,7 @@ class Lane:
             problem = f"environment {self.first + i} cannot be restored: {type(error).__name__}: {error}"
             raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
-    def _begin_again(self, i: int, last: Any) -> Any:
+    def _begin_again(self, i: int, last: Tree) -> Tree:
         try:
             self._flat_final[i][self._whole] = last
         except (TypeError, ValueError):
@@ -175,16 +176,16 @@ class Lane:
             self._frames[i] = frame(self.envs[i], self.id)
         with self._deadlines[i]:
             observation = self.envs[i].reset()[0]
-        if self._raw and not self.block.continues[i]:
-            self._raw[i].take()  # steps some wrapper took inside reset are no part of the episode
+        if self._raw and not self.arrays.continues[i]:
+            self._raw[i].take()  # rewards of steps that a wrapper took inside reset are no part of the episode
         return observation
 
-    def _write(self, i: int, observation: Any, row: Array) -> None:
-        """Casting and stretching are never silent."""
+    def _write(self, i: int, observation: Tree, row: Tree) -> None:
+        """Check kind, shape and dtype first: numpy would cast and broadcast without a word."""
         problem = misfit(self.envs[i].observation_space, observation)
         if problem:
             raise self._wrong(i, f"an observation that {problem}")
-        row[...] = observation
+        tree_set(row, ..., observation)
 
     def _wrong(self, i: int, what: str) -> EnvironmentFailed:
         return EnvironmentFailed(self._about(i), f"step or reset returned {what}", "fix the environment or wrap it")
@@ -193,12 +194,12 @@ class Lane:
         return raised(self._about(i), verb, error)
 
     def _about(self, i: int) -> str:
-        return f"environment {self.first + i} ({self.id}, seed {self.block.seed[i]})"
+        return f"environment {self.first + i} ({self.id}, seed {self.arrays.seed[i]})"
 
 
-def _views(rows: Sequence[Array]) -> list[Any]:
-    """Memoryviews, which take nothing but the very dtype and shape; they have no more than one dimension."""
-    return [row.data if row.ndim < 2 else None for row in rows]
+def _views(rows: Sequence[Tree]) -> list[Any]:
+    """Memoryviews, fast to write and strict about dtype and shape; None for images and trees, which have none."""
+    return [row.data if isinstance(row, np.ndarray) and row.ndim < 2 else None for row in rows]
 
 
 def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:

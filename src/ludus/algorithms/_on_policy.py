@@ -1,0 +1,194 @@
+"""What algorithms share that learn from the newest rollout of their own policy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from ludus.acting.actors import make_actor
+from ludus.acting.behaviour import Behaviour
+from ludus.acting.strategies import SampleClipped
+from ludus.algorithms import AlgorithmConfig, Context
+from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
+from ludus.data.rollout import Ends, Rollout
+from ludus.errors import ConfigError
+from ludus.learning.learner import Group, Learner
+from ludus.learning.optimizer import OptimizerConfig
+from ludus.math.losses import normalized
+from ludus.math.returns import gae
+from ludus.networks.policy import Policy
+from ludus.types import Array, Tree, to_device, tree_index
+
+
+class OnPolicyConfig(AlgorithmConfig):
+    """Settings of every policy gradient."""
+
+    fixed = frozenset({"optimizer", "max_grad_norm"})
+
+    rollout_steps: PositiveInt = 128
+    """Steps per environment between updates."""
+    lr: PositiveSchedule = constant(3e-4)
+    """Learning rate."""
+    memory_lr: PositiveSchedule | None = None
+    """Learning rate of the memory core; none: `lr`. Without a memory core it has no effect."""
+    gamma: UnitSchedule = constant(0.99)
+    """Discount."""
+    entropy_coef: NonNegativeSchedule = constant(0.0)
+    """Weight of the entropy bonus."""
+    max_grad_norm: float | None = Field(default=0.5, gt=0)
+    """Largest gradient norm: longer gradients are scaled down to it; none: gradients are not clipped."""
+    accumulate: PositiveInt = 1
+    """Parts that the environments of a rollout are cut into; their gradients are added up, in less memory."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimizer."""
+
+    def check(self, num_envs: int) -> None:
+        """Every part needs an environment."""
+        if self.accumulate > num_envs:
+            problem = f"{num_envs} environments cannot be cut into {self.accumulate} parts"
+            raise ConfigError("algorithm.accumulate", problem, "use at most environment.num_envs")
+
+    def planned_updates(self, env_steps: int, num_envs: int) -> int:
+        """One update per rollout."""
+        return env_steps // (self.rollout_steps * num_envs)
+
+
+class AdvantageConfig(OnPolicyConfig):
+    """Settings of policy gradients along generalised advantages."""
+
+    gae_lambda: UnitSchedule = constant(0.95)
+    """Trade-off between bias and variance of the advantages."""
+    value_coef: NonNegativeSchedule = constant(0.5)
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale the advantages of each batch to zero mean and unit deviation."""
+
+
+class MinibatchConfig(AdvantageConfig):
+    """Settings of algorithms that learn from each rollout in several passes of minibatches (PPO)."""
+
+    epochs: PositiveInt = 4
+    """Passes over each rollout, and over what is replayed with it."""
+    batch_size: float = Field(default=0.25, gt=0)
+    """Steps per minibatch, or a fraction of the rollout up to 1; must divide the rollout. With a memory core whole
+    sequences are taken, at least one: there are never more minibatches than environments."""
+    accumulate: PositiveInt = 1
+    """Minibatches whose gradients are added up for one step: a larger `batch_size` in less memory."""
+    clip: PositiveSchedule = constant(0.2)
+    """How far the ratio may move from 1 before its gradient is cut."""
+    target_kl: float | None = Field(default=None, gt=0)
+    """Skip the remaining epochs of this rollout once the divergence exceeds it."""
+
+    def steps_per_batch(self, rollout_size: int) -> int:
+        """`batch_size` in steps."""
+        return max(1, int(self.batch_size * rollout_size)) if self.batch_size <= 1 else int(self.batch_size)
+
+    def minibatches(self, steps: int, rollout_size: int) -> int:
+        """Minibatches of one pass over `steps`; one whose advantages are normalised has at least two steps."""
+        wanted = steps // (self.steps_per_batch(rollout_size) * self.accumulate)
+        return max(1, min(wanted, steps // 2) if self.normalize_advantage else wanted)
+
+    def planned_updates(self, env_steps: int, num_envs: int) -> int:
+        """`epochs` passes over every rollout."""
+        size = self.rollout_steps * num_envs
+        return env_steps // size * self.epochs * self.minibatches(size, size)
+
+    def full_batch(self, num_envs: int) -> int:
+        """Minibatches that are not accumulated over."""
+        return self.steps_per_batch(self.rollout_steps * num_envs) if self.accumulate == 1 else 0
+
+    def check(self, num_envs: int) -> None:
+        """Minibatches must divide the rollout."""
+        size = self.rollout_steps * num_envs
+        batch = self.steps_per_batch(size)
+        if batch > size or size % batch or (self.batch_size > 1 and self.batch_size % 1):
+            rollout = f"{num_envs} x {self.rollout_steps} = {size} steps"
+            problem = f"{self.batch_size:g} does not divide the rollout of {rollout}"
+            raise ConfigError("algorithm.batch_size", problem, "use a divisor, or a fraction such as 0.25")
+        if self.normalize_advantage and batch * self.accumulate == 1:
+            raise ConfigError("algorithm.batch_size", "one step per minibatch cannot be normalised", "use at least 2")
+        if size // batch % self.accumulate:
+            problem = f"{self.accumulate} does not divide the {size // batch} minibatches of a rollout"
+            raise ConfigError("algorithm.accumulate", problem, "use a divisor, or a smaller batch_size")
+
+
+def policy_learner(policy: Policy, cfg: OnPolicyConfig, context: Context, *, compiled: bool = False) -> Learner:
+    """A learner with one group, `policy`; the rate `memory` of its steps is that of the memory core."""
+    rates = {"memory": policy.memory_names}
+    group = Group(("policy",), cfg.optimizer, cfg.max_grad_norm, parts=policy.parts, rates=rates)
+    compiler = context.compiler if compiled and not policy.recurrent else None
+    return Learner({"policy": policy}, {"policy": group}, generator=context.rng, compiler=compiler)
+
+
+def policy_behaviour(policy: Policy, learner: Learner, context: Context, *, keep: bool = False) -> Behaviour:
+    """Draws actions from the policy; `keep` stores what acting computed in `Rollout.extras`."""
+    return Behaviour(
+        make_actor(policy.trunk, policy.heads),
+        SampleClipped(policy.distribution, context.spaces.action, keep=keep),
+        learner=learner,
+        rng=context.rng,
+        evaluation_rng=context.evaluation_rng,
+    )
+
+
+class Experience(NamedTuple):
+    """What collecting hands to updating."""
+
+    columns: dict[str, Tree]
+    """[T, B, ...]"""
+    state: Tree
+    """Memory before the first step, [B, ...]."""
+
+
+@torch.no_grad()
+def advantages(policy: Policy, rollout: Rollout, gamma: float, lam: float) -> Experience:
+    """Columns obs, action, first, log_prob, value, advantage, target (and weight, if steps are broken) of a rollout.
+
+    One forward pass over all T + 1 rows gives what one pass per step would: the contract of memory cores. Where a pass
+    is expensive the rollout carries the outputs of acting, and only the last row is computed.
+    """
+    device, steps = next(policy.parameters()).device, len(rollout.reward)
+    obs, first, action = to_device((rollout.obs, rollout.first, rollout.action), device)
+    obs = policy.trunk.encoder.arrange(obs)
+    params_TBP, value_TB = _outputs(policy, rollout, obs, first)
+    values = value_TB.cpu().numpy()
+    next_value = values[1:].copy()
+    if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
+        next_value[rollout.finals.t, rollout.finals.b] = _final_values(policy, rollout.finals, device)
+    reward, terminated = rollout.credited(values[:steps])
+    advantage, target = gae(reward, values[:steps], next_value, terminated, rollout.done, gamma, lam)
+    found = {
+        "obs": tree_index(obs, slice(steps)),
+        "action": action,
+        "first": first[:steps],
+        "log_prob": policy.distribution.log_prob(params_TBP[:steps], action),
+        "value": value_TB[:steps],
+        "advantage": torch.as_tensor(advantage, device=device),
+        "target": torch.as_tensor(target, device=device),
+    }
+    if rollout.weight is not None:
+        found["weight"] = torch.as_tensor(rollout.weight, device=device)
+    return Experience(found, to_device(rollout.state, device))
+
+
+def _outputs(policy: Policy, rollout: Rollout, obs: Tree, first: Tensor) -> tuple[Tensor, Tensor]:
+    """Distribution parameters of at least T rows, values of T + 1."""
+    if not rollout.extras:
+        return policy(obs, to_device(rollout.state, first.device), first)[:2]
+    last = policy(tree_index(obs, slice(-1, None)), to_device(rollout.last_state, first.device), first[-1:])[1]
+    params_TBP, value_TB = to_device((rollout.extras["params"], rollout.extras["value"]), first.device)
+    return params_TBP, torch.cat([value_TB, last])
+
+
+def _final_values(policy: Policy, finals: Ends, device: torch.device) -> Array:
+    first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=device)
+    obs, state = tree_index(to_device(finals.obs, device), None), to_device(finals.state, device)
+    return policy(obs, state, first)[1][0].cpu().numpy()
+
+
+def normalized_advantage(columns: dict[str, Tree]) -> dict[str, Tree]:
+    """The same columns with advantages of zero mean and unit deviation over the steps that count."""
+    return {**columns, "advantage": normalized(columns["advantage"], columns.get("weight"))}
