@@ -44,7 +44,7 @@ class Home:
         debug: bool = False,
     ) -> None:
         self.config, self.title, self.root, self.program, self.debug = config, title, root, program, debug
-        self._announce = announce or warn
+        self._announce = announce
         self.working_directory = Path.cwd()  # an environment may change it
         self.meta: dict[str, Any] = {}
         """What every checkpoint repeats of meta.json."""
@@ -101,8 +101,13 @@ class Home:
         return switches.quiet() or not self.config.logging.console
 
     def say(self, message: str) -> None:
-        """A note to the user: above the table once there is a console, by `announce` (on stderr) before."""
-        self._announce(message) if self.console is None else self.console.note(message)
+        """A note to the user: by `announce` if it was given, above the table if there is a console, else on stderr."""
+        if self._announce is not None:
+            self._announce(message)
+        elif self.console is not None:
+            self.console.note(message)
+        else:
+            warn(message)
 
     def warn(self, message: str) -> None:
         """A note that reaches the user even if the console is silent."""
@@ -143,10 +148,10 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder) -> list[Sink]:
 
 
 def _wandb(config: ExperimentConfig, folder: RunFolder) -> Sink:
-    from ludus.metrics.sinks.wandb import Wandb
+    from ludus.metrics.sinks.wandb import WandbSink
 
     there = config.logging.wandb
-    return Wandb(
+    return WandbSink(
         folder.path,
         name=folder.id,
         project=there.project,

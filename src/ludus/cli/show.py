@@ -62,8 +62,8 @@ def _more(record: Record, config: bool) -> dict[str, Any]:
 def _print_facts(record: Record) -> None:
     from ludus.cli.table import painted, say, state_style
     from ludus.reports.columns import cell
-    from ludus.reports.differences import edits
     from ludus.reports.export import run_file
+    from ludus.runs.differences import edits
     from ludus.text import clean
 
     say(painted(record.id, "bold"))

@@ -13,7 +13,7 @@ import numpy as np
 from ludus import files
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
-from ludus.reports.compare import Comparison, Group, metric_key
+from ludus.reports.compare import Comparison, RunGroup, metric_key
 from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
 from ludus.reports.svg import label
 from ludus.runs import history
@@ -147,7 +147,7 @@ def _draw_group(axis: Axes, drawn: Band, index: int, name: str) -> None:
     axis.plot(drawn.steps[-1:], drawn.middle[-1:], color=colour, marker="o", markersize=5, zorder=4)
 
 
-def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
+def _threshold(axis: Axes, groups: Sequence[RunGroup], metric: str) -> None:
     known = {record.threshold for group in groups for record in group.runs}
     if metric not in ("reward", "best", "last", "train_reward") or len(known) != 1 or None in known:
         return

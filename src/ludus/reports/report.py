@@ -15,8 +15,8 @@ from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports import defaults
 from ludus.reports.columns import local_time, size
-from ludus.reports.differences import Difference, edits
 from ludus.runs import checkpoint, history, rebuild, record
+from ludus.runs.differences import Difference, edits
 from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_or_empty

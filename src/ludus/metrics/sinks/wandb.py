@@ -18,7 +18,7 @@ MODES = ("online", "offline", "disabled", "shared")
 CLOUD = "api.wandb.ai"
 
 
-class Wandb(Sink):
+class WandbSink(Sink):
     """Every row over its column `x_axis`. The key stays with the client; code, argv and host are not captured."""
 
     def __init__(
