@@ -148,10 +148,10 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder) -> list[Sink]:
 
 
 def _wandb(config: ExperimentConfig, folder: RunFolder) -> Sink:
-    from ludus.metrics.sinks.wandb import Wandb
+    from ludus.metrics.sinks.wandb import WandbSink
 
     there = config.logging.wandb
-    return Wandb(
+    return WandbSink(
         folder.path,
         name=folder.id,
         project=there.project,

@@ -16,9 +16,9 @@ from ludus.experiment import build
 from ludus.home import Home
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.reports.differences import refuse_what_was_edited
 from ludus.run import Run
 from ludus.runs import checkpoint, rebuild
+from ludus.runs.differences import refuse_what_was_edited
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import RunFolder
 from ludus.session import begin_from, edited_since

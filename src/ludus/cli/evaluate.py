@@ -40,9 +40,9 @@ def evaluate(
     result, seed = evaluated(found, step, episodes, deterministic, seed, env)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
-        from ludus.reports.columns import dump
+        from ludus.files import to_json
 
-        print(dump(facts), end="")
+        print(to_json(facts), end="")
         return
     interval = ""
     if facts["episodes"] > 1:

@@ -51,8 +51,6 @@ def play(
     mode = render_mode(render, video, user)
     found, config, name = source(run, checkpoint, runs_dir, env, trained=not (random or user))
     from ludus.envs.make import make_vector
-    from ludus.play import episodes as play_episodes
-    from ludus.runs.video import write_video
     from ludus.switches import quiet
 
     if not quiet():
@@ -63,16 +61,8 @@ def play(
             print(play_yourself(made, episodes, first_seed, fps))
             return
         act = policy(None if random else found, name.rpartition("/")[2], made, deterministic, first_seed)
-        ended: list[EpisodeEnd] = []
-        steps = play_episodes(act, made, [first_seed], episodes, render=video is not None)
-        frames = shown(paced(steps, fps if video is None else None, step), ended)
-        if video is None:
-            deque(frames, maxlen=0)
-        else:
-            path = video_path(found, video)
-            count = write_video(path, frames, fps or made.info.render_fps)
-            print(f"video {path} ({count:,} frames)")
-    print(summary(ended))
+        path = None if video is None else video_path(found, video)
+        print(summary(performed(act, made, first_seed, episodes, path, fps, step)))
 
 
 def source(
@@ -102,6 +92,23 @@ def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool
     player = load_player(run, step, Spaces(env.observation_space, env.action_space))
     habit = greedy(player.algorithm, deterministic, player.config.training.evaluation.deterministic)
     return policy_of(player.algorithm, player.normalizer, deterministic=habit)
+
+
+def performed(
+    act: Act, env: VectorEnv, seed: int, count: int, video: Path | None, fps: float | None, step: bool
+) -> list[EpisodeEnd]:
+    """Play the episodes, at the speed of a spectator or into a video."""
+    from ludus.play import episodes
+    from ludus.runs.video import write_video
+
+    ended: list[EpisodeEnd] = []
+    steps = episodes(act, env, [seed], count, render=video is not None)
+    if video is None:
+        deque(shown(paced(steps, fps, step), ended), maxlen=0)
+    else:
+        frames = write_video(video, shown(paced(steps, None, step), ended), fps or env.info.render_fps)
+        print(f"video {video} ({frames:,} frames)")
+    return ended
 
 
 def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:

@@ -15,9 +15,9 @@ from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
 from ludus.home import Home
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.reports.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.run import Run
 from ludus.runs import checkpoint, consent, history, provenance, rebuild
+from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder, safe_name
 from ludus.session.finish import finish

@@ -1,7 +1,7 @@
 """Recordings of the evaluated policy as `videos/epoch=N.mp4`, with a link beside the checkpoint of the same step.
 
-They are made after the evaluation, in an environment of their own and with seeds of their own: what `act` draws from is
-set anew at the next evaluation, so that neither training nor evaluation can tell whether there was a camera.
+They are made after the evaluation, in a separate environment with separate seeds. The next evaluation sets the stream
+that `act` draws from anew, so that a video changes neither training nor evaluation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Videos(Callback):
         self._warned = False
 
     def on_start(self, run: Run) -> None:
-        """Fail now rather than at the first evaluation: no encoder, no renderer, nothing to see."""
+        """Fail now rather than at the first evaluation if there is no encoder or no renderer."""
         if importlib.util.find_spec("av") is None:
             raise MissingExtra("training.evaluation.video", "video")
         self._checkpoint = CHECKPOINTS[run.scheduler.budget.unit]
@@ -57,7 +57,7 @@ class Videos(Callback):
         self._env.render()
 
     def on_evaluation(self, run: Run, result: EvalResult) -> None:
-        """Record every so many evaluations."""
+        """Record one evaluation in `every_evaluations`."""
         self.count += 1
         if self.count % self.cfg.every_evaluations:
             return
@@ -82,7 +82,7 @@ class Videos(Callback):
             self._env = None
 
     def state_dict(self) -> dict[str, int]:
-        """Where the count of evaluations stands."""
+        """The number of evaluations so far."""
         return {"count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -92,8 +92,8 @@ class Videos(Callback):
     def _record(self, evaluator: Evaluator | None, path: Path, env_steps: int) -> bool:
         assert self._env is not None and evaluator is not None
         seed = self._streams.integers(f"video {env_steps}", 1)
-        most, limit = self.cfg.episodes, self.cfg.max_steps
-        steps = episodes(evaluator.act, self._env, seed, most, max_steps=limit, render=True)
+        count, limit = self.cfg.episodes, self.cfg.max_steps
+        steps = episodes(evaluator.act, self._env, seed, count, max_steps=limit, render=True)
         try:
             path.parent.mkdir(exist_ok=True)
             write_video(path, (frame for step in steps for frame in step.frames), self._env.info.render_fps)
@@ -105,7 +105,7 @@ class Videos(Callback):
         return True
 
     def _link(self) -> None:
-        """`checkpoints/step=N.mp4`, once there is a checkpoint of that step; links of pruned ones go."""
+        """Make `checkpoints/step=N.mp4` for checkpoints that exist; remove the links of pruned ones."""
         parent, name = self.folder / "checkpoints", self._checkpoint
         saved = [step for step in self._unlinked if (parent / f"{name}={step}").is_dir()]
         for step in saved:
