@@ -31,7 +31,6 @@ class BufferContract(ABC):
         fields = {"id": "CartPole-v1", "num_envs": 2, "max_episode_steps": 15}
         env, twin = (make_vector(Environment.model_validate(fields)) for _ in range(2))
         collector, buffer = Collector(env, [1, 2]), self.make(Spaces(env.observation_space, env.action_space), 2)
-        collector.keep_raw = True
         buffer.attach(folder)
         actions = np.random.default_rng(0).integers(2, size=(steps, 2))
         script = iter(actions)

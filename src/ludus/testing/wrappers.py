@@ -37,7 +37,7 @@ class WrapperContract(ABC):
             for obs in (*result.obs, *last[done]):
                 assert env.observation_space.contains(obs), f"{obs} is not in {env.observation_space}"
             assert np.isfinite(result.reward).all()
-            shown += [np.array(part) for part in (result.obs, result.reward, done, env.raw_reward, last[done])]
+            shown += [np.array(part) for part in (result.obs, result.reward, done, result.raw_reward, last[done])]
         return shown
 
     def test_seeds_decide_everything_on_every_backend(self) -> None:
