@@ -33,9 +33,9 @@ def resume(
     """Go on with a run where its newest good checkpoint was taken."""
     from ludus import session
     from ludus.config.compose import Resolved, load
-    from ludus.orchestration.signals import EARLY
     from ludus.runs import consent, rebuild
     from ludus.runs.store import RunFolder
+    from ludus.session.signals import EARLY
 
     load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)

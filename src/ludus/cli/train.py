@@ -14,7 +14,7 @@ from ludus.errors import ConfigError
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
     from ludus.config.schema import ExperimentConfig
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 DEFAULT = "Bandit-v0:ppo"
 
@@ -100,8 +100,8 @@ def train(
         if not confirmed(jobs):
             return 0
         ask_about_programs(jobs)
-    from ludus.orchestration.signals import EARLY
     from ludus.session import train as train_run
+    from ludus.session.signals import EARLY
 
     for job in jobs:
         run = go_on_with_unfinished(job, runs_dir, debug) if resume else None
@@ -119,7 +119,7 @@ def ask_about_programs(jobs: list[Resolved]) -> None:
         consent.ask(job)
 
 
-def go_on_with_unfinished(job: Resolved, runs_dir: Path, debug: bool) -> Orchestrator | None:
+def go_on_with_unfinished(job: Resolved, runs_dir: Path, debug: bool) -> Run | None:
     """The newest unfinished run of just this config, trained to its end; none if there is none."""
     from ludus.session import resume, unfinished
 
