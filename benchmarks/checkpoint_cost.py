@@ -25,13 +25,11 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ludus.config.schema import CheckpointPlan, ExperimentConfig
-from ludus.data.collector import Collector
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import CheckpointPlan
 from ludus.experiment import build
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
-from ludus.orchestration.orchestrator import Orchestrator
-from ludus.seeding import Streams
-from ludus.session.parts import collector_of
+from ludus.run import Run
 
 EVERY, WRITING, REST = 10.0, 2.5, 2.5
 """Seconds between checkpoints, and of the two parts of a window; writing is done within the first."""
@@ -83,14 +81,14 @@ class Window(NamedTuple):
 class Windows(Checkpoints):
     """Cuts a training into windows, saves at the beginning of every other one, and sees what that costs."""
 
-    def __init__(self, folder: Path, collector: Collector, pairs: int) -> None:
+    def __init__(self, folder: Path, pairs: int) -> None:
         plan = CheckpointPlan(every_steps=None, every_minutes=None, at_evaluation="never")
-        super().__init__(folder, plan, collector, Streams(1), warn=print)
+        super().__init__(folder, plan, warn=print)
         self.pairs, self.saves = pairs, False
         self.done: list[Window] = []
         self.writer_seconds: list[float] = []
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """The first window only warms up."""
         now, steps = time.monotonic(), run.progress.env_steps
         if run.progress.cycles == 1:
@@ -128,11 +126,10 @@ def measure(case: str, pairs: int) -> dict[str, Any]:
     sections = {"training": {"total_timesteps": 10**9}, "runtime": {"compile": "never", "threads": 1}, **CASES[case]}
     run = build(ExperimentConfig.model_validate(sections), will_checkpoint=True)
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        collector = collector_of(run)
-        windows = Windows(Path(folder), collector, pairs)
+        windows = Windows(Path(folder), pairs)
         run.callbacks.append(windows)
         run.run()
-    collector.close()
+    run.close()
     saving, plain = ([w for w in windows.done[1:] if w.saves == kind] for kind in (True, False))
     cost, interval = difference([w.lost for w in saving], [w.lost for w in plain])
     return {

@@ -7,7 +7,7 @@ from typing import Any
 from ludus.algorithms import PhaseContext
 from ludus.config.schema import ExperimentConfig
 from ludus.experiment import build as build
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.run import Run
 
 
 def config(algorithm: dict[str, Any] | str = "ppo", env: str = "CartPole-v1", **sections: Any) -> ExperimentConfig:
@@ -21,19 +21,17 @@ def config(algorithm: dict[str, Any] | str = "ppo", env: str = "CartPole-v1", **
     return ExperimentConfig.model_validate(data)
 
 
-def run(cfg: ExperimentConfig, **parts: Any) -> Orchestrator:
+def run(cfg: ExperimentConfig, **parts: Any) -> Run:
     """Build and run to the end."""
-    orchestrator = build(cfg, **parts)
-    orchestrator.run()
-    close(orchestrator)
-    return orchestrator
+    built = build(cfg, **parts)
+    built.run()
+    built.close()
+    return built
 
 
-def close(orchestrator: Orchestrator) -> None:
+def close(run: Run) -> None:
     """Shut the environments of a run down."""
-    orchestrator.evaluator.close()
-    if orchestrator.algorithm.collector is not None:
-        orchestrator.algorithm.collector.close()
+    run.close()
 
 
 def moment(cfg: Any, env_steps: int = 0, total_steps: int = 10_000) -> PhaseContext:

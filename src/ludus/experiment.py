@@ -1,72 +1,93 @@
-"""build(config): every object a run is made of, created here in reading order; train and play start from it."""
+"""build(config): every object a run is made of, created here in reading order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ludus import preflight
 from ludus.algorithms import Algorithm, Context
-from ludus.config.schema import Environment, ExperimentConfig, Phase
+from ludus.config.compose import dump
+from ludus.config.schema import Environment, ExperimentConfig
+from ludus.console.live import Console
 from ludus.data.buffers import Buffers, make_buffers
-from ludus.data.buffers.stored import StoredConfig, stored_spaces
 from ludus.data.collector import Collector
 from ludus.data.look_ahead import LookAheadCollector
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
-from ludus.envs.make import cores, describe, make_vector, number_of_envs
-from ludus.envs.vector import VectorEnv
+from ludus.envs.make import number_of_envs
 from ludus.errors import ConfigError
-from ludus.learning.allocation import keep_freed_memory
+from ludus.home import Home, header, make_sinks
 from ludus.learning.compiled import Compiler
-from ludus.learning.learner import Learner
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
+from ludus.metrics.sinks.jsonl import read_rows
 from ludus.networks.encoders import is_large
 from ludus.networks.precision import Precision
 from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.callbacks.checkpoints import Checkpoints
+from ludus.orchestration.callbacks.control import Control
+from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.early_stop import EarlyStop
+from ludus.orchestration.callbacks.videos import Videos
+from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
 from ludus.orchestration.evaluator import Evaluator
-from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
-from ludus.orchestration.phases import PhaseEnvironments, phase_configs, planned_updates, run_phases
-from ludus.orchestration.preflight import RoomForNetwork, check_environments
+from ludus.orchestration.phases import check_buffer_names, phase_configs, planned_updates, run_phases
 from ludus.registry import ALGORITHMS, CALLBACKS
-from ludus.seeding import GeneratorState, Streams, TorchState
-from ludus.text import did_you_mean
+from ludus.run import Run
+from ludus.run_environments import (
+    PhaseEnvironments,
+    about_environments,
+    evaluation_environments,
+    rendered_environment,
+    spaces_of_stored_steps,
+    threshold_of,
+    training_environments,
+)
+from ludus.runs.store import RunFolder
+from ludus.seeding import Streams
+from ludus.switches import session_logs
 from ludus.types import Spaces
 from ludus.watch import ram
+from ludus.watch.alert_command import AlertCommand
+from ludus.watch.monitor import Monitor
+from ludus.watch.rules import Rules
+from ludus.watch.stalled import Stalled
+from ludus.watch.vitals import Vitals, one_decision
 
 
 def build(
     config: ExperimentConfig,
     *,
+    home: Home | None = None,
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
-    announce: Callable[[str], None] = lambda _: None,
     will_checkpoint: bool = False,
-) -> Orchestrator:
-    """A wired run, ready for `.run()`; a `will_checkpoint` one finds out first how its environments can be restored."""
-    streams = Streams(config.experiment.seed)
-    device = pick_device(config.experiment.device)
+) -> Run:
+    """A wired run, ready for `.run()`.
+
+    It is saved, logged and shown only with a `home`. With `will_checkpoint` its environments find out first how they
+    can be restored.
+    """
+    streams, will_checkpoint = Streams(config.experiment.seed), will_checkpoint or home is not None
+    device = preflight.pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
 
     env = training_environments(config)
-    spaces = Spaces(env.observation_space, env.action_space) if env else spaces_without_environment(config)
+    spaces = Spaces(env.observation_space, env.action_space) if env else spaces_of_stored_steps(config)
     num_envs = env.num_envs if env else number_of_envs(config.environment)
-    set_threads(config, large=is_large(spaces.observation))
+    preflight.set_threads(config, large=is_large(spaces.observation))
     normalizer = make_normalizer(config.environment, spaces)
     reward_normalizer = make_reward_normalizer(config, num_envs)
     algorithm_class = ALGORITHMS[config.algorithm.name]
     collector = None
     if env is not None:
+        seeds = streams.integers("training environments", num_envs)
         collector = collector_for(config, algorithm_class)(
-            env,
-            streams.integers("training environments", num_envs),
-            normalizer=normalizer,
-            reward_normalizer=reward_normalizer,
-            will_checkpoint=will_checkpoint,
+            env, seeds, normalizer=normalizer, reward_normalizer=reward_normalizer, will_checkpoint=will_checkpoint
         )
 
     buffers = Buffers(
@@ -83,74 +104,136 @@ def build(
         )
     )
 
-    compiler = Compiler(config.runtime.compile, planned=planned_updates(config, num_envs), announce=announce)
-    precision = Precision(config.runtime.precision)
-    rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
+    planned, precision = planned_updates(config, num_envs), Precision(config.runtime.precision)
+    compiler = Compiler(config.runtime.compile, planned=planned, announce=home.say if home else lambda _: None)
+    exploration, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     context = Context(
         spaces=spaces,
         network=config.network,
         num_envs=num_envs,
         device=device,
-        rng=rng,
+        rng=exploration,
         evaluation_rng=evaluation_rng,
         collector=collector,
         buffers=buffers,
         compiler=compiler,
         precision=precision,
     )
-    with RoomForNetwork():
+    with preflight.RoomForNetwork():
         algorithm: Algorithm = algorithm_class(config.algorithm.config, context)
-    if not any(isinstance(part, Learner) and part.compiler for part in algorithm.state().values()):
-        compiler.decline("this algorithm compiles none with this network")
-    elif device.type != "cpu":
-        compiler.decline("they are compiled for the CPU only")
 
     phases = run_phases(config, algorithm.default_cycle)
     check_buffer_names(phases, buffers, algorithm_class.buffers)
     settings = phase_configs(config, phases, num_envs)
     for phase, cfg in zip(phases, settings, strict=True):
         algorithm.check(cfg, phase.buffer)
-    hooks = [*algorithm.hooks(), *(["evaluate"] if config.environment.id else [])]
-    scheduler = PhaseScheduler(phases, config.training.budget, hooks=hooks, step_quantum=num_envs)
-    threshold = config.environment.reward_threshold
-    if env is not None and threshold is None:
-        threshold = env.reward_threshold
-    elif env is None and will_evaluate(config, phases):
-        threshold = check_evaluation_environment(config, spaces)
-    evaluator = None
-    if config.environment.id:
-        evaluator = Evaluator(
-            config.training.evaluation,
-            algorithm,
-            lambda count: evaluation_env(config.environment, count, collector),
-            streams,
-            rng=evaluation_rng,
-            normalizer=normalizer,
-        )
-    chosen = [CALLBACKS[choice.name](choice.config) for choice in config.training.callbacks]
-    enter = PhaseEnvironments(config.environment, phases, collector, streams).enter if collector else lambda _: None
-    return Orchestrator(
-        config,
+    threshold = threshold_of(config, phases, spaces, env)
+    evaluator = Evaluator(
+        config.training.evaluation,
         algorithm,
-        scheduler,
-        settings,
-        evaluator,
-        Recorder(sinks),
-        callbacks=[EarlyStop(config.training.stop, threshold), *callbacks, *chosen],
-        enter_phase=enter,
-        threshold=threshold,
-        spaces=spaces,
-        stateful={
-            "compiler": compiler,
-            "precision": precision,
-            **({"collector": collector} if collector else {}),
-            "buffers": buffers,
-            "torch": TorchState(),
-            "exploration": GeneratorState(rng),
-            **({"normalizer": normalizer} if normalizer else {}),
-            **({"reward_normalizer": reward_normalizer} if reward_normalizer else {}),
-        },
+        lambda count: evaluation_environments(config.environment, count, collector),
+        streams,
+        rng=evaluation_rng,
+        normalizer=normalizer,
     )
+    hooks = [*algorithm.hooks(), "evaluate"]
+    run = Run(
+        config=config,
+        spaces=spaces,
+        streams=streams,
+        exploration=exploration,
+        algorithm=algorithm,
+        scheduler=PhaseScheduler(phases, config.training.budget, hooks=hooks, step_quantum=num_envs),
+        phase_configs=settings,
+        collector=collector,
+        phase_environments=PhaseEnvironments(config.environment, phases, collector, streams) if collector else None,
+        buffers=buffers,
+        normalizer=normalizer,
+        reward_normalizer=reward_normalizer,
+        evaluator=evaluator if config.environment.id else None,
+        threshold=threshold,
+        recorder=Recorder(sinks),
+        compiler=compiler,
+        precision=precision,
+        callbacks=[
+            EarlyStop(config.training.stop, threshold),
+            *callbacks,
+            *(CALLBACKS[choice.name](choice.config) for choice in config.training.callbacks),
+        ],
+    )
+    decline_compiling(run, device)
+    if home is not None:
+        settle(run, home)
+    return run
+
+
+def settle(run: Run, home: Home) -> None:
+    """Give a run its folder, and with it everything that saves and watches it; then load the state it begins with."""
+    config, run.say = run.config, home.say
+    memory, *warnings = preflight.check(run, home.root)
+    folder = home.open(run)
+    run.buffers.attach(folder.path / "buffers")
+    about = {"config": dump(config), "meta": home.meta}
+    checkpoints = Checkpoints(
+        folder.path, config.training.checkpoints, warn=home.warn, about=about, confirm=home.confirm
+    )
+    run.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=run.spaces.action)
+    videos = Videos(
+        folder.path,
+        config.training.evaluation.video,
+        lambda: rendered_environment(config.environment),
+        run.streams,
+        warn=home.say,
+    )
+    run.callbacks += [
+        Status(folder.set_status),
+        Bounds(),
+        Control(folder.path, checkpoints.request),
+        *([Debug(folder.path)] if home.debug else []),
+        checkpoints,  # after everything that changes the state it saves
+        *([videos] if config.training.evaluation.video.every_evaluations else []),
+        Idle(run.monitor),
+    ]
+    home.begin(run)
+    if home.debug:
+        run.compiler.decline("--debug looks into every layer")
+    show(run, home, folder, memory, [*warnings, *about_environments(run)])
+
+
+def show(run: Run, home: Home, folder: RunFolder, memory: str, warnings: Sequence[str]) -> None:
+    """Open files, alerts and the console; after the state was loaded, because they continue where it stands."""
+    config, monitor = run.config, run.monitor
+    assert monitor is not None
+    run.vitals = Vitals(
+        run.scheduler.budget,
+        epoch=run.progress.epochs,
+        position=run.position,
+        seconds=run.seconds,
+        act=one_decision(run.algorithm, run.spaces.observation),
+    )
+    rows = folder.path / "metrics.jsonl"
+    earlier = list(read_rows(rows)) if rows.exists() else []
+    monitor.replay(earlier)
+    if home.program:
+        command = AlertCommand(home.program, folder.id, cwd=home.working_directory)
+        monitor.listeners.append(command)
+        run.closing.callback(command.close)
+    run.recorder.sinks += [*make_sinks(config, folder), monitor]
+    if config.logging.stalled_seconds:
+        run.recorder.sinks.append(Stalled(monitor, config.logging.stalled_seconds))
+    copy = folder.log if session_logs() else None
+    run.console = home.console = Console(monitor=monitor, copy=copy, quiet=home.silent)
+    run.console.replay(earlier)
+    facts = header(run, folder, home.title, memory)
+    run.console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold)
+    for sink in run.recorder.sinks:
+        if sink.warning:
+            home.warn(sink.warning)
+            if not session_logs():
+                folder.log(sink.warning)
+    for warning in warnings:
+        run.console.note(warning, "yellow")
+    run.recorder.sinks.append(run.console)
 
 
 @dataclass(frozen=True)
@@ -173,7 +256,7 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         spaces=spaces,
         network=config.network,
         num_envs=number_of_envs(config.environment),
-        device=pick_device(config.experiment.device),
+        device=preflight.pick_device(config.experiment.device),
         precision=precision,
         rng=streams.generator("play"),
         evaluation_rng=streams.generator("play"),
@@ -186,94 +269,6 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         if normalizer is not None:
             normalizer.load_state_dict(state["normalizer"])
     return Player(config, algorithm, normalizer)
-
-
-# ---- the parts -----------------------------------------------------------------------------------
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` takes an accelerator if there is one; a named device must be there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    missing = (name.startswith("cuda") and not torch.cuda.is_available()) or (
-        name == "mps" and not torch.backends.mps.is_available()
-    )
-    if missing:
-        raise ConfigError("experiment.device", f"'{name}' is not available on this machine", "use auto or cpu")
-    return torch.device(name)
-
-
-def set_threads(config: ExperimentConfig, *, large: bool) -> None:
-    """One thread for small networks, where more only get in each other's way; never the library's default."""
-    threads = config.runtime.threads
-    if large:
-        keep_freed_memory()
-    torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
-
-
-def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collection[str]) -> None:
-    """A phase fills and samples a buffer that is there, and every buffer is the algorithm's own or a phase's."""
-    for phase in phases:
-        if phase.buffer is not None and phase.buffer not in buffers:
-            where = f"training.phases.{phase.name}.buffer"
-            raise ConfigError(where, f"there is no buffer '{phase.buffer}'", did_you_mean(phase.buffer, buffers))
-    used = {*own, *(phase.buffer for phase in phases if phase.buffer is not None)}
-    for name in buffers:
-        if name not in used:
-            remedy = did_you_mean(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
-            raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)
-
-
-def stored_buffer(config: ExperimentConfig) -> tuple[str, StoredConfig] | None:
-    """The first buffer of the config that holds the steps of another run, and where it is written."""
-    found = ((name, choice.config) for name, choice in config.buffers.items())
-    return next(((f"buffers.{name}", cfg) for name, cfg in found if isinstance(cfg, StoredConfig)), None)
-
-
-def training_environments(config: ExperimentConfig) -> VectorEnv | None:
-    """The environments to train in; none for a run that takes no steps and learns from stored ones."""
-    if config.training.offline and stored_buffer(config):
-        return None
-    if not config.environment.id:
-        problem = "the run has neither an environment nor stored steps to learn from"
-        raise ConfigError("environment.id", problem, "name one, or set buffers.replay to {type: stored, path: RUN}")
-    check_environments(config)
-    return make_vector(config.environment)
-
-
-def spaces_without_environment(config: ExperimentConfig) -> Spaces:
-    """The spaces of the stored steps that a run without an environment learns from."""
-    found, cfg = stored_buffer(config), config.environment
-    assert found is not None
-    for field in ("normalize_obs", "normalize_reward"):
-        if getattr(cfg, field) in (True, "rolling"):
-            problem = "its statistics come from collected steps, and this run collects none"
-            raise ConfigError(f"environment.{field}", problem, "set it to false")
-    return stored_spaces(found[1], f"{found[0]}.path")
-
-
-def will_evaluate(config: ExperimentConfig, phases: Sequence[Phase]) -> bool:
-    """Whether the run evaluates, and there is an environment for it."""
-    grid = config.training.evaluation
-    asked = any((grid.every_epochs, grid.every_steps, grid.every_updates))
-    return bool(config.environment.id) and (asked or any("evaluate" in str(phase.hooks) for phase in phases))
-
-
-def check_evaluation_environment(config: ExperimentConfig, spaces: Spaces) -> float | None:
-    """Refuse an environment that does not fit the stored steps; its threshold, or the config's."""
-    info = describe(config.environment)
-    if (info.observation_space, info.action_space) != (spaces.observation, spaces.action):
-        problem = "its observation or action space differs from that of the stored steps"
-        raise ConfigError("environment.id", problem, "name the environment the steps come from, with the same wrappers")
-    return info.reward_threshold
-
-
-def evaluation_env(cfg: Environment, count: int, collector: Collector | None) -> VectorEnv:
-    """Environments to evaluate in; where a reset does not forget everything, they too are made anew at each."""
-    env = make_vector(cfg, num_envs=count)
-    if collector is not None and collector.will_checkpoint and collector.resets_at_checkpoints:
-        env.choose_snapshot_method()  # from now on its resets make new environments
-    return env
 
 
 def collector_for(config: ExperimentConfig, algorithm: type[Algorithm]) -> type[Collector]:
@@ -289,11 +284,19 @@ def make_normalizer(cfg: Environment, spaces: Spaces) -> ObservationNormalizer |
     return ObservationNormalizer(cfg.normalize_obs, spaces.observation) if cfg.normalize_obs else None
 
 
+def decline_compiling(run: Run, device: torch.device) -> None:
+    """Say why nothing is compiled where the algorithm or the device rules it out."""
+    if not any(learner.compiler for learner in run.learners.values()):
+        run.compiler.decline("this algorithm compiles none with this network")
+    elif device.type != "cpu":
+        run.compiler.decline("they are compiled for the CPU only")
+
+
 def make_reward_normalizer(config: ExperimentConfig, num_envs: int) -> RewardNormalizer | None:
     """Scales by the deviation of the return under the algorithm's own discount."""
     if not config.environment.normalize_reward:
         return None
-    gamma = getattr(config.algorithm.config, "gamma", None)
-    if gamma is None:
+    discount = config.algorithm.config.discount
+    if discount is None:
         raise ConfigError("environment.normalize_reward", f"{config.algorithm.name} has no discount", "set it to false")
-    return RewardNormalizer(num_envs, gamma.start)
+    return RewardNormalizer(num_envs, discount.start)

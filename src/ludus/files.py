@@ -61,7 +61,12 @@ def write_text(path: Path, text: str, *, durable: bool = True) -> None:
 
 def write_json(path: Path, value: object, *, durable: bool = True) -> None:
     """Replace a JSON file; NaN and infinity become null."""
-    write_text(path, json.dumps(_strict(value), indent=2, allow_nan=False) + "\n", durable=durable)
+    write_text(path, to_json(value), durable=durable)
+
+
+def to_json(value: object) -> str:
+    """Indented JSON; NaN and infinity become null."""
+    return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
 
 
 def replace_link(link: Path, target: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Streams:
-    """`SeedSequence` children by name: adding a stream changes no other, neighbouring seeds share nothing."""
+    """Children of a `SeedSequence` by name: a new stream changes no other, and neighbouring seeds share nothing."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -18,16 +18,16 @@ class Streams:
         return np.random.SeedSequence([self.seed, zlib.crc32(name.encode())])
 
     def generator(self, name: str) -> np.random.Generator:
-        """A generator of its own for `name`."""
+        """The generator of the stream `name`."""
         return np.random.Generator(np.random.PCG64(self._sequence(name)))
 
     def integers(self, name: str, count: int) -> list[int]:
-        """Seeds below 2**31 for libraries that want plain integers."""
+        """Seeds below 2**31, for libraries that take plain integers."""
         return [int(word >> 1) for word in self._sequence(name).generate_state(count, np.uint32)]
 
 
 class GeneratorState:
-    """Lets a checkpoint hold a numpy generator."""
+    """The state of a numpy generator, for checkpoints."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self.generator = generator
@@ -42,7 +42,7 @@ class GeneratorState:
 
 
 class TorchState:
-    """Lets a checkpoint hold torch's own generator."""
+    """The state of torch's global generator, for checkpoints."""
 
     def state_dict(self) -> dict[str, Any]:
         """The CPU generator."""

@@ -13,6 +13,7 @@ from ludus.config.compose import load
 from ludus.data.buffers.batches import draw
 from ludus.errors import ConfigError
 from ludus.math.values import chosen
+from ludus.orchestration.callbacks import Callback
 from support import build, close, config, moment, run
 from toy_learners import Recorded
 
@@ -206,7 +207,7 @@ def test_a_hybrid_curriculum_is_yaml_only(tmp_path: Path) -> None:
 
 def test_offline_pretraining_on_the_steps_of_another_run(tmp_path: Path) -> None:
     first = build(config(SMALL, training={"total_timesteps": 512}))
-    first.stateful["buffers"].attach(tmp_path / "buffers")  # type: ignore[attr-defined]
+    first.buffers.attach(tmp_path / "buffers")  # type: ignore[attr-defined]
     first.run()
     first.state_dict()
     close(first)
@@ -243,16 +244,13 @@ def test_a_run_repeats_itself_and_goes_on_from_its_state() -> None:
         close(done)
 
 
-class _StopAt:
+class _StopAt(Callback):
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("state_dict", "load_state_dict", "close"):
-            raise AttributeError(name)
-        return lambda run, *_: (
-            run.stop("here") if name == "on_epoch_end" and run.progress.env_steps >= self.steps else None
-        )
+    def on_epoch_end(self, run: Any) -> None:
+        if run.progress.env_steps >= self.steps:
+            run.stop("here")
 
 
 # ---- values of a solved MDP --------------------------------------------------------------------------------------

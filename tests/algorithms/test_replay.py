@@ -12,7 +12,7 @@ import torch
 from ludus.config.compose import load
 from ludus.errors import ConfigError
 from ludus.experiment import build_player
-from ludus.orchestration.transfer import transfer
+from ludus.session.loading import transfer
 from ludus.types import Spaces
 from support import build, close, config, moment, run
 
@@ -171,7 +171,7 @@ def test_ppo_replays_in_every_cycle_but_the_first(network: Any) -> None:
 def test_the_budget_is_never_exceeded(name: str) -> None:
     """Cycles of four steps of two environments, and a budget that is no multiple of eight."""
     done = run(small(name, train_freq=4, steps=102))
-    assert done.progress.env_steps == 102 == len(done.stateful["buffers"]["replay"])
+    assert done.progress.env_steps == 102 == len(done.buffers["replay"])
 
 
 # ---- priorities, targets -----------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_the_errors_of_an_update_become_the_priorities_of_its_steps(name: str, n
     now = moment(one.config.algorithm.config)
     for _ in range(40):
         one.algorithm.collect(now)
-    buffer = one.stateful["buffers"]["replay"]
+    buffer = one.buffers["replay"]
     seen: dict[str, Any] = {}
     update, sample = one.algorithm.learner.update, "sample" if network is HEADS else "sample_sequences"
     drawn = getattr(buffer, sample)
@@ -276,8 +276,8 @@ def test_a_player_explores_as_much_as_training_did(name: str) -> None:
 def test_buffer_means_the_one_that_is_learned_from() -> None:
     cfg = load("CartPole-v1:dqn", ["buffer.type=prioritized", "buffer.size=5000", "runtime.compile=never"]).config
     one = build(cfg)
-    assert list(one.stateful["buffers"]) == ["replay"]
-    buffer = one.stateful["buffers"]["replay"]
+    assert list(one.buffers) == ["replay"]
+    buffer = one.buffers["replay"]
     assert type(buffer).__name__ == "Prioritized" and buffer.size == 5_000
     close(one)
 
@@ -296,7 +296,7 @@ def test_a_buffer_that_only_a_phase_names_is_used() -> None:
     phases = [{"name": "a", "hooks": ["collect", "update_controller"], "buffer": "mine"}]
     done = run(config({"name": "dqn", **QUICK}, buffers={"mine": {"size": 500}},
                       training={"total_timesteps": 256, "phases": phases}))  # fmt: skip
-    assert len(done.stateful["buffers"]["mine"]) == 256 and done.progress.updates > 0
+    assert len(done.buffers["mine"]) == 256 and done.progress.updates > 0
 
 
 def test_a_size_that_cannot_be_kept_is_refused() -> None:

@@ -18,8 +18,8 @@ from ludus.config.compose import dump
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.compare import Scores
-from ludus.reports.differences import differences
 from ludus.reports.export import render
+from ludus.runs.differences import differences
 
 CARTPOLE = TASKS["CartPole-v1-masked"]
 

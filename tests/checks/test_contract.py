@@ -132,7 +132,7 @@ def test_rows_of_one_environment() -> None:
     assert check.passed(rows)
     assert [row.check for row in rows[:3]] == ["Gymnasium's checks", "start-up check", "seeding"]
     assert {row.backend for row in rows[3:]} == {"native"}
-    with pytest.raises(ConfigError, match="is no backend"):
+    with pytest.raises(ConfigError, match="is not a backend"):
         check.check(CFG, ["nativ"])
     with pytest.raises(ConfigError, match="no vector entry point"):
         check.check(Environment(id="Acrobot-v1"), ["native"])

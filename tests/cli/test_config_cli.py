@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 import ludus
-import ludus
 from ludus import cli
 from ludus.cli import train as train_module
 from ludus.config.compose import config_hash, load, parse

@@ -17,7 +17,7 @@ from ludus.cli.play import play
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
 from support import config as small_config
@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("play") / "runs"
     config = small_config(environment={"normalize_obs": "rolling"})
     run = RunFolder.create(root, "cart", config_yaml=to_yaml(config))
-    built: Orchestrator = build(config)
+    built: Run = build(config)
     parts = {name: part.state_dict() for name, part in built.algorithm.state().items()}
     normalizer = built.algorithm.collector.normalizer.state_dict()
     built.algorithm.collector.close()

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[gym.Space, set[str]]] = {
     "q_learning": (DISCRETE, POLICY | {"value", "q"}),
     "reinforce": (DISCRETE, POLICY),
     "reinforce box": (BOX, GAUSSIAN),
+    "a2c": (DISCRETE, POLICY | {"value"}),
     "ppo": (DISCRETE, POLICY | {"value"}),
     "ppo box": (BOX, GAUSSIAN | {"value"}),
     "ppo multi": (MULTI, POLICY | {"value"}),
@@ -144,7 +145,7 @@ def test_values_are_those_of_the_critics() -> None:
                 rng.standard_normal(parameter.shape, np.float32)
             obs = torch.from_numpy(np.tile(rng.random((1, 4), np.float32), (1, 5, 1)))
             if case == "ppo":
-                expected = nets(obs, (), first)[1][0]
+                expected = nets["policy"](obs, (), first)[1][0]
             elif case == "sac discrete":
                 q = nets["critic"](obs)[:, 0].amin(0)
                 np.testing.assert_allclose(info["q"], q.numpy(), atol=1e-5)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 
 from ludus.acting.numpy_cores import NUMPY_CORES
+from ludus.networks.memory import MemoryCore
 from ludus.registry import MEMORY
+from ludus.testing import MemoryCoreContract
 from ludus.types import Tree, tree_map
 
 T, B, D = 40, 3, 5
@@ -19,12 +21,12 @@ CORES = [*MEMORY.names(), *POSITIONS]
 RECURRENT = [name for name in CORES if MEMORY[name.split()[0]].recurrent]
 
 
-def make(name: str) -> torch.nn.Module:
+def make(name: str, **options: Any) -> MemoryCore:
     torch.manual_seed(0)
     name, _, positions = name.partition(" ")
     cls = MEMORY[name]
-    # episodes in the tests are longer than the limit
-    options = {"positions": positions, "position_limit": 7} if positions else {}
+    if positions:  # episodes in the tests are longer than the limit
+        options |= {"positions": positions, "position_limit": 7}
     return cls(cls.Config(**options), D)
 
 
@@ -33,31 +35,28 @@ def steps_and_starts(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(T, B, D, generator=generator), torch.rand(T, B, generator=generator) < 0.15
 
 
-@pytest.mark.parametrize("name", CORES)
-def test_sequence_equals_single_steps(name: str) -> None:
-    core = make(name)
-    x, first = steps_and_starts()
-    whole, end = core(x, core.initial_state(B), first)
-    state, single = core.initial_state(B), []
-    for t in range(T):
-        y, state = core(x[t : t + 1], state, first[t : t + 1])
-        single.append(y)
-    torch.testing.assert_close(whole, torch.cat(single), atol=1e-5, rtol=1e-5)
-    tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), end, state)
+class TestCores(MemoryCoreContract):
+    """Every core passes the suite that plugin authors are given."""
+
+    features = D
+
+    @pytest.fixture(autouse=True, params=CORES)
+    def case(self, request: pytest.FixtureRequest) -> None:
+        self.name = request.param
+
+    def make(self) -> MemoryCore:
+        return make(self.name)
 
 
-@pytest.mark.parametrize("cuts", [(17,), (1, 2, 3), (39,), (5, 5 + 16, 38)])
-@pytest.mark.parametrize("name", CORES)
-def test_carried_state_equals_whole_sequence(name: str, cuts: tuple[int, ...]) -> None:
-    core = make(name)
-    x, first = steps_and_starts(1)
-    whole, end = core(x, core.initial_state(B), first)
-    state, parts = core.initial_state(B), []
-    for begin, stop in pairwise((0, *cuts, T)):
-        y, state = core(x[begin:stop], state, first[begin:stop])
-        parts.append(y)
-    torch.testing.assert_close(whole, torch.cat(parts), atol=1e-5, rtol=1e-5)
-    tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), end, state)
+class TestWindows(TestCores):
+    """The same with two layers and a memory that is shorter than episodes are."""
+
+    @pytest.fixture(autouse=True, params=[name for name in CORES if "trxl" in name])
+    def case(self, request: pytest.FixtureRequest) -> None:
+        self.name = request.param
+
+    def make(self) -> MemoryCore:
+        return make(self.name, memory_length=6, num_layers=2)
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -80,37 +79,6 @@ def test_steps_in_numpy_equal_the_sequence(name: str) -> None:
         torch.testing.assert_close(torch.from_numpy(y), whole[t], atol=2e-5, rtol=1e-4)
     tree_map(lambda ours, leaf: torch.testing.assert_close(torch.from_numpy(ours), leaf, atol=2e-5, rtol=1e-4),
              state, end)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RECURRENT)
-def test_it_remembers(name: str) -> None:
-    """A step in the past makes a difference as long as no episode starts, also through the carried state."""
-    core = make(name)
-    x, _ = steps_and_starts(8)
-    first = torch.zeros(T, B, dtype=torch.bool)
-    other = x.clone()
-    other[4] += 1.0
-    ours, theirs = (core(sequence, core.initial_state(B), first)[0] for sequence in (x, other))
-    assert torch.equal(ours[:4], theirs[:4])
-    assert (ours[5:10] != theirs[5:10]).any()
-    states = [core(sequence[:6], core.initial_state(B), first[:6])[1] for sequence in (x, other)]
-    ours, theirs = (core(x[6:], state, first[6:])[0] for state in states)
-    assert (ours != theirs).any()
-
-
-@pytest.mark.parametrize("name", CORES)
-def test_rows_are_independent(name: str) -> None:
-    core = make(name)
-    x, first = steps_and_starts(9)
-    whole, _ = core(x, core.initial_state(B), first)
-    other, starts = x.clone(), first.clone()
-    other[:, 0] += 100.0
-    assert torch.equal(core(other, core.initial_state(B), first)[0][:, 1:], whole[:, 1:])
-    starts[:, 0] = ~starts[:, 0]  # pieces of episodes are then batched in another order: equal but for rounding
-    y, _ = core(other, core.initial_state(B), starts)
-    torch.testing.assert_close(y[:, 1:], whole[:, 1:], atol=1e-6, rtol=1e-6)
-    alone, _ = core(x[:, 1:2], core.initial_state(1), first[:, 1:2])
-    torch.testing.assert_close(alone, whole[:, 1:2], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -156,36 +124,6 @@ def floats(tree: Tree) -> list[torch.Tensor]:
 
 def to_double(tree: Tree) -> Tree:
     return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, tree)
-
-
-@pytest.mark.parametrize("name", CORES)
-@pytest.mark.parametrize("reset", [0, 6, T - 1])
-def test_nothing_leaks_into_a_new_episode(name: str, reset: int) -> None:
-    core = make(name)
-    x, _ = steps_and_starts(2)
-    first = torch.zeros(T, B, dtype=torch.bool)
-    first[reset] = True
-    other = x.clone()
-    other[:reset] += 100
-    state = core.initial_state(B)
-    loud = tree_map(lambda leaf: leaf + 50, state)
-    y1, _ = core(x, state, first)
-    y2, _ = core(other, loud, first)
-    assert torch.equal(y1[reset:], y2[reset:])
-
-
-@pytest.mark.parametrize("name", CORES)
-def test_no_gradient_crosses_an_episode_start(name: str) -> None:
-    core = make(name)
-    x, _ = steps_and_starts(3)
-    first = torch.zeros(T, B, dtype=torch.bool)
-    first[20, 1] = True
-    x.requires_grad_()
-    y, _ = core(x, core.initial_state(B), first)
-    y[20:, 1].sum().backward()
-    assert x.grad is not None
-    assert torch.equal(x.grad[:20, 1], torch.zeros(20, D))
-    assert x.grad[20:, 1].abs().sum() > 0
 
 
 def test_gru_equals_torch() -> None:

@@ -16,8 +16,8 @@ from ludus.cli import COMMANDS
 from ludus.config.groups import environment_files
 from ludus.envs.suites import spelled, suite_of
 from ludus.orchestration.callbacks import Callback
-from ludus.orchestration.signals import EARLY
 from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, WRAPPERS, Registry
+from ludus.session.signals import EARLY
 from ludus.watch.rules import Rule
 
 ROOT = Path(__file__).parents[2]

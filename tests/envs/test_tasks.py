@@ -17,12 +17,13 @@ from ludus.envs.suites import pomdp, proof_of_memory, recall, t_maze
 from ludus.envs.vector import VectorEnv
 from ludus.errors import EnvironmentFailed
 
+GAMES = {cls.__name__: levels for cls, levels in recall.GAMES.items()}
 IDS = [
     "TMaze-v0",
     "TMaze/Short-v0",
     "ProofOfMemory-v0",
     "PocMemoryEnv-v0",
-    *(f"Recall/{game}{level}-v0" for game in recall.GAMES for level in recall.LEVELS),
+    *(f"Recall/{game}{level}-v0" for game in GAMES for level in recall.LEVELS),
     *pomdp.VARIANTS,
 ]
 OPTIMAL = {id: best for id, (_, _, best) in pomdp.VARIANTS.items()}
@@ -182,7 +183,7 @@ PLAYERS: dict[str, Callable[[list[Any], int], int]] = {
 
 def _cases() -> Iterator[tuple[str, Player]]:
     for game in PLAYERS:
-        levels = recall.GAMES[game]
+        levels = GAMES[game]
         for level, kwargs in zip(recall.LEVELS, levels, strict=True):
             k = kwargs.get("k") or kwargs.get("kinds") or recall.DECK * kwargs["decks"]
             answer = PLAYERS[game]
@@ -196,8 +197,8 @@ def _cases() -> Iterator[tuple[str, Player]]:
 def test_card_games_with_perfect_memory_and_with_chance(id: str, player: Player) -> None:
     assert mean_return(id, player, 2) == pytest.approx(recall.OPTIMAL, abs=1e-4)
     game = id.removeprefix("Recall/").removesuffix("-v0")
-    cls, level = next((name, game.removeprefix(name)) for name in recall.GAMES if game.startswith(name))
-    task = getattr(recall, cls)(1, **recall.GAMES[cls][recall.LEVELS.index(level)])
+    cls, level = next((name, game.removeprefix(name)) for name in GAMES if game.startswith(name))
+    task = getattr(recall, cls)(1, **GAMES[cls][recall.LEVELS.index(level)])
     assert chance(id, 40) == pytest.approx(task.chance, abs=0.07)
     forgetful = mean_return(id, lambda obs, _: min(suit(obs), task.action_space.n - 1), 10)
     assert forgetful < 0.2

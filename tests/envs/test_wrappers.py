@@ -20,8 +20,7 @@ from ludus.envs.make import make_env, make_vector
 from ludus.envs.wrappers import NAMES
 from ludus.envs.wrappers.actions import StickyActions
 from ludus.envs.wrappers.atari_objects import ObjectFeatures
-from ludus.envs.wrappers.images import ImageWrapper
-from ludus.envs.wrappers.observations import BatchObservation
+from ludus.envs.wrappers.observations import ConvertObservation
 from ludus.envs.wrappers.rewards import ChangedReward, RawReward
 from ludus.envs.wrappers.shaping import PotentialShaping
 from ludus.errors import ConfigError
@@ -64,7 +63,7 @@ def test_known_names() -> None:
 def test_the_table_names_every_class_of_the_package_once() -> None:
     """A class that is missing in the table could not be chosen in a config."""
     classes = {WRAPPERS[name] for name in NAMES}
-    bases = {BatchObservation, ChangedReward, ImageWrapper, ObjectFeatures, PotentialShaping, RawReward}
+    bases = {ConvertObservation, ChangedReward, ObjectFeatures, PotentialShaping, RawReward}
     names = [module.name for module in pkgutil.iter_modules(package.__path__)]
     modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
     found = {

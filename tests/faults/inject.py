@@ -19,7 +19,6 @@ from typing import Any
 
 CHANGES = {"os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
 """Audited calls that change what is in a folder; `open` does too when it creates."""
-NOBODY: Any = (None, None)
 """A collector and streams for a writer that never asks them."""
 _SYSCALLS = {"x86_64": {"flock": 73, "fsync": 74}, "aarch64": {"flock": 32, "fsync": 82}}
 
@@ -152,10 +151,10 @@ def save(folder: str, number: int, step: int, *, best: bool = False) -> None:
 
 def keep_writing(folder: str, first: int, last: int, keep: int) -> None:
     """What the writer thread of a training does with each state: save, verify, prune."""
-    from ludus.config.schema import CheckpointPlan
+    from ludus.config.training import CheckpointPlan
     from ludus.orchestration.callbacks.checkpoints import Checkpoints
 
-    callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), *NOBODY, warn=print)
+    callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), warn=print)
     for number in range(first, last):
         callback._write(state(number), number, False)
 

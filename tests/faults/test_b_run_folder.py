@@ -15,9 +15,9 @@ import pytest
 from faults.conftest import Ludus, Mount
 from faults.support import SMALL, STEPS, contents, names, only_run, refused, status, steps, whole
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.orchestration.rewind import SUPERSEDED, rewind_metrics
 from ludus.runs import checkpoint
 from ludus.runs.lock import NAME, RunLock
+from ludus.session.loading import SUPERSEDED, rewind_metrics
 
 ENDLESS = [*SMALL, "training.total_timesteps=1_000_000_000", f"training.checkpoints.every_steps={2 * STEPS}"]
 NEVER_STEP = "inject.on_call('ludus.data.collector:Collector.collect', inject.die)"
@@ -264,7 +264,7 @@ def test_27_killed_while_rows_are_set_aside(ludus: Ludus, tmp_path: Path) -> Non
     (origin / "metrics.csv").write_text(
         "epoch,env_steps,phase\n" + "".join(f"{n},{64 * n},train\n" for n in range(1, 9))
     )
-    script = "from pathlib import Path; from ludus.orchestration.rewind import rewind_metrics; "
+    script = "from pathlib import Path; from ludus.session.loading import rewind_metrics; "
     script += "inject.{}; rewind_metrics(Path({!r}), 5)"
     counted = str(shutil.copytree(origin, tmp_path / "counted"))
     ludus(prelude=script.format(f"count_changes({counted!r}, {str(log)!r})", counted))

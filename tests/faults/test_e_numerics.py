@@ -120,7 +120,7 @@ def test_57_images_stay_bytes() -> None:
 
     environment = {"num_envs": 2, "vectorization": "sync"}
     run = build(config({"name": "ppo", "rollout_steps": 8}, "Faulty/Pixels-v0", environment=environment))
-    collector: Any = run.stateful["collector"]
+    collector: Any = run.collector
     rollout = run.algorithm.collector.collect(run.algorithm.behaviour, 8)
     raw = collector._storage.raw
     assert raw.dtype == np.uint8 == collector.env.observation_space.dtype

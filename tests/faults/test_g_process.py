@@ -13,7 +13,7 @@ from faults.conftest import Ludus
 from faults.support import SMALL, STEPS, only_run, outcome, refused, status, steps, whole
 from ludus.cli import process
 from ludus.envs.vector.worker import IGNORED
-from ludus.orchestration.signals import SIGNALS
+from ludus.session.signals import SIGNALS
 
 NEW = (signal.SIGHUP, signal.SIGUSR2, signal.SIGXCPU)
 SHORT = f"training.total_timesteps={12 * STEPS}"

@@ -35,7 +35,7 @@ def test_a_recurrence_over_pieces_equals_one_over_time(first: np.ndarray) -> Non
 @given(starts)
 def test_a_state_that_is_not_used_has_no_gradient(first: np.ndarray) -> None:
     segments = Segments(first)
-    gradient = segments.start_gradient(np.ones((segments.pieces, 2)))
+    gradient = segments.start_gradient(np.ones((segments.count, 2)))
     assert np.array_equal(gradient, np.repeat(~first[0][:, None], 2, 1))
 
 

@@ -100,7 +100,7 @@ def test_accumulated_updates_are_planned_as_eager(accumulated: str) -> None:
 
 def test_networks_that_are_never_compiled_say_so() -> None:
     built = build(config(PPO, network={"memory": "gru"}, runtime={"compile": "always"}))
-    assert built.stateful["compiler"].describe().startswith("eager (this algorithm compiles none")
+    assert built.compiler.describe().startswith("eager (this algorithm compiles none")
     close(built)
 
 

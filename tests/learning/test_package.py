@@ -425,7 +425,7 @@ def test_code_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:
 @needs_compiler
 def test_a_build_is_on_the_disk_before_it_is_in_the_cache(filled: Path, tmp_path: Path, monkeypatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(package, "sync", lambda path: order.append(f"sync {path.suffix or 'folder'}"))
+    monkeypatch.setattr(package.files, "sync", lambda path: order.append(f"sync {path.suffix or 'folder'}"))
     replace = Path.replace
     monkeypatch.setattr(Path, "replace", lambda path, target: order.append("rename") or replace(path, target))
     made = only(filled)

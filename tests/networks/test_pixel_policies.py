@@ -139,7 +139,7 @@ def test_learns_from_pixels(precision: str) -> None:
 
 def test_the_precision_of_a_run_is_saved_and_kept() -> None:
     run = build(pixels("bfloat16"))
-    assert run.stateful["precision"].state_dict() == {"name": "bfloat16"}
+    assert run.precision.state_dict() == {"name": "bfloat16"}
     run.algorithm.collect(moment(run.config.algorithm.config))
     state = run.state_dict()
     other = build(pixels("float32"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.config.schema import Evaluation
+from ludus.config.training import Evaluation
 from ludus.orchestration.cadence import EvaluationDue, Every
 from ludus.progress import Budget, Progress
 

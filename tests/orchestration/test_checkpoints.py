@@ -8,25 +8,22 @@ from typing import Any
 import pytest
 
 from ludus import files
-from ludus.config.schema import CheckpointPlan
+from ludus.config.training import CheckpointPlan
 from ludus.errors import ConfigError, DataError
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
-from ludus.seeding import Streams
 from support import build, close
 from support import config as small_config
 
-NOBODY: Any = (None, None)
-
 
 def saver(folder: Path, **plan: Any) -> Checkpoints:
-    return Checkpoints(folder, CheckpointPlan(**plan), *NOBODY, warn=lambda _: None)
+    return Checkpoints(folder, CheckpointPlan(**plan), warn=lambda _: None)
 
 
-def evaluated(folder: Path, means: list[float], **plan: Any) -> Orchestrator:
+def evaluated(folder: Path, means: list[float], **plan: Any) -> Run:
     """A run whose evaluations, one a cycle of 64 steps, find these means."""
     cfg = small_config(
         {"name": "ppo", "rollout_steps": 16},
@@ -39,9 +36,8 @@ def evaluated(folder: Path, means: list[float], **plan: Any) -> Orchestrator:
         return EvalResult(returns=(next(left),), lengths=(1,), env_steps=env_steps, seconds=0.1, deterministic=True)
 
     run.evaluator.evaluate = evaluate  # type: ignore[method-assign]
-    collector: Any = run.stateful["collector"]
     folder.mkdir(exist_ok=True)
-    callback = Checkpoints(folder, CheckpointPlan(**plan), collector, Streams(1), warn=lambda _: None)
+    callback = Checkpoints(folder, CheckpointPlan(**plan), warn=lambda _: None)
     run.callbacks.append(callback)
     run.run()
     close(run)
@@ -98,8 +94,6 @@ def test_every_checkpoint_says_what_it_is_of(tmp_path: Path) -> None:
     callback = Checkpoints(
         tmp_path / "a",
         CheckpointPlan(),
-        run.stateful["collector"],  # type: ignore[arg-type]
-        Streams(1),
         warn=lambda _: None,
         about={"config": {"lr": 0.1}, "meta": {"name": "x"}},
     )
@@ -120,8 +114,6 @@ def test_no_save_into_a_folder_that_is_no_longer_ours(tmp_path: Path) -> None:
     callback = Checkpoints(
         tmp_path / "b",
         CheckpointPlan(),
-        run.stateful["collector"],  # type: ignore[arg-type]
-        Streams(1),
         warn=lambda _: None,
         confirm=refuse,
     )
@@ -139,7 +131,7 @@ def test_the_updates_of_a_last_offline_phase_are_saved_beside_the_best_evaluatio
     ]
     algorithm = {"name": "dqn", "batch_size": 8, "learning_starts": 8, "train_freq": 16, "target_every": 2}
     run = build(small_config(algorithm, training={"phases": phases, "evaluation": {"episodes": 1}}))
-    callback = Checkpoints(tmp_path, CheckpointPlan(), run.stateful["collector"], Streams(1), warn=lambda _: None)  # type: ignore[arg-type]
+    callback = Checkpoints(tmp_path, CheckpointPlan(), warn=lambda _: None)
     run.callbacks.append(callback)
     run.run()
     close(run)

@@ -18,8 +18,8 @@ from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
 from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
-from ludus.orchestration.orchestrator import Orchestrator
 from ludus.registry import ALGORITHMS
+from ludus.run import Run
 from ludus.types import Report
 from ludus.watch.finite import bad_part
 from ludus.watch.tensors import weight_statistics
@@ -28,14 +28,14 @@ from support import build, close, config
 NAN = float("nan")
 
 
-def _build(memory: str = "none", **training: Any) -> Orchestrator:
+def _build(memory: str = "none", **training: Any) -> Run:
     network = {"encoder": {"type": "mlp", "hidden_dims": [8]}, "memory": {"type": memory}}
     training = {"total_timesteps": 256, **training}
     algorithm = {"name": "ppo", "rollout_steps": 32, "epochs": 2, "batch_size": 0.5}
     return build(config(algorithm, network=network, training=training))
 
 
-def _run(folder: Path, memory: str = "none", prepare: Callable[[Orchestrator], None] = lambda _: None) -> Orchestrator:
+def _run(folder: Path, memory: str = "none", prepare: Callable[[Run], None] = lambda _: None) -> Run:
     run, debug = _build(memory), Debug(folder)
     run.callbacks.append(debug)
     prepare(run)
@@ -63,7 +63,7 @@ SMALL = {"rollout_steps": 4, "batch_size": 8, "learning_starts": 16, "epochs": 1
 SHIPPED = [name for name in ALGORITHMS.names() if ALGORITHMS[name].__module__.startswith("ludus.")]
 
 
-def _short(name: str) -> Orchestrator:
+def _short(name: str) -> Run:
     options = {key: value for key, value in SMALL.items() if key in ALGORITHMS[name].Config.model_fields}
     heads = {head: {"hidden_dims": [8]} for head in ("actor", "critic")}
     training = {"total_timesteps": 48, "evaluation": {"every_epochs": None}}
@@ -149,7 +149,7 @@ def test_updates_are_never_compiled_under_it(tmp_path: Path) -> None:
 
 
 def test_dead_units_are_counted(tmp_path: Path) -> None:
-    def kill(run: Orchestrator) -> None:
+    def kill(run: Run) -> None:
         modules = run.algorithm.policy.trunk.encoder.modules()
         first = next(module for module in modules if isinstance(module, torch.nn.Linear))
         first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
@@ -161,17 +161,17 @@ def test_dead_units_are_counted(tmp_path: Path) -> None:
     assert tanh["dead_pct"] == 50.0
 
 
-def _bad_weight(run: Orchestrator) -> None:
+def _bad_weight(run: Run) -> None:
     run.algorithm.policy.actor[0].weight.data[0, 0] = NAN
 
 
-def _bad_activation(run: Orchestrator) -> None:
+def _bad_activation(run: Run) -> None:
     layer = run.algorithm.policy.critic[0]
     original = layer.forward
     layer.forward = lambda x: original(x) * (NAN if torch.is_grad_enabled() else 1.0)
 
 
-def _bad_loss(run: Orchestrator) -> None:
+def _bad_loss(run: Run) -> None:
     original = run.algorithm.loss
 
     def loss(*arguments: Any, **static: Any) -> Any:
@@ -181,12 +181,12 @@ def _bad_loss(run: Orchestrator) -> None:
     run.algorithm.loss = loss
 
 
-def _bad_total(run: Orchestrator) -> None:
+def _bad_total(run: Run) -> None:
     original = run.algorithm.loss
     run.algorithm.loss = lambda *arguments, **static: (NAN * original(*arguments, **static)[0], {})
 
 
-def _bad_batch(run: Orchestrator) -> None:
+def _bad_batch(run: Run) -> None:
     original = run.hooks["collect"]
 
     def collect(now: PhaseContext) -> Report:
@@ -197,11 +197,11 @@ def _bad_batch(run: Orchestrator) -> None:
     run.hooks["collect"] = collect
 
 
-def _bad_gradient(run: Orchestrator) -> None:
+def _bad_gradient(run: Run) -> None:
     run.algorithm.policy.critic[0].bias.register_hook(lambda grad: grad * NAN)
 
 
-def _bad_step(run: Orchestrator) -> None:
+def _bad_step(run: Run) -> None:
     cfg = run.phase_configs[0]
     never = cfg.lr.model_copy(update={"start": NAN, "end": NAN})  # no config can say this
     run.phase_configs[0] = cfg.model_copy(update={"lr": never})
@@ -219,9 +219,7 @@ def _bad_step(run: Orchestrator) -> None:
         (_bad_step, "weight policy.trunk.encoder"),
     ],
 )
-def test_the_first_bad_tensor_is_named_and_dumped(
-    tmp_path: Path, inject: Callable[[Orchestrator], None], words: str
-) -> None:
+def test_the_first_bad_tensor_is_named_and_dumped(tmp_path: Path, inject: Callable[[Run], None], words: str) -> None:
     with pytest.raises(NotFinite) as caught:
         _run(tmp_path, prepare=inject)
     line = caught.value.line()

@@ -133,7 +133,7 @@ def test_training_environments_are_untouched() -> None:
         if orchestrator is watched:
             orchestrator.evaluator.evaluate(0)
         orchestrator.algorithm.collect(now)
-    a, b = plain.algorithm.columns, watched.algorithm.columns
+    a, b = plain.algorithm.experience.columns, watched.algorithm.experience.columns
     assert all(torch.equal(a[name], b[name]) for name in a)
     close(plain)
     close(watched)

@@ -10,7 +10,7 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.orchestration.callbacks import Callback
-from ludus.orchestration.transfer import transfer
+from ludus.session.loading import transfer
 from ludus.types import Report
 from support import build, close, config, moment
 
@@ -115,7 +115,7 @@ def test_one_bad_update_of_many_is_undone(name: str, choice: str) -> None:
     assert torch.isfinite(learner.theta).all()
     if choice == "skip":
         assert torch.equal(calls[20], calls[19]), "that update was undone, and no other"
-    assert np.isfinite(run.stateful["buffers"]["replay"].tree.leaves).all()
+    assert np.isfinite(run.buffers["replay"].tree.leaves).all()
 
 
 def test_sound_rollouts_do_not_hide_a_run_of_bad_updates() -> None:

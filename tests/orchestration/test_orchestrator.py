@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,12 +19,14 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.callbacks.plateau import Plateau, PlateauConfig
-from ludus.orchestration.callbacks.status import Status
+from ludus.orchestration.callbacks.watching import Status
 from ludus.orchestration.evaluator import EvalResult
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import phase_configs, run_phases
 from ludus.registry import ALGORITHMS
+from ludus.run import Run
+from ludus.seeding import Streams
 from ludus.types import ActResult, Report
 
 
@@ -131,7 +133,7 @@ def toy_run(
     callbacks: list[Callback] | None = None,
     logging: dict | None = None,
     **training: Any,
-) -> Orchestrator:
+) -> Run:
     config = ExperimentConfig.model_validate(
         {
             "environment": {"id": "none"},
@@ -140,11 +142,23 @@ def toy_run(
             "logging": logging or {},
         }
     )
-    algorithm, evaluator = Toy(), FakeEvaluator()
-    parsed = run_phases(config, algorithm.default_cycle)
-    scheduler = PhaseScheduler(parsed, config.training.budget, hooks=[*algorithm.hooks(), "evaluate"])
-    configs = phase_configs(config, parsed, 1)
-    return Orchestrator(config, algorithm, scheduler, configs, evaluator, Recorder(), callbacks=callbacks or [])
+    algorithm, nothing = Toy(), cast(Any, None)
+    phases = run_phases(config, algorithm.default_cycle)
+    return Run(
+        config=config,
+        spaces=nothing,
+        streams=Streams(1),
+        exploration=nothing,
+        algorithm=algorithm,
+        scheduler=PhaseScheduler(phases, config.training.budget, hooks=[*algorithm.hooks(), "evaluate"]),
+        phase_configs=phase_configs(config, phases, 1),
+        buffers=nothing,
+        recorder=Recorder(),
+        compiler=cast(Any, SimpleNamespace(sizes=())),
+        precision=nothing,
+        evaluator=cast(Any, FakeEvaluator()),
+        callbacks=callbacks or [],
+    )
 
 
 def test_order_of_moments() -> None:
@@ -297,7 +311,7 @@ def test_the_metrics_of_an_epoch_are_those_of_its_row() -> None:
 
 def test_time_is_up_at_the_end_of_an_epoch() -> None:
     run = toy_run(1_000, logging=SELDOM)
-    run._seconds_before = 90.0
+    run.seconds_before = 90.0
     run.callbacks.append(EarlyStop(run.config.training.stop.model_copy(update={"minutes": 1.0}), None))
     run.run()
     assert (run.progress.env_steps, run.stop_reason) == (10, "1 minutes are over")
@@ -331,7 +345,6 @@ def test_status_json_is_written_at_the_end_of_an_epoch() -> None:
     written: list[dict[str, Any]] = []
     status = Status(lambda state, **facts: written.append({"state": state, **facts}))
     run = toy_run(40, callbacks=[status], logging=SELDOM)
-    run.stateful["compiler"] = SimpleNamespace(state_dict=lambda: {"sizes": []})
     run.run()
     (first,) = written
     assert (first["state"], first["phase"], first["env_steps"], first["total_steps"]) == ("running", "train", 10, 40)
@@ -421,7 +434,7 @@ def test_the_best_evaluation_is_the_one_with_the_best_mean() -> None:
     run.evaluator.evaluate = lambda _: next(found)
     bests = []
     for _ in range(3):
-        run.evaluate()
+        Orchestrator(run).evaluate()
         bests.append(run.best.returns)
     assert bests == [(50.0, 50.0), (50.0, 50.0), (60.0, 50.0)]
     assert run.last.returns == (60.0, 50.0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.config.schema import Phase
+from ludus.config.training import Phase
 from ludus.errors import ConfigError
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.progress import Budget, Unit

@@ -16,9 +16,9 @@ import pytest
 from ludus.config.model import Choice
 from ludus.data.buffers import Buffers, make_buffers
 from ludus.errors import ResourceError
-from ludus.orchestration.orchestrator import Orchestrator
-from ludus.orchestration.preflight import check, memory_parts, size
+from ludus.preflight import check, memory_parts, size
 from ludus.registry import BUFFERS
+from ludus.run import Run
 from ludus.types import Spaces
 from ludus.watch import ram
 from ludus.watch.ram import MB
@@ -27,7 +27,7 @@ from support import build, close, config
 Usage = namedtuple("Usage", "total used free")
 
 
-def _built(num_envs: int = 4, rollout_steps: int = 64, **sections: Any) -> Orchestrator:
+def _built(num_envs: int = 4, rollout_steps: int = 64, **sections: Any) -> Run:
     cfg = config(
         {"name": "ppo", "rollout_steps": rollout_steps},
         environment={"num_envs": num_envs, "vectorization": "sync"},
@@ -44,14 +44,14 @@ def run() -> Any:
     close(run)
 
 
-def _parts(run: Orchestrator) -> dict[str, int]:
+def _parts(run: Run) -> dict[str, int]:
     return {part.name: part.bytes for part in memory_parts(run)}
 
 
-def test_the_rollout_is_what_the_collector_allocates(run: Orchestrator) -> None:
+def test_the_rollout_is_what_the_collector_allocates(run: Run) -> None:
     estimated = _parts(run)["rollouts"]
     run.run()
-    store = run.stateful["collector"]._storage
+    store = run.collector._storage
     arrays = (store.raw, store.action, store.reward, store.terminated, store.truncated, store.first)
     allocated = sum(array.nbytes for array in arrays)
     assert estimated == pytest.approx(2 * allocated, rel=0.05)  # and a shuffled copy while updating
@@ -69,100 +69,99 @@ def test_bytes_grow_with_what_they_are_made_of() -> None:
     assert parts[3]["updates"] > 5 * parts[0]["updates"]
 
 
-def test_the_network_is_weights_gradients_and_two_moments(run: Orchestrator) -> None:
+def test_the_network_is_weights_gradients_and_two_moments(run: Run) -> None:
     count = sum(parameter.numel() for parameter in run.algorithm.policy.parameters())
     assert _parts(run)["network"] == 4 * 4 * count
 
 
-def test_pixels_count_as_the_bytes_they_are(run: Orchestrator) -> None:
+def test_pixels_count_as_the_bytes_they_are(run: Run) -> None:
     from gymnasium import spaces
 
-    collector = run.stateful["collector"]
     pixels = spaces.Box(0, 255, (4, 84, 84), np.uint8)
-    env = SimpleNamespace(observation_space=pixels, action_space=collector.env.action_space, num_envs=8)
     stand_in = SimpleNamespace(
-        stateful={"collector": SimpleNamespace(env=env, num_envs=8, normalizer=None), "buffers": {}},
+        collector=SimpleNamespace(num_envs=8),
+        spaces=Spaces(pixels, run.spaces.action),
+        normalizer=None,
+        buffers={},
         phase_configs=run.phase_configs,
-        algorithm=SimpleNamespace(state=dict),
+        learners={},
     )
     (rollouts,) = memory_parts(stand_in)  # type: ignore[arg-type]
     assert rollouts.bytes == pytest.approx(2 * 65 * 8 * 4 * 84 * 84, rel=0.01)
 
 
-def test_the_header_says_how_much(run: Orchestrator, tmp_path: Path) -> None:
-    (line,) = check(run.config, run, tmp_path / "runs")
+def test_the_header_says_how_much(run: Run, tmp_path: Path) -> None:
+    (line,) = check(run, tmp_path / "runs")
     assert line.startswith("~")
     assert "MB (" in line
 
 
-def test_too_large_a_rollout_is_refused_with_number_and_knob(
-    run: Orchestrator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_a_rollout_is_refused_with_number_and_knob(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 10_000_000
     run.phase_configs[0] = run.phase_configs[0].model_copy(update={"rollout_steps": steps})
     monkeypatch.setattr(ram, "available", lambda: 1024 * MB)
     with pytest.raises(ResourceError) as caught:
-        check(run.config, run)
+        check(run)
     line = caught.value.line()
     assert caught.value.exit_code == 5
     assert "1.0 GB are free" in line
     assert "lower algorithm.batch_size" in line  # a quarter of such a rollout at once
     run.phase_configs[0] = run.phase_configs[0].model_copy(update={"batch_size": 64})
     with pytest.raises(ResourceError, match=r"lower environment\.num_envs or algorithm\.rollout_steps"):
-        check(run.config, run)
+        check(run)
 
 
-def test_a_replay_larger_than_memory_is_refused_by_name(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_larger_than_memory_is_refused_by_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every observation is stored once, with an action, a reward and 9 bytes of our own."""
     monkeypatch.setattr(ram, "available", lambda: 200 * MB)
-    collector: Any = run.stateful["collector"]
+    collector: Any = run.collector
     spaces = Spaces(collector.env.observation_space, collector.env.action_space)
     for steps, fits in ((8_000_000, False), (4_000_000, True)):
         wanted = {"main": Choice("uniform", BUFFERS["uniform"].Config(size=steps))}
         made = make_buffers(wanted, {}, spaces=spaces, num_envs=8, stream=lambda _: np.random.default_rng(0))
-        run.stateful["buffers"] = Buffers(made)
+        run.buffers = Buffers(made)
         if fits:
-            assert "buffer main of 4,000,000 steps 159 MB" in check(run.config, run)[0]
+            assert "buffer main of 4,000,000 steps 159 MB" in check(run)[0]
         else:
             with pytest.raises(ResourceError, match=r"buffer main of 8,000,000 steps .*; lower buffers\.main\.size"):
-                check(run.config, run)
+                check(run)
 
 
-def test_an_update_is_estimated_from_its_layers(run: Orchestrator) -> None:
+def test_an_update_is_estimated_from_its_layers(run: Run) -> None:
     """Outputs of two networks of 64-64 with their tanh, kept with their gradients for 64 of 256 steps."""
     each = 2 * 4 * 64 + 2 + 1
     (part,) = [part for part in memory_parts(run) if part.name == "updates"]
     assert part.bytes == pytest.approx(2 * 64 * 4 * each, rel=0.05)  # what passes observations on counts too
 
 
-def test_tight_memory_is_a_warning(run: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tight_memory_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     total = sum(_parts(run).values())
     monkeypatch.setattr(ram, "available", lambda: int(1.1 * total))
-    assert "memory is tight" in check(run.config, run)[1]
+    assert "memory is tight" in check(run)[1]
 
 
 @pytest.mark.parametrize(("free", "outcome"), [(10**12, "fine"), (1.2, "warned"), (0.9, "refused")])
 def test_room_for_checkpoints(
-    run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, outcome: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, outcome: str
 ) -> None:
     room = int(free * needed(run, tmp_path, monkeypatch))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(room, 0, room))
     folder = tmp_path / "not" / "yet" / "there"
     if outcome == "refused":
         with pytest.raises(ResourceError, match=r"checkpoints need about .* training\.checkpoints\.keep .* --runs-dir"):
-            check(run.config, run, folder)
+            check(run, folder)
     else:
-        assert len(check(run.config, run, folder)) == (2 if outcome == "warned" else 1)
+        assert len(check(run, folder)) == (2 if outcome == "warned" else 1)
 
 
-def needed(run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+def needed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Bytes below which a disk is refused."""
     low, high = 0, 1 << 40
     while high - low > 1:
         middle = (low + high) // 2
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=middle: Usage(free, 0, free))
         try:
-            check(run.config, run, tmp_path)
+            check(run, tmp_path)
         except ResourceError:
             low = middle
         else:
@@ -171,7 +170,7 @@ def needed(run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_room_asked_for_is_about_what_a_run_takes(
-    run: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between what the checkpoints that are there at once take, and twice that."""
     from ludus.runs import checkpoint
@@ -184,9 +183,9 @@ def test_the_room_asked_for_is_about_what_a_run_takes(
     assert there <= asked <= 2 * there
 
 
-def test_looking_changes_nothing(run: Orchestrator) -> None:
+def test_looking_changes_nothing(run: Run) -> None:
     before = run.algorithm.learner.theta.clone()
-    check(run.config, run)
+    check(run)
     assert run.algorithm.learner.theta.equal(before)
     assert not any(module._forward_hooks for module in run.algorithm.policy.modules())
 
@@ -205,7 +204,7 @@ def test_more_environments_than_memory_are_refused_before_they_are_made(monkeypa
 
 
 def test_environments_to_evaluate_in_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ludus.orchestration.preflight import check_environments
+    from ludus.preflight import check_environments
 
     monkeypatch.setattr(ram, "available", lambda: 100 * MB)
     cfg = config({"name": "ppo"}, training={"total_timesteps": 64, "evaluation": {"num_envs": 1_000_000}})

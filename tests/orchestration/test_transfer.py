@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ludus.experiment import build
-from ludus.orchestration.transfer import transfer
+from ludus.session.loading import transfer
 from support import close, config, run
 
 

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.schema import ExperimentConfig, Video
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import Video
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, MissingExtra
 from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.videos import Videos
-from ludus.orchestration.orchestrator import Orchestrator
 from ludus.play import episodes
+from ludus.run import Run
 from ludus.runs.video import write_video
 from ludus.seeding import Streams
 from ludus.watch import ram
@@ -42,7 +43,7 @@ def _camera(cfg: ExperimentConfig) -> VectorEnv:
     return make_vector(cfg.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
 
 
-def _run(cfg: ExperimentConfig, folder: Path | None, sinks: tuple[Sink, ...] = (), **video: Any) -> Orchestrator:
+def _run(cfg: ExperimentConfig, folder: Path | None, sinks: tuple[Sink, ...] = (), **video: Any) -> Run:
     run = build(cfg, sinks=sinks)
     if folder is not None:
         plan = Video(**{"every_evaluations": 1, **video})
@@ -90,7 +91,7 @@ def test_neither_training_nor_evaluation_can_tell(tmp_path: Path, deterministic:
                 rows.append({key: value for key, value in row.items() if key.startswith(("val/roll", "train/loss"))})
 
         run = _run(cfg, folder, (Keep(),))
-        seen.append((rows, run.algorithm.learner.theta.tolist(), run.stateful["exploration"].state_dict()))
+        seen.append((rows, run.algorithm.learner.theta.tolist(), run.exploration.bit_generator.state))
     assert len(list((tmp_path / "videos").iterdir())) == 4
     assert seen[0] == seen[1]
 

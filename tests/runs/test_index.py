@@ -167,9 +167,9 @@ def test_a_recycled_process_number_is_told_by_the_lock(root: Path) -> None:
     assert Index(root).records()[0].state == "lost"
 
 
-def test_register_takes_in_one_run(root: Path) -> None:
-    folder = make_run(root, "cart_1")
-    Index(root).register(folder)
+def test_listing_stores_what_it_read(root: Path) -> None:
+    make_run(root, "cart_1")
+    Index(root).records()
     with sqlite3.connect(root / NAME) as base:
         assert base.execute("SELECT id, reward, algorithm FROM runs").fetchall() == [("cart_1", 480.0, "ppo")]
     base.close()

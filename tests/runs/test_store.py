@@ -116,7 +116,7 @@ def test_an_id_wins_over_longer_names_that_begin_with_it(tmp_path: Path) -> None
     [
         ("cart_1", ["2 runs begin like that", "cart_1a, cart_1b"]),
         ("crat_1a", ["no such run", "did you mean 'cart_1a'?"]),
-        ("@first", ["no reference to a run"]),
+        ("@first", ["not a reference to a run"]),
         ("@last", ["there is no last run", "the newest run is 'dog_2'"]),
         ("dog_2/@worst", ["'worst' is no checkpoint", "run/step=N"]),
         ("dog_2/../cart_1a", ["is no checkpoint"]),
@@ -194,7 +194,7 @@ def test_last_that_names_a_link_out_of_the_runs_folder_is_refused(tmp_path: Path
 
 def test_something_else_in_the_place_of_the_link_is_named_and_no_folder_is_left(tmp_path: Path) -> None:
     (tmp_path / "@last").mkdir()
-    with pytest.raises(ConfigError, match=r"@last: is no link"):
+    with pytest.raises(ConfigError, match=r"@last: is not a link"):
         _create(tmp_path)
     assert _names(tmp_path) == ["@last"]
 
@@ -265,13 +265,13 @@ def test_safe_name(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug"])
 def test_a_folder_of_somebody_else_leads_nothing_out_of_it(tmp_path: Path, name: str) -> None:
-    from ludus.session.work import Session
+    from ludus.home import Home
 
     run = RunFolder.create(tmp_path / "runs", "x", config_yaml="")
     (tmp_path / "elsewhere").mkdir()
     (run.path / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="is a link"):
-        Session.locked(Session.__new__(Session), run)
+        Home.hold(Home.__new__(Home), run)
 
 
 @pytest.mark.parametrize("file", ["status.json", "meta.json", "metrics.json"])

@@ -104,6 +104,20 @@ def test_without_one_it_says_that_it_is_not_evaluated(ludus: Any, tmp_path: Path
     done = ludus("train", offline(tmp_path, steps, "", evaluation={"every_updates": 20}), "-q")
     assert done.code == 0, done.err
     assert done.out.count("environment.id is not set: the run is not evaluated\n") == 1
+    assert "ludus play @last --env ID" in done.out
+    done = ludus("play", "@last")
+    assert done.code == 2
+    assert "environment.id is not set: the run learned without an environment; name one: --env ID" in done.err
+
+
+def test_a_run_without_an_environment_is_played_in_one_that_is_named(ludus: Any, tmp_path: Path, steps: Path) -> None:
+    assert ludus("train", offline(tmp_path, steps, ""), "-q").code == 0
+    assert ludus("play", "@last", "--env", "CartPole-v1", "--episodes", "1", "--render", "none").code == 0
+    assert ludus("evaluate", "@last", "--env", "CartPole-v1", "-n", "2").code == 0
+    done = ludus("evaluate", "@last", "--env", "Acrobot-v1", "-n", "2")
+    assert (done.code, "does not fit" in done.err) == (3, True)
+    done = ludus("play", str(steps.name), "--env", "Acrobot-v1")
+    assert (done.code, "the run has its own environment, CartPole-v1" in done.err) == (2, True)
 
 
 def test_an_environment_with_other_spaces_is_refused(ludus: Any, tmp_path: Path, steps: Path) -> None:

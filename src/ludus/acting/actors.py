@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ludus.acting.numpy_cores import NUMPY_CORES, Step, Take
 from ludus.networks.encoders.mlp import MLP, as_vector_numpy
-from ludus.networks.heads import ActorHead, Critics, EnsembleLinear, QHead
+from ludus.networks.heads import ActorHead, Critics, QHead
 from ludus.networks.trunk import Trunk
 from ludus.types import Array, Tree, to_device, tree_index, tree_map
 
@@ -26,9 +26,9 @@ LARGEST_NUMPY_LAYER = 256
 
 
 class Outputs:
-    """What the heads of a network say about one step of `batch` environments; each is computed when it is read."""
+    """What the heads of a network say about one step of `batch` environments; a head is computed when it is read."""
 
-    __slots__ = ("_features", "_read", "batch", "heads")
+    __slots__ = ("_features", "_known", "_read", "batch", "heads")
 
     def __init__(
         self,
@@ -38,14 +38,16 @@ class Outputs:
         read: Callable[..., Array] | None = None,
     ) -> None:
         self.batch, self.heads, self._features, self._read = batch, heads, features, read
+        self._known: dict[str, Array] = {}
 
     def __call__(self, head: str, *inputs: Array) -> Array:
-        """Output [B, ...] of a head; some critics want an action [B, A] beside the features."""
+        """Output [B, ...] of a head; some critics take an action [B, A] beside the features."""
         assert self._read is not None, "an actor has to look before it is asked"
-        return self._read(head, self._features, *inputs)
-
-    def __contains__(self, head: str) -> bool:
-        return head in self.heads
+        if inputs:
+            return self._read(self._features, head, *inputs)
+        if head not in self._known:
+            self._known[head] = self._read(self._features, head)
+        return self._known[head]
 
 
 class Actor(Protocol):
@@ -85,6 +87,7 @@ class TorchActor:
         """Nothing to copy."""
 
     def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode, as tensors."""
         return self.trunk.initial_state(batch)
 
     @torch.no_grad()
@@ -94,13 +97,15 @@ class TorchActor:
         features, state = self.trunk(obs, state, first)
         return Outputs(len(first_B), self.heads, features, self._read), state
 
-    @torch.no_grad()
-    def _read(self, head: str, features_1BD: Tensor, *inputs: Array) -> Array:
+    def _read(self, features_1BD: Tensor, head: str, *inputs: Array) -> Array:
         return through_torch(self.heads[head], features_1BD, *inputs)
 
 
 class NumpyActor:
-    """Acts on numpy copies of a small network's weights, or `live` on the weights themselves."""
+    """Acts on numpy copies of a small network's weights, or `live` on the weights themselves.
+
+    Only the head that chooses actions is computed in numpy; critics, which nobody reads while collecting, are not.
+    """
 
     def __init__(self, trunk: Trunk, heads: Mapping[str, nn.Module], *, live: bool = False) -> None:
         assert isinstance(trunk.encoder, MLP)
@@ -118,12 +123,14 @@ class NumpyActor:
         return narrow and parameters[0].device.type == "cpu" and numpy_head(head, _view) is not None
 
     def refresh(self) -> None:
+        """Take over the current weights; views need no second call."""
         self.encoder = dense_layers(self._mlp.layers, self._take)
         self.core: Step = NUMPY_CORES[self.trunk.core_name](self.trunk.memory, self._take)
-        self._numpy: dict[str, Callable[..., Array]] = {}
-        self._head(next(iter(self.heads)))
+        self.chooser, head = next(iter(self.heads.items()))
+        self.choose = numpy_head(head, self._take)
 
     def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode, as arrays."""
         return tree_map(lambda s: s.numpy(), self.trunk.initial_state(batch))
 
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
@@ -133,18 +140,14 @@ class NumpyActor:
         x, state = self.core(x, state, first_B)
         return Outputs(len(first_B), self.heads, x, self._read), state
 
-    def _read(self, head: str, features_BD: Array, *inputs: Array) -> Array:
-        return (self._numpy.get(head) or self._head(head))(features_BD, *inputs)
-
-    def _head(self, name: str) -> Callable[..., Array]:
-        """A head in numpy, or in torch where numpy does not know its layers."""
-        module = self.heads[name]
-        self._numpy[name] = numpy_head(module, self._take) or torch.no_grad()(
-            lambda features_BD, *inputs: through_torch(module, torch.from_numpy(features_BD).unsqueeze(0), *inputs)
-        )
-        return self._numpy[name]
+    def _read(self, features_BD: Array, head: str, *inputs: Array) -> Array:
+        if head == self.chooser:
+            assert self.choose is not None
+            return self.choose(features_BD)
+        return through_torch(self.heads[head], torch.from_numpy(features_BD).unsqueeze(0), *inputs)
 
 
+@torch.no_grad()
 def through_torch(head: nn.Module, features_1BD: Tensor, *inputs: Array) -> Array:
     """The output [B, ...] (of an ensemble: [N, B, ...]) of a head for one step."""
     more = [torch.as_tensor(x, device=features_1BD.device).unsqueeze(0) for x in inputs]
@@ -152,37 +155,33 @@ def through_torch(head: nn.Module, features_1BD: Tensor, *inputs: Array) -> Arra
     return out.squeeze(1 if isinstance(head, Critics) else 0).cpu().numpy()
 
 
-# ---- heads in numpy ------------------------------------------------------------------------------
+# ---- layers and heads in numpy -------------------------------------------------------------------
 
 Dense = tuple[Array, Array, Callable[[Array], Array]]
 
 
-def numpy_head(head: nn.Module, take: Take) -> Callable[..., Array] | None:
-    """`head` as a function of one step's features [B, D] in numpy; None if it has layers that numpy does not know."""
+def numpy_head(head: nn.Module, take: Take) -> Callable[[Array], Array] | None:
+    """`head` as a function of one step's features [B, D]; None if it has layers that numpy does not know."""
     if isinstance(head, QHead):
         return _q_head(head, take)
-    layers = head.layers if isinstance(head, Critics) else head
-    if not isinstance(layers, nn.Sequential) or not is_dense(layers):
+    if not is_dense(head):
         return None
-    dense = dense_layers(layers, take)
+    layers = dense_layers(head, take)
     log_std = take(head.log_std) if isinstance(head, ActorHead) and head.log_std is not None else None
 
-    def apply(x: Array, *inputs: Array) -> Array:
-        x = np.concatenate([x, *inputs], -1) if inputs else x
-        for weight, bias, activation in dense:
+    def apply(x: Array) -> Array:
+        for weight, bias, activation in layers:
             x = activation(x @ weight + bias)
         return x if log_std is None else np.concatenate([x, np.broadcast_to(log_std, x.shape)], -1)
 
     return apply
 
 
-def _q_head(head: QHead, take: Take) -> Callable[..., Array] | None:
-    if head.noisy:
-        return None
+def _q_head(head: QHead, take: Take) -> Callable[[Array], Array] | None:
     advantage = numpy_head(head.advantage, take)
     value = None if head.value is None else numpy_head(head.value, take)
-    if advantage is None or (value is None) != (head.value is None):
-        return None
+    if advantage is None or (value is None and head.atoms == 1):
+        return advantage
 
     def apply(x: Array) -> Array:
         out = advantage(x).reshape(len(x), head.actions, head.atoms)
@@ -196,8 +195,8 @@ def _q_head(head: QHead, take: Take) -> Callable[..., Array] | None:
 def is_dense(module: nn.Module) -> bool:
     """Whether `dense_layers` knows every part: linear layers, each with at most one activation after it."""
     parts = [type(part) for part in module.modules() if not isinstance(part, nn.Sequential)]
-    known = all(part in LINEAR or part in ACTIVATIONS for part in parts)
-    return known and all(after in LINEAR or before in LINEAR for before, after in pairwise([None, *parts]))
+    known = all(part is nn.Linear or part in ACTIVATIONS for part in parts)
+    return known and all(after is nn.Linear or before is nn.Linear for before, after in pairwise([None, *parts]))
 
 
 def dense_layers(module: nn.Module, take: Take) -> list[Dense]:
@@ -208,8 +207,6 @@ def dense_layers(module: nn.Module, take: Take) -> list[Dense]:
     for part in module.modules():
         if isinstance(part, nn.Linear):
             layers.append((take(part.weight.t()), take(part.bias), lambda x: x))
-        elif isinstance(part, EnsembleLinear):
-            layers.append((take(part.weight), take(part.bias), lambda x: x))
         elif type(part) in ACTIVATIONS:
             weight, bias, _ = layers[-1]
             layers[-1] = (weight, bias, ACTIVATIONS[type(part)])
@@ -228,7 +225,6 @@ def _sigmoid(x: Array) -> Array:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
-LINEAR = (nn.Linear, EnsembleLinear)
 ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {  # GELU's error function is not in numpy
     nn.Tanh: np.tanh,
     nn.ReLU: lambda x: np.maximum(x, 0.0),

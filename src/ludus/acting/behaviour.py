@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ludus.acting.actors import Actor, Outputs
-from ludus.acting.strategies import Strategy
+from ludus.acting.strategies import Facts, Strategy
 from ludus.types import Acted, ActResult, Array, Tree
 
 
@@ -50,14 +50,15 @@ class Behaviour:
         """One step of training with the newest weights."""
         strategy = self.blind if self.uniform and self.blind is not None else self.strategy
         outputs, state = self._outputs(strategy, obs_B, state, first_B)
-        action, extras = strategy.explore(outputs, self.rng)
-        return Acted(action, self.strategy.for_environment(action), state, extras)
+        action = strategy.stored(strategy.explore(outputs, self.rng))
+        return Acted(action, self.strategy.for_environment(action), state, strategy.extras(outputs))
 
     def evaluate(self, obs_B: Array, state: Tree, first_B: Array, *, deterministic: bool) -> ActResult:
         """One step of evaluation; training notices nothing of it."""
         outputs, state = self._outputs(self.strategy, obs_B, state, first_B)
-        action, info = self.strategy.evaluate(outputs, None if deterministic else self.evaluation_rng)
-        return ActResult(self.strategy.for_environment(action), state, info)
+        drawn = self.strategy.draw(outputs, None if deterministic else self.evaluation_rng)
+        action = self.strategy.for_environment(self.strategy.stored(drawn))
+        return ActResult(action, state, Facts(self.strategy, outputs, drawn))
 
     def _outputs(self, strategy: Strategy, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
         if self.actor is None or (strategy.blind and not self.actor.recurrent):

@@ -10,7 +10,7 @@ E channels, K taps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ludus.networks.memory.lstm import LSTM
     from ludus.networks.memory.mamba import Mamba, SelectiveMixer
     from ludus.networks.memory.mamba2 import DualMixer, Mamba2
-    from ludus.networks.memory.min_gru import MinGRU
-    from ludus.networks.state_space import StateSpaceCore
-    from ludus.networks.transformer import Block, TransformerCore
+    from ludus.networks.memory.min_gru import MinGRU, MinGRULayer
+    from ludus.networks.residual import ResidualCore
+    from ludus.networks.transformer import TransformerBlock, TransformerCore
 
 Take = Callable[[Tensor], Array]
 Step = Callable[[Array, Tree, Array], tuple[Array, Tree]]
@@ -75,41 +75,25 @@ def lstm(core: LSTM, take: Take) -> Step:
     return step
 
 
+# ---- residual cores --------------------------------------------------------------------------------
+
+
 def min_gru(core: MinGRU, take: Take) -> Step:
-    """h = (1 - z) h' + z n in every layer."""
-    project, bias = take(core.project.weight.t()), take(core.project.bias)
-    layers = [
-        (take(norm.weight), take(gates.weight.t()), take(gates.bias))
-        for norm, gates in zip(core.norms, core.gates, strict=True)
-    ]
-    scale, width = take(core.norm.weight), core.out_dim
-
-    def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
-        x, keep, last = x_BD @ project + bias, ~first_B[:, None], []
-        for (weight, gates, gates_bias), h in zip(layers, state, strict=True):
-            a = rms_norm_numpy(x, weight) @ gates + gates_bias
-            z = _sigmoid(a[:, :width])
-            last.append(h * keep * (1.0 - z) + z * a[:, width:])
-            x = x + last[-1]
-        return rms_norm_numpy(x, scale), tuple(last)
-
-    return step
-
-
-# ---- state-space cores ---------------------------------------------------------------------------
+    """Blocks around a linear recurrence."""
+    return _residual(core, take, [_min_gru_layer(mixer, take) for mixer in core.mixers])
 
 
 def mamba(core: Mamba, take: Take) -> Step:
     """Blocks around the selective scan."""
-    return _state_space(core, take, [_selective(mixer, take) for mixer in core.mixers])
+    return _residual(core, take, [_selective(mixer, take) for mixer in core.mixers])
 
 
 def mamba2(core: Mamba2, take: Take) -> Step:
     """Blocks around the dual form."""
-    return _state_space(core, take, [_dual(mixer, take) for mixer in core.mixers])
+    return _residual(core, take, [_dual(mixer, take) for mixer in core.mixers])
 
 
-def _state_space(core: StateSpaceCore, take: Take, mixers: list[Step]) -> Step:
+def _residual(core: ResidualCore, take: Take, mixers: list[Step]) -> Step:
     project, bias, scale = take(core.project.weight.t()), take(core.project.bias), take(core.norm.weight)
     layers = [(take(norm.weight), mixer) for norm, mixer in zip(core.norms, mixers, strict=True)]
 
@@ -120,6 +104,18 @@ def _state_space(core: StateSpaceCore, take: Take, mixers: list[Step]) -> Step:
             x = x + y
             last.append(end)
         return rms_norm_numpy(x, scale), tuple(last)
+
+    return step
+
+
+def _min_gru_layer(mixer: MinGRULayer, take: Take) -> Step:
+    weight, bias, width = take(mixer.gates.weight.t()), take(mixer.gates.bias), mixer.gates.in_features
+
+    def step(x_BH: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
+        a = x_BH @ weight + bias
+        z = _sigmoid(a[:, :width])
+        h = state * ~first_B[:, None] * (1.0 - z) + z * a[:, width:]
+        return h, h
 
     return step
 
@@ -214,10 +210,11 @@ def _transformer(core: TransformerCore, take: Take, blocks: list[Join]) -> Step:
     return step
 
 
-def _block(block: Block, take: Take, join: Join, join_after: Join) -> Join:
+def _block(block: TransformerBlock, take: Take, join: Join, join_after: Join) -> Join:
     """(inputs [B, S, H], hidden [B, S]) -> the residual stream [B, H] after the newest of them."""
     attend = _attention(block.attention, take, block.norm)
-    norm, inner, outer = block.feedforward[0], block.feedforward[1], block.feedforward[3]
+    layers: Any = block.feedforward
+    norm, inner, _, outer = layers
     scale, bias, w_in, b_in, w_out, b_out = (
         take(p) for p in (norm.weight, norm.bias, inner.weight.t(), inner.bias, outer.weight.t(), outer.bias)
     )

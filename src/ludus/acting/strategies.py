@@ -6,8 +6,10 @@ what can be told about a decision: the vocabulary of `ActResult.info`. Shapes: B
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from functools import cache, cached_property
+from typing import TypeGuard
 
 import gymnasium as gym
 import numpy as np
@@ -21,156 +23,167 @@ from ludus.math.distributions import Distribution, distribution_for
 from ludus.networks.heads import QHead
 from ludus.types import Array
 
-Extras = dict[str, Array]
+Makers = dict[str, Callable[[], Array]]
+"""Name of a fact -> what computes it."""
 
 
 class Facts(Mapping[str, Array]):
     """What can be told about a decision; each fact is computed when it is first read, with the weights of then."""
 
-    def __init__(self, **facts: Callable[[], Array]) -> None:
-        self._facts, self._known = facts, dict[str, Array]()
+    def __init__(self, strategy: Strategy, outputs: Outputs, drawn: Array) -> None:
+        self._decision = strategy, outputs, drawn
+
+    @cached_property
+    def _makers(self) -> Makers:
+        strategy, outputs, drawn = self._decision
+        return {name: cache(make) for name, make in strategy.facts(outputs, drawn).items()}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self._known:
-            self._known[name] = self._facts[name]()
-        return self._known[name]
+        return self._makers[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._facts)
+        return iter(self._makers)
 
     def __len__(self) -> int:
-        return len(self._facts)
+        return len(self._makers)
 
 
-class Strategy(Protocol):
-    """Turns outputs into actions."""
+class Strategy(ABC):
+    """Turns outputs into actions: drawn -> stored -> for the environment."""
 
-    blind: bool
+    blind = False
     """Whether it reads no output."""
 
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
-        """(action as it is stored, what else the rollout keeps of this step) while training."""
+    @abstractmethod
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """An action; the greedy one without a random stream."""
 
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
-        """(action as it would be stored, facts); greedy without a random stream."""
+    def explore(self, outputs: Outputs, rng: np.random.Generator) -> Array:
+        """An action while training."""
+        return self.draw(outputs, rng)
 
-    def for_environment(self, action: Array) -> Array:
+    def stored(self, drawn: Array) -> Array:
+        """A drawn action as it is stored and learned from."""
+        return drawn
+
+    def for_environment(self, stored: Array) -> Array:
         """A stored action as the environment takes it."""
+        return stored
+
+    def extras(self, outputs: Outputs) -> dict[str, Array]:
+        """What else the rollout keeps of a step."""
+        return {}
+
+    @abstractmethod
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """What can be told about a drawn action."""
 
 
-class SampleClipped:
+class SampleClipped(Strategy):
     """Draws from the policy's distribution; the environment gets actions clipped to the bounds of its space.
 
     With `keep` the rollout carries distribution parameters and values, so that learning need not compute them again.
     """
 
-    blind = False
-
     def __init__(self, distribution: Distribution, space: gym.Space, *, keep: bool = False) -> None:
-        self.distribution, self.keep = distribution, keep
-        box = space if isinstance(space, gym.spaces.Box) else None
-        self.bounds = None if box is None else (box.low.astype(np.float32), box.high.astype(np.float32))
+        self.distribution, self.space, self.keep = distribution, space, keep
+        self.bounds = (space.low.astype(np.float32), space.high.astype(np.float32)) if is_box(space) else None
 
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """A sample, or the mode."""
         params = outputs("actor")
-        extras = {"params": params, "value": outputs("critic")[..., 0]} if self.keep else {}
-        return self.distribution.sample_numpy(params, rng), extras
+        return self.distribution.mode_numpy(params) if rng is None else self.distribution.sample_numpy(params, rng)
 
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
-        params = outputs("actor")
-        action = drawn(self.distribution, params, rng)
-        value = {"value": lambda: outputs("critic")[..., 0]} if "critic" in outputs else {}
-        return action, Facts(**value, **policy_facts(self.distribution, params, action))
+    def for_environment(self, stored: Array) -> Array:
+        """Clipped to the bounds of a Box."""
+        return stored if self.bounds is None else np.clip(stored, *self.bounds)
 
-    def for_environment(self, action: Array) -> Array:
-        return action if self.bounds is None else np.clip(action, *self.bounds)
+    def extras(self, outputs: Outputs) -> dict[str, Array]:
+        """Distribution parameters and values, if they are kept."""
+        return {"params": outputs("actor"), "value": outputs("critic")[..., 0]} if self.keep else {}
 
-
-class UnitBox:
-    """What strategies of bounded actions share: critics see actions in [-1, 1], environments those of their space."""
-
-    blind = False
-
-    def __init__(self, space: gym.Space) -> None:
-        self.space = space
-        if isinstance(space, gym.spaces.Box):
-            self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
-
-    def for_environment(self, action: Array) -> Array:
-        """From [-1, 1] to the bounds of the space; indices stay."""
-        if not isinstance(self.space, gym.spaces.Box):
-            return action
-        return (self._middle + self._half * action).astype(np.float32, copy=False)
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """`value` only where there is a critic."""
+        found = policy_facts(self.distribution, outputs("actor"), drawn)
+        return {"value": lambda: outputs("critic")[..., 0], **found} if "critic" in outputs.heads else found
 
 
-class SampleSquashed(UnitBox):
-    """Draws from a squashed Gaussian, or from the probabilities of discrete actions (SAC)."""
+class SampleSquashed(SampleClipped):
+    """Draws from a squashed Gaussian stored in [-1, 1], or from the probabilities of discrete actions (SAC)."""
 
     def __init__(self, distribution: Distribution, space: gym.Space) -> None:
-        super().__init__(space)
-        self.distribution, self.discrete = distribution, isinstance(space, gym.spaces.Discrete)
+        super().__init__(distribution, space)
+        self._scale = scale_to(space)
 
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
-        action = self.distribution.sample_numpy(outputs("actor"), rng)
-        return action if self.discrete else np.tanh(action), {}
+    def stored(self, drawn: Array) -> Array:
+        """As critics see it."""
+        return np.tanh(drawn) if is_box(self.space) else drawn
 
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
-        params = outputs("actor")
-        action = drawn(self.distribution, params, rng)
-        facts = policy_facts(self.distribution, params, action)
-        if not self.discrete:
-            squashed = np.tanh(action)
-            return squashed, Facts(value=lambda: smallest_q(outputs, squashed), **facts)
+    def for_environment(self, stored: Array) -> Array:
+        """Scaled to the bounds of a Box."""
+        return self._scale(stored)
+
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """`value` of the action by the lowest critic; of discrete actions the mean of all."""
+        found = policy_facts(self.distribution, outputs("actor"), drawn)
+        if is_box(self.space):
+            return {"value": lambda: lowest_q(outputs, self.stored(drawn)), **found}
 
         def q() -> Array:
             return outputs("critic").min(0)
 
-        return action, Facts(q=q, value=lambda: (facts["probabilities"]() * q()).sum(-1), **facts)
+        return {"q": q, "value": lambda: (found["probabilities"]() * q()).sum(-1), **found}
 
 
-class AddNoise(UnitBox):
-    """A deterministic policy's action, while exploring with Gaussian noise (TD3)."""
+class AddNoise(Strategy):
+    """A deterministic policy's action in [-1, 1], while exploring with Gaussian noise (TD3)."""
 
     def __init__(self, space: gym.Space, sigma: Level) -> None:
-        super().__init__(space)
-        self.sigma = sigma
+        self.space, self.sigma, self._scale = space, sigma, scale_to(space)
 
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
-        return self._noisy(self._mean(outputs), rng), {}
-
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """The action, with noise only if a stream is given."""
         mean = self._mean(outputs)
-        action = mean if rng is None else self._noisy(mean, rng)
-        std = np.full_like(mean, self.sigma.value)
-        return action, Facts(value=lambda: smallest_q(outputs, action), mean=lambda: mean, std=lambda: std)
+        if rng is None:
+            return mean
+        return np.clip(mean + np.float32(self.sigma.value) * rng.standard_normal(mean.shape, np.float32), -1.0, 1.0)
+
+    def for_environment(self, stored: Array) -> Array:
+        """Scaled to the bounds of the Box."""
+        return self._scale(stored)
+
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """`mean` and `std` of the action with noise."""
+        return {
+            "value": lambda: lowest_q(outputs, drawn),
+            "mean": lambda: self._mean(outputs),
+            "std": lambda: np.full_like(drawn, self.sigma.value),
+        }
 
     def _mean(self, outputs: Outputs) -> Array:
         return np.tanh(outputs("actor")).reshape(outputs.batch, *(self.space.shape or ()))
 
-    def _noisy(self, mean: Array, rng: np.random.Generator) -> Array:
-        return np.clip(mean + np.float32(self.sigma.value) * rng.standard_normal(mean.shape, np.float32), -1.0, 1.0)
 
-
-class EpsilonGreedy:
+class EpsilonGreedy(Strategy):
     """The action of the highest value, or with probability epsilon any action (DQN)."""
-
-    blind = False
 
     def __init__(self, head: QHead, atoms: Tensor, epsilon: Level) -> None:
         self.head, self.atoms, self.epsilon = head, atoms.cpu().numpy(), epsilon
 
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
+    def explore(self, outputs: Outputs, rng: np.random.Generator) -> Array:
+        """Noisy layers get new noise at every step."""
         self.head.new_noise()
-        return self._choose(self._q(outputs), rng), {}
+        return self._choose(self._q(outputs), rng)
 
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """Noise of noisy layers comes from `rng` too, and training never sees it."""
         with self.head.other_noise(rng):
             q_BA = self._q(outputs)
-        action = q_BA.argmax(-1) if rng is None else self._choose(q_BA, rng)
-        return action, q_facts(q_BA, action, self.epsilon.value)
+        return q_BA.argmax(-1) if rng is None else self._choose(q_BA, rng)
 
-    def for_environment(self, action: Array) -> Array:
-        return action
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """Of the values that the action was chosen by."""
+        return q_facts(self._q(outputs), drawn, self.epsilon.value)
 
     def _q(self, outputs: Outputs) -> Array:
         out = outputs("q")
@@ -185,7 +198,7 @@ class EpsilonGreedy:
         return np.where(chance < self.epsilon.value, anything, q_BA.argmax(-1))
 
 
-class Uniform:
+class UniformActions(Strategy):
     """Uniformly random actions."""
 
     blind = True
@@ -193,30 +206,22 @@ class Uniform:
     def __init__(self, space: gym.Space) -> None:
         self.space = space
 
-    @classmethod
-    def unit(cls, space: gym.Space) -> Uniform:
-        """Stored actions of the unit box, or all discrete ones."""
-        return cls(gym.spaces.Box(-1.0, 1.0, space.shape) if isinstance(space, gym.spaces.Box) else space)
-
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
-        return uniform(self.space, outputs.batch, rng), {}
-
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """A random action; there is no greedy one."""
         assert rng is not None, "no random action is greedier than another"
-        action = uniform(self.space, outputs.batch, rng)
-        if not isinstance(self.space, gym.spaces.Box):
-            distribution = distribution_for(self.space)
-            equal = np.zeros((outputs.batch, distribution.param_dim), np.float32)
-            return action, Facts(**policy_facts(distribution, equal, action))
-        low, high = bounds(self.space)
-        return action, Facts(
-            mean=lambda: np.broadcast_to((low + high) / 2, action.shape),
-            std=lambda: np.broadcast_to((high - low) / 12**0.5, action.shape),
-            log_prob=lambda: np.full(len(action), -np.log(high - low).sum()),
-        )
+        return uniform(self.space, outputs.batch, rng)
 
-    def for_environment(self, action: Array) -> Array:
-        return action
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """Of discrete actions like those of a policy without preferences."""
+        if not is_box(self.space):
+            distribution = distribution_for(self.space)
+            return policy_facts(distribution, np.zeros((outputs.batch, distribution.param_dim), np.float32), drawn)
+        low, high = bounds(self.space)
+        return {
+            "mean": lambda: np.broadcast_to((low + high) / 2, drawn.shape),
+            "std": lambda: np.broadcast_to((high - low) / 12**0.5, drawn.shape),
+            "log_prob": lambda: np.full(outputs.batch, -np.log(high - low).sum()),
+        }
 
 
 class Level:
@@ -237,10 +242,10 @@ class Level:
         self.value = float(state["value"])
 
 
-# ---- facts ---------------------------------------------------------------------------------------
+# ---- facts---------------------------------------------------------------------------------------
 
 
-def policy_facts(distribution: Distribution, params: Array, action: Array) -> dict[str, Callable[[], Array]]:
+def policy_facts(distribution: Distribution, params: Array, action: Array) -> Makers:
     """Log-probability of the action, and `probabilities` or `mean` and `std` of the distribution."""
 
     def of(fact: Callable[..., Tensor], *more: Array) -> Callable[[], Array]:
@@ -250,7 +255,7 @@ def policy_facts(distribution: Distribution, params: Array, action: Array) -> di
     return {"log_prob": of(distribution.log_prob, action), **facts}
 
 
-def q_facts(q_BA: Array, action: Array, epsilon: float) -> Facts:
+def q_facts(q_BA: Array, action: Array, epsilon: float) -> Makers:
     """Facts about an epsilon-greedy choice; actions of equal value share the probability of the best."""
 
     def probabilities() -> Array:
@@ -260,17 +265,34 @@ def q_facts(q_BA: Array, action: Array, epsilon: float) -> Facts:
     def log_prob() -> Array:
         return np.log(probabilities()[np.arange(len(action)), action])
 
-    return Facts(q=lambda: q_BA, value=lambda: q_BA.max(-1), probabilities=probabilities, log_prob=log_prob)
+    value = {"q": lambda: q_BA, "value": lambda: q_BA.max(-1)}
+    return {**value, "probabilities": probabilities, "log_prob": log_prob}
 
 
-def smallest_q(outputs: Outputs, action: Array) -> Array:
+def lowest_q(outputs: Outputs, action: Array) -> Array:
     """Of an ensemble's values of this action the smallest, [B]."""
     return outputs("critic", action.reshape(outputs.batch, -1)).min(0)[..., 0]
 
 
-def drawn(distribution: Distribution, params: Array, rng: np.random.Generator | None) -> Array:
-    """A sample, or without a random stream the mode."""
-    return distribution.mode_numpy(params) if rng is None else distribution.sample_numpy(params, rng)
+# ---- spaces --------------------------------------------------------------------------------------
+
+
+def is_box(space: gym.Space) -> TypeGuard[gym.spaces.Box]:
+    """Whether actions are vectors of numbers."""
+    return isinstance(space, gym.spaces.Box)
+
+
+def scale_to(space: gym.Space) -> Callable[[Array], Array]:
+    """From the unit box to the bounds of a Box; discrete actions stay."""
+    if not is_box(space):
+        return lambda stored: stored
+    middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
+    return lambda stored: (middle + half * stored).astype(np.float32, copy=False)
+
+
+def unit_space(space: gym.Space) -> gym.Space:
+    """The space of stored actions: the unit box, or all discrete actions."""
+    return gym.spaces.Box(-1.0, 1.0, space.shape) if is_box(space) else space
 
 
 def check_bounded(name: str, space: gym.Space, *, discrete: bool) -> None:
@@ -278,6 +300,5 @@ def check_bounded(name: str, space: gym.Space, *, discrete: bool) -> None:
     if discrete and isinstance(space, gym.spaces.Discrete):
         return
     kinds = "Discrete or a bounded Box" if discrete else "a bounded Box"
-    box = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
-    if not (box and np.isfinite([space.low, space.high]).all()):  # type: ignore[attr-defined]
+    if not (is_box(space) and np.issubdtype(space.dtype, np.floating) and np.isfinite([space.low, space.high]).all()):
         raise ConfigError("algorithm.name", f"{name} needs {kinds} as actions, not {space}", "use ppo")

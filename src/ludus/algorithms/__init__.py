@@ -38,6 +38,26 @@ class AlgorithmConfig(Model):
         """Steps in a full minibatch, the size whose updates may be compiled; 0: none are."""
         return 0
 
+    @property
+    def longest_rollout(self) -> int:
+        """Vector steps that are collected before learning from them; 0 where they go into a buffer at once."""
+        return int(getattr(self, "rollout_steps", 0))
+
+    def steps_per_batch(self, rollout_size: int) -> int:
+        """Steps that go through the network at once; `rollout_size` is the number of steps in a rollout."""
+        return rollout_size
+
+    @property
+    def first_update(self) -> int:
+        """Environment steps before the first update of a phase that collects."""
+        return int(getattr(self, "learning_starts", 0))
+
+    @property
+    def discount(self) -> Schedule | None:
+        """The discount of returns; None for an algorithm that has none."""
+        found = getattr(self, "gamma", None)
+        return found if isinstance(found, Schedule) else None
+
     def check(self, num_envs: int) -> None:
         """Refuse combinations with the rest of the config that cannot work."""
 

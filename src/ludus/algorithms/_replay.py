@@ -6,7 +6,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from ludus.acting.actors import make_actor
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import Strategy, Uniform
+from ludus.acting.strategies import Strategy, UniformActions, unit_space
 from ludus.algorithms import AlgorithmConfig, Context
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.errors import ConfigError
@@ -72,7 +72,7 @@ def actor_critic_behaviour(trunk: Trunk, learner: Learner, strategy: Strategy, c
     return Behaviour(
         make_actor(trunk, heads, live=True),
         strategy,
-        blind=Uniform.unit(context.spaces.action),
+        blind=UniformActions(unit_space(context.spaces.action)),
         rng=context.rng,
         evaluation_rng=context.evaluation_rng,
     )

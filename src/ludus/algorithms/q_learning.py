@@ -13,7 +13,7 @@ from pydantic import PositiveInt
 
 from ludus.acting.actors import Outputs
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import Extras, Facts, Level, q_facts
+from ludus.acting.strategies import Level, Makers, Strategy, q_facts
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
@@ -98,7 +98,7 @@ class Table:
 
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
         """The values of these states."""
-        return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda _, values: values), state
+        return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda values, _: values), state
 
     def learn(self, rollout: Rollout, lr: float, gamma: float) -> float:
         """Q(s, a) += lr (r + gamma max Q(s', .) - Q(s, a)) step by step; returns the mean absolute error."""
@@ -125,24 +125,20 @@ class Table:
         self.q_SA[...] = state["q"]
 
 
-class BestOrAny:
+class BestOrAny(Strategy):
     """One of the best actions, ties drawn; with probability epsilon any."""
-
-    blind = False
 
     def __init__(self, epsilon: Level) -> None:
         self.epsilon = epsilon
 
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> tuple[Array, Extras]:
-        return epsilon_greedy(outputs("q"), self.epsilon.value, rng), {}
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """Greedy without a random stream."""
+        q_BA = outputs("q")
+        return q_BA.argmax(-1) if rng is None else epsilon_greedy(q_BA, self.epsilon.value, rng)
 
-    def evaluate(self, outputs: Outputs, rng: np.random.Generator | None) -> tuple[Array, Facts]:
-        values_BA = outputs("q")
-        action = values_BA.argmax(-1) if rng is None else epsilon_greedy(values_BA, self.epsilon.value, rng)
-        return action, q_facts(values_BA, action, self.epsilon.value)
-
-    def for_environment(self, action: Array) -> Array:
-        return action
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """Those of an epsilon-greedy choice."""
+        return q_facts(outputs("q"), drawn, self.epsilon.value)
 
 
 def epsilon_greedy(values_BA: Array, epsilon: float, rng: np.random.Generator) -> Array:

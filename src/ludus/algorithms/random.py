@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import PositiveInt
 
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import Uniform
+from ludus.acting.strategies import UniformActions
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree
@@ -28,7 +28,7 @@ class Random(Algorithm):
 
     def __init__(self, cfg: RandomConfig, context: Context) -> None:
         self.collector = context.collector
-        strategy = Uniform(context.spaces.action)
+        strategy = UniformActions(context.spaces.action)
         self.behaviour = Behaviour(None, strategy, rng=context.rng, evaluation_rng=context.evaluation_rng)
 
     def hooks(self) -> dict[str, Hook]:

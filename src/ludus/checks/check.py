@@ -30,7 +30,7 @@ def check(cfg: Environment, only: Sequence[str] | None = None) -> list[CheckRow]
     """Run every check; an environment that cannot be made raises."""
     for name in only or ():
         if name not in BACKENDS:
-            raise ConfigError(f"--backend {name}", "is no backend", did_you_mean(name, BACKENDS))
+            raise ConfigError(f"--backend {name}", "is not a backend", did_you_mean(name, BACKENDS))
     describe(cfg)
     single = (gymnasium_check(cfg), Finding("start-up check", "PASS"), _seeding(cfg))
     rows = [CheckRow("", *finding) for finding in single]

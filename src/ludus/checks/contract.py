@@ -1,19 +1,19 @@
-"""The vector contract as checks that run on any environment and backend; `ludus env check` and the tests use them.
+"""The vector contract as checks for any environment and backend; `ludus env check` and the tests use them.
 
-Each check compares what a vector environment says with what a single environment, or the same vector under a longer
-time limit, says for the same seeds and actions. Shapes: T steps of B environments.
+Each check compares a vector environment with a single environment, or with the same vector under a longer time limit,
+for the same seeds and actions. Shapes: T steps of B environments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from ludus.bench.fps import Presampled
-from ludus.checks.subject import Broken, Record, Subject, play
+from ludus.checks.subject import Broken, Recording, Subject, play
 from ludus.data.collector import Collector
 from ludus.envs.check import fault, probe
 from ludus.envs.make import make_env
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ludus.config.schema import Environment
 
 SAME_BITS = ("sync", "async")
-"""Backends that step the single environment itself."""
+"""Backends that step the single environments, so that results are equal to the bit."""
 Status = Literal["PASS", "FAIL", "NOTE"]
 
 
 class Finding(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     status: Status
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def findings(cfg: Environment, backend: str, **size: int) -> Iterator[Finding]:
-    """Every check of one backend, as it is done; `size` is Subject's `num_envs`, `steps` and `limit`."""
+    """Run every check on one backend; `size` is Subject's `num_envs`, `steps` and `limit`."""
     try:
         subject = Subject(cfg, backend, **size)
     except (Broken, LudusError) as error:
@@ -56,19 +56,15 @@ def findings(cfg: Environment, backend: str, **size: int) -> Iterator[Finding]:
 
 
 def spaces_and_dtypes(subject: Subject) -> None:
-    """Everything has the shape and the dtype that was promised, and every observation is inside its space."""
+    """Shapes and dtypes are those of the spaces, and every observation is inside its space."""
     record, space, batch = subject.record, subject.info.observation_space, (subject.num_envs,)
     for name in ("obs", "final_obs"):
         parts = zip(tree_leaves(getattr(record, name)), tree_leaves(space_tree(space)), strict=True)
         for values, part in parts:
             if values.dtype != part.dtype or values.shape[1:] != batch + (part.shape or ()):
                 raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, its space {part}")
-    for name, dtype in (
-        ("reward", "float32"),
-        ("raw_reward", "float32"),
-        ("terminated", "bool"),
-        ("truncated", "bool"),
-    ):
+    dtypes = {"reward": "float32", "raw_reward": "float32", "terminated": "bool", "truncated": "bool"}
+    for name, dtype in dtypes.items():
         values = getattr(record, name)
         if values.dtype != dtype or values.shape[1:] != batch:
             raise Broken(f"{name} is {values.dtype} {values.shape[1:]}, not {dtype} {batch}")
@@ -81,7 +77,7 @@ def spaces_and_dtypes(subject: Subject) -> None:
 
 
 def true_episodes(subject: Subject) -> str | None:
-    """No transition crosses an episode and the final observation is the true one: a single environment agrees."""
+    """No transition crosses an episode, and final observations are true: they equal those of a single environment."""
     if subject.backend not in SAME_BITS:
         return _true_final_observation(subject)
     for b in range(subject.num_envs):
@@ -110,13 +106,13 @@ def _compare(subject: Subject, b: int, single: gym.Env) -> None:
         _agree(tree_index(record.obs, (t + 1, b)), obs, "the observation", b, t)
 
 
-def _agree(got: Any, wanted: Any, what: str, b: int, t: int) -> None:
+def _agree(got: Tree, wanted: Tree, what: str, b: int, t: int) -> None:
     if not _equal(got, tree_map(lambda value, like: np.asarray(value).astype(np.asarray(like).dtype), wanted, got)):
         raise Broken(f"{what} of environment {b} at step {t} is not the single environment's")
 
 
 def _true_final_observation(subject: Subject) -> str | None:
-    """Backends with random streams of their own: the end of a cut episode is where an uncut one goes on."""
+    """For backends with their own random streams: under a longer time limit an episode goes on where it was cut."""
     if not subject.limited:
         return _starts_differ_from_ends(subject)
     longer, cut = subject.play(2 * subject.limit), subject.record
@@ -133,10 +129,10 @@ def _true_final_observation(subject: Subject) -> str | None:
     return None if compared else "every episode ended by itself before the time limit"
 
 
-def _compare_ends(cut: Record, longer: Record, t: int, b: int) -> bool:
-    """Broken unless the end of `cut` is where `longer` goes on; True if only the newest of stacked frames differs."""
+def _compare_ends(cut: Recording, longer: Recording, t: int, b: int) -> bool:
+    """Broken unless `longer` goes on where `cut` ends; True if only the newest of stacked frames differs."""
     if not longer.done[t, b] and (cut.terminated[t, b] or not cut.truncated[t, b]):
-        raise Broken(f"the time limit of environment {b} at step {t} is not told as truncation")
+        raise Broken(f"the time limit of environment {b} at step {t} is not reported as truncation")
     end = tree_index(cut.final_obs, (t, b))
     wanted = tree_index(longer.final_obs, (t, b)) if longer.done[t, b] else tree_index(longer.obs, (t + 1, b))
     if _equal(end, wanted):
@@ -157,7 +153,7 @@ def _starts_differ_from_ends(subject: Subject) -> str | None:
 
 
 def time_limit(subject: Subject) -> str | None:
-    """No episode lasts longer than the limit, and some reach it (less than it where a wrapper skips frames)."""
+    """No episode lasts longer than the limit, and some reach it."""
     record, limit = subject.record, subject.info.max_episode_steps
     if limit is None or limit > subject.steps:
         return "no episode reached a time limit"
@@ -174,7 +170,7 @@ def time_limit(subject: Subject) -> str | None:
 
 
 def seeds_are_honoured(subject: Subject) -> str | None:
-    """The same seeds give the same rollout, in the middle of episodes and in new environments; others do not."""
+    """The same seeds give the same rollout, after a reset and in new environments; other seeds do not."""
     again, anew = play(subject.env, subject.seeds, subject.actions), subject.play(subject.limit)
     if not anew.same(subject.record):
         return _offender(subject)
@@ -194,7 +190,7 @@ def _offender(subject: Subject) -> str:
 
 
 def nothing_aliases(subject: Subject) -> None:
-    """Environments share no memory, and what a collector stored stays as it was."""
+    """Environments share no memory, and later steps do not change a stored rollout."""
     env, record = subject.env, subject.record
     collector = Collector(env, subject.seeds)
     rollout = collector.collect(Presampled(subject.actions), subject.steps)
@@ -219,7 +215,7 @@ def _equal(one: Tree, other: Tree) -> bool:
 
 
 def closes(subject: Subject) -> None:
-    """Closing twice is fine."""
+    """An environment can be closed twice."""
     subject.env.close()
     subject.env.close()
 
@@ -232,4 +228,4 @@ CHECKS: dict[str, Callable[[Subject], str | None]] = {
     "no aliasing": nothing_aliases,
     "closes": closes,
 }
-"""In this order; closing comes last."""
+"""The checks in their order; closing is the last."""

@@ -68,8 +68,9 @@ def one(kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys
     seconds = time.monotonic() - began
     if code is None:
         return Result(spec, "FAIL", seconds, f"took longer than {timeout:g} s")
-    status, detail = _verdict(out) if code == 0 else ("FAIL", _last_words(code, err))
-    return Result(spec, status, seconds, detail)
+    if code:
+        return Result(spec, "FAIL", seconds, _last_words(code, err))
+    return Result(spec, seconds=seconds, **json.loads(out.splitlines()[-1]))
 
 
 def _finish(command: list[str], folder: str, timeout: float) -> tuple[int | None, str, str]:
@@ -84,11 +85,6 @@ def _finish(command: list[str], folder: str, timeout: float) -> tuple[int | None
         process.communicate()
         return None, "", ""
     return process.returncode, out, err
-
-
-def _verdict(out: str) -> tuple[Literal["PASS", "FAIL", "MISSING"], str]:
-    verdict = json.loads(out.splitlines()[-1])
-    return verdict["status"], verdict["detail"]
 
 
 def _last_words(code: int, err: str) -> str:

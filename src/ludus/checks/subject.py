@@ -1,4 +1,4 @@
-"""Environments under examination: made on one backend, played with fixed seeds and actions, every array copied.
+"""The environments that are checked: made on one backend and played with fixed seeds and actions.
 
 Shapes: T steps of B environments.
 """
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 STEPS = 40
 LIMIT = 13
-"""Time limit of the checked episodes, in steps of the environment itself: several ends within STEPS."""
+"""Time limit of the checked episodes, so that several end within STEPS."""
 
 
 class Broken(Exception):
-    """Why the contract does not hold."""
+    """The contract is violated."""
 
 
 @dataclass(frozen=True)
-class Record:
-    """A rollout, every array copied as soon as it was returned."""
+class Recording:
+    """A rollout of copied arrays."""
 
     obs: Tree
     """[T + 1, B, ...]"""
@@ -47,14 +47,14 @@ class Record:
         """Where an episode ended."""
         return self.terminated | self.truncated
 
-    def same(self, other: Record, until: int | None = None) -> bool:
-        """Equal to the bit, over the first steps or all."""
+    def same(self, other: Recording, until: int | None = None) -> bool:
+        """Whether both are equal to the bit, in the first steps or all."""
         pairs = zip(tree_leaves(vars(self)), tree_leaves(vars(other)), strict=True)
         return all(np.array_equal(a[:until], b[:until], equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
 class Subject:
-    """Environments of one config on one backend, and the actions they are checked with."""
+    """Environments of one config on one backend, and the actions of the check."""
 
     def __init__(
         self, cfg: Environment, backend: str, *, num_envs: int = 3, steps: int = STEPS, limit: int = LIMIT
@@ -69,7 +69,7 @@ class Subject:
         self.record = play(self.env, self.seeds, self.actions)
 
     def make(self, limit: int | None) -> VectorEnv:
-        """A new one, with a time limit of its own if the backend takes one."""
+        """New environments, with this time limit if the backend takes one."""
         changes: dict[str, Any] = {"vectorization": self.backend, "max_episode_steps": limit if self.limited else None}
         return make_vector(self.cfg, num_envs=self.num_envs, workers=2, **changes)
 
@@ -80,16 +80,16 @@ class Subject:
             self.limited = False
             return self.make(None)
 
-    def play(self, limit: int | None) -> Record:
-        """The same seeds and actions in new environments."""
+    def play(self, limit: int | None) -> Recording:
+        """Play the same seeds and actions in new environments."""
         with self.make(limit) as env:
             return play(env, self.seeds, self.actions)
 
 
-def play(env: VectorEnv, seeds: list[int], actions: Array) -> Record:
-    """Reset and step through `actions`."""
+def play(env: VectorEnv, seeds: list[int], actions: Array) -> Recording:
+    """Reset and play `actions`."""
     obs = [tree_map(np.copy, env.reset(seeds))]
-    seen: dict[str, list[Tree]] = {name: [] for name in Record.__dataclass_fields__ if name != "obs"}
+    seen: dict[str, list[Tree]] = {name: [] for name in Recording.__dataclass_fields__ if name != "obs"}
     for action in actions:
         given = action.copy()
         result = env.step(given)
@@ -107,7 +107,7 @@ def play(env: VectorEnv, seeds: list[int], actions: Array) -> Record:
         step = {**result._asdict(), "final_obs": final}
         for name, values in seen.items():
             values.append(tree_map(np.copy, step[name]))
-    return Record(_stacked(obs), **{name: _stacked(values) for name, values in seen.items()})
+    return Recording(_stacked(obs), **{name: _stacked(values) for name, values in seen.items()})
 
 
 def _stacked(trees: list[Tree]) -> Tree:

@@ -1,6 +1,6 @@
-"""One smoke test in a process of its own: `python -m ludus.checks.trial KIND SPEC TIMESTEPS`.
+"""Runs one smoke test: `python -m ludus.checks.trial KIND SPEC TIMESTEPS`.
 
-The last line on stdout is JSON: whether it passed, or what is missing. A process that dies has told nothing and failed.
+The last line on stdout is JSON: whether the test passed, or what is missing. A process that dies has failed.
 """
 
 from __future__ import annotations
@@ -8,24 +8,25 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
-from ludus.types import Tree, tree_index
+from ludus.types import Array, Tree, tree_index
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment, ExperimentConfig
 
 BASE = "CartPole-v1:ppo"
-"""What an id without a config of its own is trained with."""
+"""Trains environments that have no config."""
 ENVIRONMENTS = 4
 FRAMES = 10
 
 
 def main(kind: str, spec: str, timesteps: str) -> int:
-    """Run it and say how it went."""
+    """Run the test and print its result."""
     try:
         TRIALS[kind](spec, int(timesteps))
     except Missing as error:
@@ -41,7 +42,7 @@ def _tell(status: str, detail: str = "") -> int:
 
 
 def train(spec: str, timesteps: int) -> None:
-    """Train for a moment: small rollouts, one evaluated episode, nothing logged elsewhere."""
+    """Train briefly: small rollouts, one evaluated episode, no logging."""
     from ludus.config.compose import load
     from ludus.session import train as train_run
 
@@ -54,7 +55,7 @@ def train(spec: str, timesteps: int) -> None:
 
 
 def small(config: ExperimentConfig, timesteps: int) -> list[str]:
-    """Overrides that make a run short, whatever its algorithm."""
+    """Overrides that make a run of any algorithm short."""
     wanted = config.environment.num_envs
     count = ENVIRONMENTS if wanted == "auto" else min(wanted, ENVIRONMENTS)
     known = type(config.algorithm.config).model_fields
@@ -77,7 +78,7 @@ def small(config: ExperimentConfig, timesteps: int) -> list[str]:
 
 
 def env(spec: str, timesteps: int) -> None:
-    """Random actions; every observation and every end of an episode inside the space."""
+    """Random actions; every observation must be inside the space."""
     import numpy as np
 
     from ludus.acting.uniform import uniform
@@ -104,7 +105,7 @@ def _rows(obs: Tree, count: int) -> list[Tree]:
 
 
 def video(spec: str, timesteps: int) -> None:
-    """A recording that plays: as many frames come out of the file as went in."""
+    """Record a video; the file must contain every frame."""
     import av
     import numpy as np
 
@@ -117,7 +118,8 @@ def video(spec: str, timesteps: int) -> None:
     with make_vector(cfg, num_envs=1, render_mode="rgb_array", vectorization="sync") as venv:
         venv.reset([0])
 
-        def frames() -> Any:
+        def frames() -> Iterator[Array]:
+            """Rendered frames of random play."""
             for _ in range(min(timesteps, FRAMES)):
                 yield venv.render()
                 venv.step(uniform(venv.action_space, 1, rng))
@@ -147,7 +149,7 @@ def environment(spec: str) -> Environment:
 
 
 def resolve(spec: str) -> tuple[str, list[str]]:
-    """An `Env:variant`, an experiment or a file is itself; a bare id is the first variant it has, or our default."""
+    """Spec and overrides: a bare environment id means its first variant, or the default config with that id."""
     from ludus.config.compose import search_path
     from ludus.config.groups import EnvironmentFile, environment_files
 

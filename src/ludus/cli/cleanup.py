@@ -11,7 +11,7 @@ import typer
 from ludus.cli.options import Filter, RunsDir
 
 if TYPE_CHECKING:
-    from ludus.runs.cleanup import Item
+    from ludus.runs.cleanup import CleanupItem
 
 
 def cleanup(
@@ -49,7 +49,7 @@ def cleanup(
     return 5 if problems else 0
 
 
-def _print(items: list[Item], verb: str) -> None:
+def _print(items: list[CleanupItem], verb: str) -> None:
     from ludus.cli.table import Column, print_table
     from ludus.reports.columns import cell, size
 

@@ -23,6 +23,9 @@ def evaluate(
     deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
     checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    env: Annotated[
+        str | None, typer.Option(metavar="ID", help="Environment for a run that learned without one.")
+    ] = None,
     json: Json = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
@@ -34,12 +37,12 @@ def evaluate(
     load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
     step = checkpoint_name(found, checkpoint)
-    result, seed = evaluated(found, step, episodes, deterministic, seed)
+    result, seed = evaluated(found, step, episodes, deterministic, seed, env)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
-        from ludus.reports.columns import dump
+        from ludus.files import to_json
 
-        print(dump(facts), end="")
+        print(to_json(facts), end="")
         return
     interval = ""
     if facts["episodes"] > 1:
@@ -55,7 +58,9 @@ def evaluate(
     print(f"episodes {facts['episodes']}, {habit} actions, seed {seed}, {facts['seconds']:.1f} s")
 
 
-def evaluated(run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None) -> tuple[EvalResult, int]:
+def evaluated(
+    run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None, env_id: str | None = None
+) -> tuple[EvalResult, int]:
     """The episodes, as an evaluation during training would play them, and their seed."""
     import time
 
@@ -68,7 +73,7 @@ def evaluated(run: RunFolder, step: str, episodes: int, wish: bool | None, seed:
     from ludus.session.loading import player_of, run_config
     from ludus.types import Spaces
 
-    config = run_config(run)
+    config = run_config(run, env_id)
     seed = config.experiment.seed if seed is None else seed
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     start = time.monotonic()

@@ -27,6 +27,7 @@ def list_runs(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """List runs, newest first; filter and sort by any field (reward, state, tags, ...) or config path."""
+    from ludus.files import to_json
     from ludus.reports import columns as show
     from ludus.runs import query
     from ludus.runs.index import Index
@@ -38,8 +39,7 @@ def list_runs(
     found = query.order(query.select(records, [query.parse(text) for text in filter or []]), sort)
     shown = found[:limit]
     if json:
-        wanted = [{key: record.get(key) for key in keys} if columns else record.facts() for record in shown]
-        print(show.dump(wanted), end="")
+        print(to_json([record.values(keys) if columns else record.facts() for record in shown]), end="")
         return
     if not shown:
         print(f"no run in {runs_dir}/" + (f" fits; there are {len(records)}" if records else "; train one first"))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ludus.cli.plugin import Plugin, load_plugins
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ludus.types import Stateful
 
 
 def model(
@@ -28,7 +33,7 @@ def model(
     print(f"observation  {info.observation_space}")
     print(f"action       {info.action_space}")
     parts = player.algorithm.state()
-    networks = [part.model for part in parts.values() if hasattr(part, "model")]
+    networks: list[Any] = [part.model for part in parts.values() if hasattr(part, "model")]
     for network in networks:
         for name, part in network.named_children():
             inside = hasattr(part, "parts") and not name.startswith("target_")
@@ -40,7 +45,7 @@ def model(
         print(f"\n{config.algorithm.name} has no network{tables(parts)}")
 
 
-def show(name: str, part: Any) -> None:
+def show(name: str, part: nn.Module) -> None:
     """One part of a network with its layers; a target is only a copy."""
     if name.startswith("target_"):
         print(f"\n{name}  a slow copy of {name.removeprefix('target_')}")
@@ -52,13 +57,13 @@ def show(name: str, part: Any) -> None:
         print(f"  {own}  {parameter.numel():,} parameters")
 
 
-def trained(network: Any) -> int:
-    """Numbers that follow a gradient."""
+def trained(network: nn.Module) -> int:
+    """Number of parameters that are trained."""
     return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
-def tables(parts: Mapping[str, Any]) -> str:
-    """What an algorithm without a network learns instead."""
+def tables(parts: Mapping[str, Stateful]) -> str:
+    """Arrays that an algorithm without a network learns, as words."""
     arrays = [
         f"{name} of {' x '.join(map(str, array.shape))} numbers"
         for name, part in parts.items()

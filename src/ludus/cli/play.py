@@ -40,40 +40,33 @@ def play(
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after every step.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the environment; default: the run's.")] = None,
     checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
+    env: Annotated[
+        str | None, typer.Option(metavar="ID", help="Environment for a run that learned without one.")
+    ] = None,
     plugin: Plugin = None,
     runs_dir: Annotated[Path, typer.Option(help="Where runs are.")] = Path("runs"),
 ) -> None:
     """Play episodes with the policy of a run; prints each return and, with --video, the file."""
     load_plugins(plugin)
     mode = render_mode(render, video, user)
-    found, config, name = source(run, checkpoint, runs_dir, trained=not (random or user))
+    found, config, name = source(run, checkpoint, runs_dir, env, trained=not (random or user))
     from ludus.envs.make import make_vector
-    from ludus.play import episodes as play_episodes
-    from ludus.runs.video import write_video
     from ludus.switches import quiet
 
     if not quiet():
         print(f"{name}, {'you play' if user else 'random actions'}" if random or user else name)
     first_seed = config.experiment.seed if seed is None else seed
-    with make_vector(config.environment, num_envs=1, render_mode=mode, vectorization="sync") as env:
+    with make_vector(config.environment, num_envs=1, render_mode=mode, vectorization="sync") as made:
         if user:
-            print(play_yourself(env, episodes, first_seed, fps))
+            print(play_yourself(made, episodes, first_seed, fps))
             return
-        act = policy(None if random else found, name.rpartition("/")[2], env, deterministic, first_seed)
-        ended: list[EpisodeEnd] = []
-        steps = play_episodes(act, env, [first_seed], episodes, render=video is not None)
-        frames = shown(paced(steps, fps if video is None else None, step), ended)
-        if video is None:
-            deque(frames, maxlen=0)
-        else:
-            path = video_path(found, video)
-            count = write_video(path, frames, fps or env.info.render_fps)
-            print(f"video {path} ({count:,} frames)")
-    print(summary(ended))
+        act = policy(None if random else found, name.rpartition("/")[2], made, deterministic, first_seed)
+        path = None if video is None else video_path(found, video)
+        print(summary(performed(act, made, first_seed, episodes, path, fps, step)))
 
 
 def source(
-    reference: str, checkpoint: str | None, runs_dir: Path, *, trained: bool
+    reference: str, checkpoint: str | None, runs_dir: Path, env: str | None, *, trained: bool
 ) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
     from ludus.runs.store import RunFolder
@@ -85,7 +78,7 @@ def source(
         return None, compose(reference).config, reference
     found = RunFolder.load(runs_dir, reference)
     step = f"/{checkpoint_name(found, checkpoint)}" if trained else ""
-    return found, run_config(found), found.id + step
+    return found, run_config(found, env), found.id + step
 
 
 def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool | None, seed: int) -> Act:
@@ -99,6 +92,23 @@ def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool
     player = load_player(run, step, Spaces(env.observation_space, env.action_space))
     habit = greedy(player.algorithm, deterministic, player.config.training.evaluation.deterministic)
     return policy_of(player.algorithm, player.normalizer, deterministic=habit)
+
+
+def performed(
+    act: Act, env: VectorEnv, seed: int, count: int, video: Path | None, fps: float | None, step: bool
+) -> list[EpisodeEnd]:
+    """Play the episodes, at the speed of a spectator or into a video."""
+    from ludus.play import episodes
+    from ludus.runs.video import write_video
+
+    ended: list[EpisodeEnd] = []
+    steps = episodes(act, env, [seed], count, render=video is not None)
+    if video is None:
+        deque(shown(paced(steps, fps, step), ended), maxlen=0)
+    else:
+        frames = write_video(video, shown(paced(steps, None, step), ended), fps or env.info.render_fps)
+        print(f"video {video} ({frames:,} frames)")
+    return ended
 
 
 def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:

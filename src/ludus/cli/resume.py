@@ -34,9 +34,9 @@ def resume(
     """Continue a run from its newest good checkpoint."""
     from ludus import session
     from ludus.config.compose import Resolved, load
-    from ludus.orchestration.signals import EARLY
     from ludus.runs import consent, rebuild
     from ludus.runs.store import RunFolder
+    from ludus.session.signals import EARLY
 
     load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)

@@ -25,13 +25,13 @@ def show(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Everything about one run: status, config, last metrics, evaluations, checkpoints, alerts."""
-    from ludus.reports.columns import dump
+    from ludus.files import to_json
     from ludus.reports.export import complete
     from ludus.runs.index import Index
 
     record = Index(runs_dir).get(run)
     if json:
-        print(dump({**complete(record), **_more(record, config)}), end="")
+        print(to_json({**complete(record), **_more(record, config)}), end="")
         return
     _print_facts(record)
     _print_metrics(record)
@@ -62,8 +62,8 @@ def _more(record: Record, config: bool) -> dict[str, Any]:
 def _print_facts(record: Record) -> None:
     from ludus.cli.table import painted, say, state_style
     from ludus.reports.columns import cell
-    from ludus.reports.differences import edits
     from ludus.reports.export import run_file
+    from ludus.runs.differences import edits
     from ludus.text import clean
 
     say(painted(record.id, "bold"))

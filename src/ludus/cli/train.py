@@ -91,7 +91,7 @@ def train(
     if not quiet and not _confirmed(jobs):
         return 0
     from ludus import session
-    from ludus.orchestration.signals import EARLY
+    from ludus.session.signals import EARLY
 
     for job in jobs:
         earlier = session.unfinished(job.config, runs_dir) if resume else None

@@ -47,7 +47,9 @@ class Console(Sink):
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = console or _terminal()
+        from rich.console import Console as RichConsole
+
+        self._console = console or RichConsole(highlight=False, soft_wrap=True)
         self._plain = quiet or not self._console.is_terminal or self._console.is_dumb_terminal
         self._ascii = self._console.options.ascii_only
         self._copy, self._silent = copy, quiet
@@ -208,8 +210,8 @@ class Console(Sink):
             if lines:
                 self._out(self._console.print, _Screen(lines, self._ascii), end="")
             return
-        for text in _texts(lines):
-            self._say(ascii_only(text) if self._ascii else text)
+        for text in _texts(lines) if not self._silent else ():
+            self._out(print, ascii_only(text) if self._ascii else text, file=self._console.file, flush=True)
 
     def _keep(self, texts: Iterable[str]) -> None:
         """Write to the copy; an error ends the copy, not the run."""
@@ -221,10 +223,6 @@ class Console(Sink):
         except OSError as error:
             self._copy = None
             log.warning("run.log cannot be written: %s; training goes on without it", error)
-
-    def _say(self, text: str) -> None:
-        if not self._silent:
-            self._out(print, text, file=self._console.file, flush=True)
 
     def _out(self, write: Callable[..., object], *args: object, **options: object) -> None:
         """Write to the screen; if that fails (full disk, closed terminal or pipe), training goes on without it."""
@@ -253,9 +251,3 @@ class _Screen:
             for text, style in line:
                 yield Segment(ascii_only(text) if self.plain_ascii else text, Style.parse(style) if style else None)
             yield Segment.line()
-
-
-def _terminal() -> RichConsole:
-    from rich.console import Console as RichConsole
-
-    return RichConsole(highlight=False, soft_wrap=True)

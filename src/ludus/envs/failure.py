@@ -1,4 +1,4 @@
-"""Turns what an environment raised into one line for the user, with the traceback for the run log."""
+"""Calls into environments whose failures become one line for the user, with the traceback for the run log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import signal
 import traceback
 
 import gymnasium as gym
+import numpy as np
 
 from ludus.envs.deadline import Late, Within
-from ludus.errors import EnvironmentFailed, LudusError
+from ludus.errors import EnvironmentFailed, LudusError, MissingExtra
+from ludus.types import Array
 
 
 def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
@@ -39,3 +41,11 @@ def close(env: gym.Env, where: str, deadline: float) -> None:
             env.close()
     except BaseException as error:  # whatever an environment raises is reported with its traceback
         raise raised(where, "close", error) from error
+
+
+def frame(env: gym.Env, id: str) -> Array:
+    """The rendered image of an environment, uint8 [H, W, 3], in a new array."""
+    try:
+        return np.array(env.render())
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingExtra(f"rendering {id}", "video") from error

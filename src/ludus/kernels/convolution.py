@@ -6,10 +6,11 @@ Shapes: T time, B batch, E channels, K taps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from ludus.kernels import Kept
 
 SPAN = 32
 """Steps taken at once: they stay in cache."""
@@ -40,7 +41,8 @@ class _Convolution(torch.autograd.Function):
     """Products shifted by each lag, added up span by span; rows are steps of an environment, [T B, E]."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, past: Tensor, weight: Tensor, bias: Tensor, lost: Tensor) -> Tensor:
+    def forward(ctx: Kept, x: Tensor, past: Tensor, weight: Tensor, bias: Tensor, lost: Tensor) -> Tensor:
+        """Outputs after SiLU; `lost` marks inputs of an earlier episode."""
         by_lag, batch = weight.flip(0), x.shape[1]
         inputs = torch.cat([past, x]).flatten(0, 1)
         keep = (~lost[1:]).to(x.dtype).flatten(1).unsqueeze(-1)
@@ -55,7 +57,8 @@ class _Convolution(torch.autograd.Function):
         return y.view(x.shape)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of all inputs but `lost`."""
         inputs, by_lag, keep, share, y = ctx.saved_tensors
         steps, batch, width = grads[0].shape
         dy, past, one = grads[0].reshape(-1, width), len(by_lag) - 1, y.new_ones(())

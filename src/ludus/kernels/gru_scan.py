@@ -6,12 +6,11 @@ Shapes: T time, B batch, R rows, H hidden units.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.kernels import Kept
 from ludus.kernels.segments import Segments
 
 
@@ -19,7 +18,8 @@ class GRUScan(torch.autograd.Function):
     """h[t] = n + z (h[t-1] - n) with gates r, z and candidate n = tanh(x_n + r u_n), over pieces of episodes."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, h: Tensor, first: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Kept, gates: Tensor, h: Tensor, first: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Outputs [T, B, H] from gates of the inputs, the state before and the recurrent weights."""
         u_weight, u_bias = np.ascontiguousarray(weight.detach().numpy().T), bias.detach().numpy()
         segments = Segments(first.numpy())
         x = segments.pack(gates.detach().numpy())
@@ -44,7 +44,8 @@ class GRUScan(torch.autograd.Function):
         return torch.from_numpy(segments.unpack(y))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of all inputs but `first`."""
         segments, start, y, rz, n, u_n = ctx.arrays
         (weight,) = ctx.saved_tensors
         u_weight = weight.detach().numpy()

@@ -5,12 +5,11 @@ Shapes: T time, B batch, R rows, H hidden units.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.kernels import Kept
 from ludus.kernels.segments import Segments
 
 
@@ -18,7 +17,8 @@ class LSTMScan(torch.autograd.Function):
     """i, f, s, o = sigmoid(x + h' U); c = f c' + i (2 s - 1); h = o tanh(c), over pieces of episodes."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, h: Tensor, c: Tensor, first: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Kept, gates: Tensor, h: Tensor, c: Tensor, first: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs [T, B, H] and the last cell, from gates of the inputs, the state before and recurrent weights."""
         u_weight = np.ascontiguousarray(weight.detach().numpy().T)
         segments = Segments(first.numpy())
         x = segments.pack(gates.detach().numpy())
@@ -44,7 +44,8 @@ class LSTMScan(torch.autograd.Function):
         return torch.from_numpy(segments.unpack(y)), torch.from_numpy(cells[segments.row_TB[-1]])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of all inputs but `first`."""
         segments, h_start, c_start, s, cells, tanhs, y = ctx.arrays
         (weight,) = ctx.saved_tensors
         u_weight, dy = weight.numpy(), segments.pack(grads[0].numpy())

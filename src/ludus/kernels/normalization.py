@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.kernels import Kept
 from ludus.types import Array
 
 EPS = 1e-5
@@ -52,14 +51,16 @@ def _inverse(x: Tensor) -> Tensor:
 
 class _RMSNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Kept, x: Tensor, weight: Tensor) -> Tensor:
+        """x / rms(x) * weight."""
         inverse = _inverse(x)
         normed = x * inverse
         ctx.save_for_backward(normed, inverse, weight)
         return normed * weight
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of x and the weight."""
         normed, inverse, weight = ctx.saved_tensors
         product = grads[0] * normed
         d_weight = product.flatten(0, -2).sum(0)
@@ -69,14 +70,16 @@ class _RMSNorm(torch.autograd.Function):
 
 class _Gated(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gate: Tensor) -> Tensor:
+    def forward(ctx: Kept, x: Tensor, gate: Tensor) -> Tensor:
+        """x silu(gate)."""
         share = torch.sigmoid(gate)
         silu = gate * share
         ctx.save_for_backward(x, share, silu)
         return x * silu
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of x and the gate."""
         x, share, silu = ctx.saved_tensors
         slope = torch.lerp(silu, silu.new_ones(()), share)  # sigmoid + silu (1 - sigmoid): no exponential again
         return grads[0] * silu, slope.mul_(grads[0]).mul_(x)
@@ -84,12 +87,14 @@ class _Gated(torch.autograd.Function):
 
 class _InverseRMS(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Kept, x: Tensor) -> Tensor:
+        """1 / rms(x)."""
         inverse = _inverse(x)
         ctx.save_for_backward(x, inverse)
         return inverse
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+    def backward(ctx: Kept, *grads: Tensor) -> Tensor:
+        """The gradient of x."""
         x, inverse = ctx.saved_tensors
         return x * (grads[0] * inverse**3 / -x.shape[-1])

@@ -7,12 +7,13 @@ Shapes: T time, B batch, E channels, N states per channel.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.kernels import Kept
 from ludus.types import Array
 
 SPAN = 32
@@ -38,7 +39,8 @@ def _doubling(decay: Tensor, value: Tensor, start: Tensor) -> Tensor:
 
 class _LinearScan(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, decay: Tensor, value: Tensor, start: Tensor) -> Tensor:
+    def forward(ctx: Kept, decay: Tensor, value: Tensor, start: Tensor) -> Tensor:
+        """All states h[t]."""
         a, b = decay.detach().numpy(), value.detach().numpy()
         h = np.empty_like(b)
         previous = start.detach().numpy()
@@ -51,7 +53,8 @@ class _LinearScan(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same recurrence backwards in time."""
         decay, start, result = ctx.saved_tensors
         a = decay.numpy()
         d = grads[0].numpy().copy()
@@ -81,34 +84,38 @@ def selective_scan(
 class _SelectiveScan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, keep: Tensor, start: Tensor
-    ) -> Any:
+        ctx: Kept, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, keep: Tensor, start: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Step by step; of the states only the first of each span is kept."""
         ctx.save_for_backward(delta, A, B, C, x)
-        ctx.resets = _resets(keep.numpy())
+        resets, starts = _resets(keep.numpy()), []
         dt, a, b, c = (tensor.detach().numpy() for tensor in (delta, A, B, C))
         fed = (delta * x).numpy()
         h = start.detach().numpy().copy()
         y = np.empty_like(fed)
-        ctx.starts = []
         decay, entry = np.empty_like(h), np.empty_like(h)
         for t in range(len(y)):
             if t % SPAN == 0:
-                ctx.starts.append(h.copy())
-            h *= _decay(dt[t], a, ctx.resets[t], out=decay)
+                starts.append(h.copy())
+            h *= _decay(dt[t], a, resets[t], out=decay)
             h += np.multiply(fed[t][:, None], b[t][..., None], out=entry)
             np.matmul(c[t][:, None], h, out=y[t][:, None])
+        ctx.arrays = resets, starts
         return torch.from_numpy(y), torch.from_numpy(h)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Backwards span by span, on states that are computed again."""
         delta, A, B, C, x = ctx.saved_tensors
+        resets, starts = ctx.arrays
         dt, a, b, c, dy = (tensor.numpy() for tensor in (delta, A, B, C, grads[0]))
         fed = (delta * x).numpy()
         d_fed, d_rate, d_b, d_c = np.empty_like(fed), np.empty_like(fed), np.empty_like(b), np.empty_like(c)
         d_a, carry = np.zeros_like(a), grads[1].numpy().copy()
         slope, product = np.empty_like(carry), np.empty_like(carry)
-        for span in range(len(ctx.starts) - 1, -1, -1):
-            decays, states, begin = _rebuild(ctx, span, dt, a, b, fed)
+        for span in range(len(starts) - 1, -1, -1):
+            begin, here = span * SPAN, slice(span * SPAN, (span + 1) * SPAN)
+            decays, states = _rebuild(starts[span], resets[here], dt[here], b[here], fed[here], a)
             for t in range(begin + len(decays) - 1, begin - 1, -1):
                 decay, before, state = decays[t - begin], states[t - begin], states[t - begin + 1]
                 carry += np.multiply(c[t][..., None], dy[t][:, None], out=product)  # now the gradient of h[t]
@@ -138,15 +145,13 @@ def _decay(dt_BE: Array, a_NE: Array, reset: Array | None, out: Array) -> Array:
     return out
 
 
-def _rebuild(ctx: Any, span: int, dt: Array, a: Array, b: Array, fed: Array) -> tuple[Array, Array, int]:
-    """Decays and states of one span of steps, from the state before it; states[0] is that one."""
-    begin = span * SPAN
-    count = min(SPAN, len(dt) - begin)
-    start = ctx.starts[span]
-    decays, states = np.empty((count, *start.shape), start.dtype), np.empty((count + 1, *start.shape), start.dtype)
+def _rebuild(
+    start: Array, resets: Sequence[Array | None], dt: Array, b: Array, fed: Array, a: Array
+) -> tuple[Array, Array]:
+    """Decays and states of a span of steps from the state before it, which is states[0]."""
+    decays, states = np.empty((len(dt), *start.shape), start.dtype), np.empty((len(dt) + 1, *start.shape), start.dtype)
     states[0] = start
-    for i in range(count):
-        t = begin + i
-        np.multiply(_decay(dt[t], a, ctx.resets[t], out=decays[i]), states[i], out=states[i + 1])
-        states[i + 1] += fed[t][:, None] * b[t][..., None]
-    return decays, states, begin
+    for t in range(len(dt)):
+        np.multiply(_decay(dt[t], a, resets[t], out=decays[t]), states[t], out=states[t + 1])
+        states[t + 1] += fed[t][:, None] * b[t][..., None]
+    return decays, states

@@ -11,11 +11,11 @@ Shapes: T time, B batch, M heads, P channels of a head, N states, K chunks, Q st
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from ludus.kernels import Kept
 
 CHUNK = 32
 FAINT = -60.0
@@ -81,7 +81,10 @@ class _Dual(torch.autograd.Function):
     """Inputs are [Q, K, B, ...]; inside, heads come before steps."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, delta: Tensor, decay: Tensor, B: Tensor, C: Tensor, *rest: Tensor) -> Any:
+    def forward(
+        ctx: Kept, x: Tensor, delta: Tensor, decay: Tensor, B: Tensor, C: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(outputs, last state) of inputs and of rest = (skip, first, state)."""
         skip, first, state = rest
         matrices = _Matrices(delta, decay, B, C, first)
         x_KBMQP = x.permute(1, 2, 3, 0, 4).contiguous()
@@ -93,14 +96,15 @@ class _Dual(torch.autograd.Function):
         before_KBMNP = torch.stack(before)
         y_KBMQP = between @ x_KBMQP
         _add_product(y_KBMQP, matrices.from_state, before_KBMNP)
-        ctx.matrices = matrices
+        ctx.arrays = matrices
         ctx.save_for_backward(x_KBMQP, between, before_KBMNP)
         return y_KBMQP.permute(3, 0, 1, 2, 4), state.clone()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Kept, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of all inputs but `first`."""
         x_KBMQP, between, before_KBMNP = ctx.saved_tensors
-        matrices: _Matrices = ctx.matrices
+        matrices: _Matrices = ctx.arrays
         dy_KBMQP, carry = grads[0].permute(1, 2, 3, 0, 4).contiguous(), grads[1]
         d_before = matrices.from_state.mT @ dy_KBMQP
         d_after = torch.empty_like(before_KBMNP)

@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 LARGEST_CHUNK = 64
 
 
-class Window:
-    """Which steps may see which, for one call of every layer."""
+class AttentionWindow:
+    """Which steps may attend to which; all layers of one call share it."""
 
     def __init__(self, first_TB: Tensor, length_B: Tensor, memory: int) -> None:
         self.memory, self.steps = memory, len(first_TB)
@@ -37,23 +37,23 @@ class Window:
         self._starts_TB = torch.where(first_TB, self._steps, -length_B)  # of the open episode: before this call
 
     def queries(self, x_TBX: Tensor) -> Tensor:
-        """[B, K, Q, X], zeros behind the last step."""
+        """Queries [B, K, Q, X] of all chunks, zeros after the last step."""
         missing = self.chunks * self.chunk - self.steps
         x = pad(x_TBX, (0, 0, 0, 0, 0, missing)) if missing else x_TBX
         return x.unflatten(0, (self.chunks, self.chunk)).movedim(2, 0)
 
     def keys(self, x_SBX: Tensor) -> Tensor:
-        """[B, K, M + Q, X] of memory and steps S = M + T: overlapping views."""
+        """Keys [B, K, M + Q, X] of all chunks, from S = M + T remembered and new steps; they overlap."""
         missing = self.chunks * self.chunk - self.steps
         x = pad(x_SBX, (0, 0, 0, 0, 0, missing)) if missing else x_SBX
         return x.unfold(0, self.memory + self.chunk, self.chunk).permute(1, 0, 3, 2)
 
     def positions(self) -> Tensor:
-        """[T, B]: steps of its episode before each step."""
+        """[T, B]: position of each step in its episode."""
         return self._steps - self._starts_TB.cummax(0).values
 
     def length_after(self) -> Tensor:
-        """[B]: steps of the open episode after this call."""
+        """[B]: length of the open episode after this call."""
         return self.steps - self._starts_TB.amax(0)
 
 
@@ -77,7 +77,7 @@ class Attention(nn.Module):
             self.position_bias = nn.Parameter(torch.zeros(width))
             self.register_buffer("sinusoids", sinusoids(torch.arange(memory, -1, -1), width), persistent=False)
 
-    def forward(self, x_SBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, window: AttentionWindow) -> Tensor:
         """Attended values [T, B, H] for the last T of S = M + T inputs."""
         q_TBH = self.query(x_SBH[self.memory :])
         k_BKWH, v_BKWH = window.keys(self.key_value(x_SBH)).chunk(2, -1)

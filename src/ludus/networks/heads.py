@@ -142,6 +142,7 @@ class NoisyLinear(nn.Module):
         self.noise_in, self.noise_out = (_scaled(drawn(old)) for old in (self.noise_in, self.noise_out))
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., in] -> [..., out]"""
         if not self.training:
             return nn.functional.linear(x, self.weight, self.bias)
         weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)

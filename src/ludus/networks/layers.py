@@ -44,4 +44,5 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
         return rms_norm(x, self.weight)

@@ -13,13 +13,13 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.networks.attention import Attention, Window, sinusoids
+from ludus.networks.attention import Attention, AttentionWindow, sinusoids
 from ludus.networks.layers import linear
 from ludus.networks.memory import MemoryCore
 from ludus.types import Tree
 
-PLACE_STD = 0.1
-"""Deviation of learned places at the start: less than the inputs they are added to."""
+POSITION_STD = 0.1
+"""Initial deviation of learned positions: less than that of the inputs they are added to."""
 
 
 class TransformerConfig(Model):
@@ -34,22 +34,23 @@ class TransformerConfig(Model):
     memory_length: PositiveInt = 64
     """Steps of the open episode that every step sees besides itself, per layer."""
     feedforward_dim: PositiveInt | None = None
-    """Width inside the second half of a block; the default is twice `hidden_dim`."""
+    """Width of the feedforward layers; the default is twice `hidden_dim`."""
     positions: Literal["relative", "absolute", "learned", "none"] = "relative"
-    """How steps are told apart: by their distance (Transformer-XL), by sinusoids or learned vectors of the place in the
-    episode, added to the input, or not at all."""
+    """Position encoding: by the distance of two steps (Transformer-XL), by sinusoids or learned vectors of the position
+    in the episode that are added to the input, or none."""
     position_limit: PositiveInt = 512
-    """Places with a learned vector of their own; all later ones share the last. Only for `positions: learned`."""
+    """Number of learned positions; all later steps share the last. Only for `positions: learned`."""
 
     @model_validator(mode="after")
     def whole_heads(self) -> Self:
+        """Refuse heads that do not divide the width."""
         if self.hidden_dim % self.num_heads:
             raise ValueError(f"num_heads {self.num_heads} does not divide hidden_dim {self.hidden_dim}")
         return self
 
 
-class Block(nn.Module, ABC):
-    """The two halves of a block; a core says how each is joined to the residual stream."""
+class TransformerBlock(nn.Module, ABC):
+    """Attention and feedforward layers; a core says how each is joined to the residual stream."""
 
     def __init__(self, cfg: TransformerConfig) -> None:
         super().__init__()
@@ -61,14 +62,14 @@ class Block(nn.Module, ABC):
         )
 
     @abstractmethod
-    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
         """The stream after the block; S = M + T are the steps it may look at."""
 
 
 class TransformerCore(MemoryCore):
     """Input projection, blocks, norm."""
 
-    Block: type[Block]
+    Block: type[TransformerBlock]
 
     def __init__(self, cfg: TransformerConfig, in_dim: int) -> None:
         super().__init__()
@@ -78,16 +79,18 @@ class TransformerCore(MemoryCore):
         self.norm = nn.LayerNorm(cfg.hidden_dim)
         self.positions, self.places = cfg.positions, None
         if cfg.positions == "learned":
-            self.places = nn.Parameter(torch.empty(cfg.position_limit, cfg.hidden_dim).normal_(std=PLACE_STD))
+            self.places = nn.Parameter(torch.empty(cfg.position_limit, cfg.hidden_dim).normal_(std=POSITION_STD))
 
     def initial_state(self, batch: int) -> Tree:
+        """(inputs of every block at the last steps [B, M, H], length of the open episode [B])."""
         weight = self.project.weight
         memory = tuple(weight.new_zeros(batch, self.memory, self.out_dim) for _ in self.blocks)
         return memory, torch.zeros(batch, dtype=torch.long, device=weight.device)
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         memory, length_B = state
-        window = Window(first_TB, length_B, self.memory)
+        window = AttentionWindow(first_TB, length_B, self.memory)
         x_TBH, kept = self._placed(self.project(x_TBD), window), []
         for block, past_BMH in zip(self.blocks, memory, strict=True):
             x_SBH = torch.cat([past_BMH.transpose(0, 1), x_TBH])
@@ -95,8 +98,8 @@ class TransformerCore(MemoryCore):
             x_TBH = block(x_SBH, x_TBH, window)
         return self.norm(x_TBH), (tuple(kept), window.length_after())
 
-    def _placed(self, x_TBH: Tensor, window: Window) -> Tensor:
-        """Inputs with what tells where in the episode they are."""
+    def _placed(self, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
+        """Inputs with their position in the episode added, as `positions` says."""
         if self.places is not None:
             return x_TBH + self.places[window.positions().clamp(max=len(self.places) - 1)]
         if self.positions == "absolute":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.config.schema import Evaluation
+from ludus.config.training import Evaluation
 from ludus.progress import Budget, Progress
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ludus.algorithms import Algorithm
-from ludus.config.schema import Evaluation
+from ludus.config.training import Evaluation
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.envs.vector import VectorEnv
 from ludus.play import PlayedStep, episodes, greedy, policy_of
@@ -22,12 +22,12 @@ MOST_ENVS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class EvalResult:
-    """What an evaluation found; returns are raw, episodes are finished ones only."""
+    """Results of an evaluation: raw returns of finished episodes."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     env_steps: int
-    """Training steps done when it was made."""
+    """Training steps done before it."""
     seconds: float
     deterministic: bool
 
@@ -73,7 +73,7 @@ class EvalResult:
         """Mean episode length."""
         return float(np.mean(self.lengths)) if self.lengths else 0.0
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Plain data for a checkpoint."""
         return {**asdict(self), "returns": list(self.returns), "lengths": list(self.lengths)}
 
@@ -98,7 +98,7 @@ class EvalResult:
 
 
 class Evaluator:
-    """Runs an algorithm's `act` in environments of its own, made on first use."""
+    """Runs an algorithm's `act` in separate environments, which are made on first use."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What happens when a hook reports a number that is not finite."""
+"""Reacts to metrics and gradients that are not finite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_IN_A_ROW = 10
 
 
 class NanGuard:
-    """`raise` ends the run; `skip` and `rollback` put earlier weights back and count it as an alert."""
+    """`raise` ends the run; `skip` and `rollback` restore earlier weights and count an alert."""
 
     def __init__(self, choice: Literal["raise", "skip", "rollback"], algorithm: Algorithm) -> None:
         self.choice, self.algorithm = choice, algorithm
@@ -26,27 +26,27 @@ class NanGuard:
         self._in_a_row = 0
         self.count = 0
         self.learners = [part for part in algorithm.state().values() if isinstance(part, Learner)]
-        for learner in self.learners:  # many updates report no metrics of their own
+        for learner in self.learners:  # not every update reports metrics
             learner.watched = choice != "raise"
         self.begin()
 
     def begin(self) -> None:
-        """A run begins or goes on: its weights are good, wherever they came from."""
+        """Called when a run starts or resumes: its present weights are the ones to go back to."""
         if self.choice != "raise":
             self.remember()
 
     def remember(self) -> None:
-        """These weights are good: called after every sound update (`skip`) or at every checkpoint (`rollback`)."""
+        """Keep a copy of the weights: after every sound update (`skip`) or at every checkpoint (`rollback`)."""
         self._good = {name: copied(part.state_dict()) for name, part in self.algorithm.state().items()}
 
     def at_checkpoint(self) -> None:
-        """A checkpoint was taken."""
+        """Called when a checkpoint was taken."""
         if self.choice == "rollback":
             self.remember()
 
     def check(self, hook: str, report: Report, moment: str) -> Report:
-        """The report of a hook without what is not finite; `moment` is where the run stands, for the error."""
-        sound = bool(report.updates if self.learners else report.metrics)  # an update, not merely a rollout
+        """The report of a hook without numbers that are not finite; `moment` says when, for the error."""
+        sound = bool(report.updates if self.learners else report.metrics)  # an update took place, not only a rollout
         metrics = self._checked(hook, report.metrics, moment, sound=sound)
         return report if metrics is report.metrics else replace(report, metrics=metrics)
 
@@ -82,11 +82,11 @@ class NanGuard:
         return Diverged(where, f"{name} is {value}: training has diverged", remedy)
 
     def state_dict(self) -> dict[str, int]:
-        """How often it happened, in all and in a row; the weights to go back to are those of the checkpoint."""
+        """How often it happened, in total and in a row; the copy of the weights is not saved."""
         return {"count": self.count, "in_a_row": self._in_a_row}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on counting."""
+        """Continue counting."""
         self.count, self._in_a_row = int(state["count"]), int(state["in_a_row"])
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ludus.config.schema import Phase
+from ludus.config.training import Phase
 from ludus.errors import ConfigError
 from ludus.progress import Budget, Progress, Unit
 from ludus.text import did_you_mean
@@ -29,7 +29,7 @@ class HookCall:
 
 
 class PhaseScheduler:
-    """Walks through phases; `next_hook` says what to call, `advance` takes what it did."""
+    """Steps through phases: `next_hook` names the hook to call, `advance` takes its report."""
 
     def __init__(self, phases: Sequence[Phase], budget: Budget, *, hooks: Sequence[str], step_quantum: int = 1) -> None:
         self.phases = list(phases)
@@ -47,7 +47,7 @@ class PhaseScheduler:
         self.cycle_ended = False
 
     def _whole(self, steps: int) -> int:
-        """Budgets in whole vector steps: never more than asked for, but at least one."""
+        """Round a budget down to whole vector steps, but at least one."""
         return max(self.quantum, steps // self.quantum * self.quantum)
 
     @property
@@ -105,7 +105,7 @@ class PhaseScheduler:
         ratio, owed = calls[here].per_env_step, self._owed[here]
         if ratio is None:
             self._done_here += 1
-        else:  # not ready: what it owes is forgiven, else it would come as a burst later
+        else:  # not ready: whole calls are forgiven, else they would come as a burst later
             self._owed[here] = owed - ratio.denominator if worked else owed % ratio.denominator
         if self._enough_updates():
             self._next_position()
@@ -184,7 +184,7 @@ class PhaseScheduler:
             raise ConfigError(where, "a hook updated weights in an eval_only phase", "make it offline or online")
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the walk stands, exactly."""
+        """The exact position within phases, cycles and ratios."""
         return {
             "progress": asdict(self.progress),
             "phase_progress": asdict(self.phase_progress),
@@ -197,7 +197,7 @@ class PhaseScheduler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self.progress, self.phase_progress = Progress(**state["progress"]), Progress(**state["phase_progress"])
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
         self._online_updates = state["online_updates"]
@@ -207,7 +207,7 @@ class PhaseScheduler:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on
 
     def _parts(self) -> list[int]:
-        """What one call of each hook is counted in."""
+        """The denominators that the owed calls of each hook are counted in."""
         calls = self.calls[min(self.index, len(self.calls) - 1)] if self.calls else []
         return [1 if call.per_env_step is None else call.per_env_step.denominator for call in calls]
 
@@ -217,7 +217,7 @@ class PhaseScheduler:
 
 
 def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
-    """The hooks of one cycle, each checked against what the algorithm offers."""
+    """The hooks of one cycle; names that the algorithm does not have are refused."""
     calls = []
     for i, item in enumerate(phase.hooks):
         where = f"training.phases.{phase.name}.hooks[{i}]"
@@ -233,7 +233,7 @@ def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
 
 
 def parse_call(name: str, count: Any, where: str) -> HookCall:
-    """`3` or `{per_env_step: 0.5}`."""
+    """A hook with its count, `3` or `{per_env_step: 0.5}`."""
     if isinstance(count, dict) and set(count) == {"per_env_step"}:
         ratio = Fraction(str(count["per_env_step"]))
         if ratio > 0:
@@ -246,7 +246,7 @@ def parse_call(name: str, count: Any, where: str) -> HookCall:
 def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
     """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
     where = f"training.phases.{phase.name}"
-    names = {item if isinstance(item, str) else next(iter(item)) for item in phase.hooks}
+    names = set(phase.hook_names)
     if phase.type != "online" and "collect" in names:
         raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
     if phase.type == "eval_only" and names != {"evaluate"}:

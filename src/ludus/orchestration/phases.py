@@ -1,21 +1,21 @@
-"""What a phase changes: the algorithm's settings and the environments it collects in."""
+"""The phases of a run: what they change in the algorithm's settings, and how many updates they plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from ludus.config.schema import Environment, ExperimentConfig, Phase
-from ludus.data.collector import Collector
-from ludus.envs.make import describe, make_vector
+from ludus.algorithms import AlgorithmConfig
+from ludus.config.schema import ExperimentConfig
+from ludus.config.training import Phase
+from ludus.data.buffers import Buffers
 from ludus.errors import ConfigError
-from ludus.seeding import Streams
 from ludus.text import did_you_mean
 
 
-def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[Any]:
+def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[AlgorithmConfig]:
     """The algorithm's config as each phase changes it."""
     base = config.algorithm.config
     return [changed_settings(base, phase.set, f"training.phases.{phase.name}.set", num_envs) for phase in phases]
@@ -27,12 +27,12 @@ def run_phases(config: ExperimentConfig, cycle: tuple[str | dict[str, Any], ...]
         return config.training.phases
     if not config.training.offline:
         return (Phase(name="train", hooks=cycle),)
-    names = (name for entry in cycle for name in ([entry] if isinstance(entry, str) else entry))
+    names = Phase(name="train", hooks=cycle).hook_names
     return (Phase(name="train", type="offline", hooks=tuple(name for name in names if name != "collect")),)
 
 
 def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
-    """Steps in a full minibatch -> how many updates the phases take with it, roughly: what compiling is decided by."""
+    """Steps in a full minibatch -> the approximate number of updates with it; decides what is compiled."""
     budget, found = config.training.budget, dict[int, int]()
     left = budget.total if budget.unit == "env_steps" else 0
     phases = run_phases(config, ("collect", "update"))
@@ -51,7 +51,7 @@ def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
     return found
 
 
-def changed_settings(base: Any, changes: Mapping[str, Any], where: str, num_envs: int) -> Any:
+def changed_settings(base: AlgorithmConfig, changes: Mapping[str, Any], where: str, num_envs: int) -> AlgorithmConfig:
     """An algorithm's config with some fields changed, checked like any config."""
     for key in changes:
         if key not in type(base).model_fields:
@@ -68,42 +68,14 @@ def changed_settings(base: Any, changes: Mapping[str, Any], where: str, num_envs
     return changed
 
 
-class PhaseEnvironments:
-    """Switches the collector to a phase's own environments and back; all of them are checked before the first step."""
-
-    def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
-        self.collector, self.streams = collector, streams
-        self.current = base
-        self.wanted = {phase.name: changed_environment(base, phase) for phase in phases}
-        for phase in phases:
-            if self.wanted[phase.name] != base:
-                self._check_spaces(phase)
-
-    def enter(self, phase: Phase) -> None:
-        """Called when a phase begins."""
-        wanted = self.wanted[phase.name]
-        if wanted == self.current:
-            return
-        old = self.collector.env
-        new = make_vector(wanted, num_envs=old.num_envs)
-        self.collector.switch(new, self.streams.integers(f"environments of phase {phase.name}", new.num_envs))
-        old.close()
-        self.current = wanted
-
-    def _check_spaces(self, phase: Phase) -> None:
-        info, env = describe(self.wanted[phase.name]), self.collector.env
-        if (info.observation_space, info.action_space) != (env.observation_space, env.action_space):
-            where = f"training.phases.{phase.name}.environment"
-            raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")
-
-
-def changed_environment(base: Environment, phase: Phase) -> Environment:
-    """The environment section as a phase changes it, checked like any config."""
-    try:
-        return Environment.model_validate({**base.model_dump(), **(phase.environment or {})})
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        where = f"training.phases.{phase.name}.environment.{path}"
-        remedy = did_you_mean(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
-        raise ConfigError(where, first["msg"], remedy) from None
+def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collection[str]) -> None:
+    """Refuse a phase whose buffer does not exist, and a buffer that neither the algorithm nor a phase uses."""
+    for phase in phases:
+        if phase.buffer is not None and phase.buffer not in buffers:
+            where = f"training.phases.{phase.name}.buffer"
+            raise ConfigError(where, f"there is no buffer '{phase.buffer}'", did_you_mean(phase.buffer, buffers))
+    used = {*own, *(phase.buffer for phase in phases if phase.buffer is not None)}
+    for name in buffers:
+        if name not in used:
+            remedy = did_you_mean(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
+            raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)

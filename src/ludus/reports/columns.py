@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -70,20 +68,6 @@ def local_time(stamp: str) -> str:
         return f"{datetime.fromisoformat(stamp).astimezone():%Y-%m-%d %H:%M}"
     except ValueError:
         return clean(stamp, 40)
-
-
-def dump(value: object) -> str:
-    """Values as JSON; NaN, infinity and MISSING become null."""
-    return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    nothing = value is MISSING or (isinstance(value, float) and not math.isfinite(value))
-    return None if nothing else value
 
 
 def _number(key: str, value: float) -> str:

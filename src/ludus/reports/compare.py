@@ -74,7 +74,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that repeat the same experiment."""
 
     label: str
@@ -109,7 +109,7 @@ class Comparison:
     common: str
     """The spec that all groups share."""
     metrics: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
     differences: dict[str, tuple[str, ...]]
     """Config path -> its value in each group."""
     notes: tuple[str, ...]
@@ -171,7 +171,7 @@ def score(record: Record, metric: str, key: str) -> float | None:
     return max(values) if metric in ("reward", "best") else values[-1]
 
 
-def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> Group:
+def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> RunGroup:
     scores = {}
     for metric, key in keys.items():
         strata: dict[str | None, list[float]] = {}
@@ -183,7 +183,7 @@ def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> Group:
             scores[metric] = Scores.of(list(strata.values()))
     reached = [steps for record in runs if (steps := _steps_to_threshold(record)) is not None]
     times = [record.seconds for record in runs if record.seconds is not None]
-    return Group(
+    return RunGroup(
         label=label,
         runs=tuple(runs),
         scores=scores,
@@ -250,7 +250,7 @@ def _distinctions(runs: Sequence[Record], rivals: Sequence[Sequence[Record]]) ->
     return [*own[:4], *(["..."] if len(own) > 4 else [])]
 
 
-def _notes(groups: Sequence[Group], keys: dict[str, str]) -> list[str]:
+def _notes(groups: Sequence[RunGroup], keys: dict[str, str]) -> list[str]:
     notes = []
     if keys.get("reward") == RETURN:
         notes.append("no run was evaluated: reward is the best training return")

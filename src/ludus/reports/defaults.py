@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ludus.errors import LudusError
-from ludus.reports.differences import Difference, differences
+from ludus.runs.differences import Difference, differences
 from ludus.runs.record import MISSING, value_at
 
 _CHOICES = ("name", "type", "id")

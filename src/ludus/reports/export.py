@@ -7,16 +7,16 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError
+from ludus.files import to_json
 from ludus.reports import columns
-from ludus.reports.columns import dump
 from ludus.reports.compare import Comparison, Scores
 from ludus.runs import history, query
 from ludus.runs.record import FIELDS, Record, paths
-from ludus.runs.store import read_json
+from ludus.runs.store import read_or_empty
 from ludus.text import clean, did_you_mean, number
 
 FORMATS = ("csv", "json", "markdown", "latex")
@@ -59,10 +59,10 @@ def export(records: Sequence[Record], kind: str, keys: Sequence[str] | None = No
     for key in keys or ():
         query.check_key(key, records, f"--columns {key}")
     if kind == "json":
-        chosen = [{key: record.get(key) for key in keys} if keys else complete(record) for record in records]
-        return dump(chosen)
+        return to_json([record.values(keys) if keys else complete(record) for record in records])
     if kind == "csv":
-        return to_csv(records, keys or _every_column(records))
+        known = dict.fromkeys(path for record in records for path in paths(record.config))
+        return to_csv(records, keys or [*FIELDS, *known])
     return render(_runs_table(records, keys or PAPER), kind, fragment=fragment)
 
 
@@ -70,7 +70,7 @@ def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = Fal
     """The groups of a comparison, one row each."""
     check_format(kind)
     if kind == "json":
-        return dump(comparison.data())
+        return to_json(comparison.data())
     return render(comparison_table(comparison), kind, fragment=fragment)
 
 
@@ -109,27 +109,24 @@ def to_csv(records: Sequence[Record], keys: Sequence[str]) -> str:
 def to_markdown(table: TextTable) -> str:
     """A table in GitHub's markdown."""
     rule = ["---:" if right else "---" for right in table.right]
-    body = [
-        [f"**{markdown_text(cell)}**" if (i, j) in table.bold else markdown_text(cell) for j, cell in enumerate(row)]
-        for i, row in enumerate(table.rows)
-    ]
-    lines = [[markdown_text(name) for name in table.head], rule, *body]
+    lines = [[markdown_text(name) for name in table.head], rule, *_body(table, markdown_text, "**{}**")]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def to_latex(table: TextTable) -> str:
     """A booktabs tabular."""
-    body = [
-        " & ".join(
-            rf"\textbf{{{latex_text(cell)}}}" if (i, j) in table.bold else latex_text(cell)
-            for j, cell in enumerate(row)
-        )
-        for i, row in enumerate(table.rows)
-    ]
+    body = [" & ".join(row) for row in _body(table, latex_text, r"\textbf{{{}}}")]
     head = " & ".join(latex_text(name) for name in table.head)
     shape = "".join("r" if right else "l" for right in table.right)
     lines = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", rf"{head} \\", r"\midrule", *(rf"{row} \\" for row in body)]
     return "\n".join(["% needs \\usepackage{booktabs,textcomp}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _body(table: TextTable, escaped: Callable[[str], str], bold: str) -> list[list[str]]:
+    rows = [[escaped(cell) for cell in row] for row in table.rows]
+    for i, j in table.bold:
+        rows[i][j] = bold.format(rows[i][j])
+    return rows
 
 
 def latex_text(text: str) -> str:
@@ -179,18 +176,9 @@ def _runs_table(records: Sequence[Record], keys: Sequence[str]) -> TextTable:
     right = [any(columns.is_number(key, record.get(key)) for record in records) for key in keys]
     best = max((record.reward for record in records if record.reward is not None), default=None)
     same = len({record.environment for record in records}) == 1 and len(records) > 1
-    bold = {
-        (i, j)
-        for i, record in enumerate(records)
-        for j, key in enumerate(keys)
-        if same and key == "reward" and record.reward == best is not None
-    }
-    return TextTable(list(keys), rows, right, frozenset(bold))
-
-
-def _every_column(records: Sequence[Record]) -> list[str]:
-    known = dict.fromkeys(path for record in records for path in paths(record.config))
-    return [*FIELDS, *known]
+    winners = [i for i, record in enumerate(records) if same and record.reward == best is not None]
+    bold = frozenset((i, j) for i in winners for j, key in enumerate(keys) if key == "reward")
+    return TextTable(list(keys), rows, right, bold)
 
 
 def _csv(lines: Sequence[Sequence[str]]) -> str:
@@ -226,7 +214,4 @@ def _ascii(char: str) -> str:
 
 def run_file(record: Record, name: str) -> dict[str, object] | None:
     """The content of a JSON file of a run folder, or None."""
-    try:
-        return read_json(record.folder / name)
-    except LudusError:
-        return None
+    return read_or_empty(record.folder / name) or None

@@ -13,8 +13,9 @@ import numpy as np
 from ludus import files
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
-from ludus.reports.compare import Comparison, Group, metric_key
+from ludus.reports.compare import Comparison, RunGroup, metric_key
 from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
+from ludus.reports.svg import label
 from ludus.runs import history
 from ludus.text import clean
 from ludus.types import Array
@@ -134,34 +135,26 @@ def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: 
     axis.text(0, 1.025, said, transform=axis.transAxes, ha="left", va="bottom", fontsize=8, color="#777777")
 
 
-def _draw_group(axis: Axes, drawn: Band, index: int, label: str) -> None:
+def _draw_group(axis: Axes, drawn: Band, index: int, name: str) -> None:
     colour, style = PALETTE[index % len(PALETTE)], "-" if index < len(PALETTE) else "-."
     whole = drawn.steps <= drawn.until
     rest = drawn.steps >= drawn.steps[whole][-1] if whole.any() else ~whole
     for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
         axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.28, zorder=2)
     axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.16, linewidth=0, zorder=1)
-    axis.plot(drawn.steps[whole], drawn.middle[whole], style, color=colour, linewidth=2, label=label, zorder=3)
+    axis.plot(drawn.steps[whole], drawn.middle[whole], style, color=colour, linewidth=2, label=name, zorder=3)
     axis.plot(drawn.steps[rest], drawn.middle[rest], color=colour, linewidth=1.4, linestyle=(0, (2, 1.6)), zorder=3)
     axis.plot(drawn.steps[-1:], drawn.middle[-1:], color=colour, marker="o", markersize=5, zorder=4)
 
 
-def _threshold(axis: Axes, groups: Sequence[Group], metric: str) -> None:
+def _threshold(axis: Axes, groups: Sequence[RunGroup], metric: str) -> None:
     known = {record.threshold for group in groups for record in group.runs}
     if metric not in ("reward", "best", "last", "train_reward") or len(known) != 1 or None in known:
         return
     value = float(next(iter(known)) or 0)
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    axis.annotate(
-        f"solved\nat {value:g}",
-        (1, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color="#444444",
-    )
+    axis.annotate(f"solved\nat {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(5, 0),
+                  textcoords="offset points", va="center", fontsize=8, color="#444444")  # fmt: skip
 
 
 def _title(metric: str, key: str) -> str:
@@ -172,7 +165,4 @@ def _title(metric: str, key: str) -> str:
 
 def steps_text(value: float, _: object) -> str:
     """Label of a number of steps on an axis."""
-    for size, unit in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
+    return label(value)

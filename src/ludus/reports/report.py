@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports import defaults
 from ludus.reports.columns import local_time, size
-from ludus.reports.differences import Difference, edits
 from ludus.runs import checkpoint, history, rebuild, record
+from ludus.runs.differences import Difference, edits
 from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_or_empty
@@ -121,7 +120,7 @@ def gather(folder: Path) -> RunReport:
         evaluations=evaluations,
         checkpoints=checkpoints_of(folder, evaluations),
         changes=defaults.changes(run.config),
-        videos=_videos(folder),
+        videos=sorted(path for path in folder.glob("videos/*.mp4") if path.is_file()),
     )
 
 
@@ -141,18 +140,11 @@ def provenance(report: RunReport) -> dict[str, str]:
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "resumed with other code": ", ".join(_resumes(meta.get("resumed"))),
         "resume": "" if rung is None else "not exact" if rung == "none" else f"exact, by {rung}",
-        "updates": _updates(run.compiled, summary),
+        "updates": str(summary.get("updates_run", {True: "compiled", False: "eager", None: ""}[run.compiled])),
         "timings": ", ".join(f"{key} {number(value, 2, trim=True)}" for key, value in _timings(report.rows)),
         "folder": f"{run.folder}, {size(run.size)}",
     }
     return {name: text for name, text in facts.items() if text}
-
-
-def _updates(compiled: bool | None, summary: Mapping[str, object]) -> str:
-    """Whether updates were compiled or eager; a run that has not ended has no summary yet."""
-    if "updates_run" in summary:
-        return str(summary["updates_run"])
-    return "" if compiled is None else "compiled" if compiled else "eager"
 
 
 def _resumes(entries: object) -> list[str]:
@@ -200,8 +192,3 @@ def checkpoints_of(folder: Path, evaluations: list[Row]) -> list[Saved]:
         for name, path in checkpoint.checkpoints(folder).items()
         for step, updates in (checkpoint.position(name),)
     ]
-
-
-def _videos(folder: Path) -> list[Path]:
-    parent = folder / "videos"
-    return sorted(path for path in parent.glob("*.mp4") if path.is_file()) if parent.is_dir() else []

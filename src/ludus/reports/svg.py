@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Sequence
-from html import escape
+from pathlib import Path
 from typing import NamedTuple
+
+from jinja2 import Template
 
 from ludus.text import clean, number
 
@@ -36,13 +39,11 @@ class Box(NamedTuple):
     y: tuple[float, float]
 
     def at(self, step: float, value: float) -> tuple[float, float]:
-        """Position of a point."""
+        """Position of a point in the picture."""
         across = (step - self.x[0]) / (self.x[1] - self.x[0])
         up = (value - self.y[0]) / (self.y[1] - self.y[0])
-        return (
-            self.left + across * (self.width - self.left - self.right),
-            self.height - self.bottom - up * (self.height - self.top - self.bottom),
-        )
+        x = self.left + across * (self.width - self.left - self.right)
+        return round(x, 1), round(self.height - self.bottom - up * (self.height - self.top - self.bottom), 1)
 
 
 def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, threshold: float | None = None) -> str:
@@ -51,20 +52,30 @@ def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, thresh
     if not shown:
         return ""
     box = _box(shown, threshold, wide)
-    parts = [_axes(box, wide)]
-    if threshold is not None and box.y[0] <= threshold <= box.y[1]:
-        parts.append(_threshold(box, threshold))
-    parts += [_line(box, line) for line in shown]
     data = [
         {"name": clean(s.name), "c": s.colour, "x": list(map(_short, s.steps)), "y": list(map(_short, s.values))}
         for s in shown
     ]
     facts = {"box": [box.left, box.right, box.top, box.bottom], "x": box.x, "y": box.y, "series": data}
-    return (
-        f'<svg class="chart{" wide" if wide else ""}" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '
-        f'aria-label="{escape(clean(title))}" data-chart="{escape(json.dumps(facts, separators=(",", ":")))}">'
-        f"{''.join(parts)}</svg>"
+    goal = []
+    if threshold is not None and box.y[0] <= threshold <= box.y[1]:
+        goal = [(box.at(0.0, threshold)[1], number(threshold, 2, trim=True))]
+    return _template().render(
+        box=box,
+        end=box.width - box.right,
+        wide=wide,
+        title=clean(title),
+        data=json.dumps(facts, separators=(",", ":")),
+        rows=[(box.at(box.x[0], value)[1], label(value)) for value in ticks(*box.y, 6 if wide else 3)],
+        columns=[(box.at(step, box.y[0])[0], label(step)) for step in ticks(*box.x, 8 if wide else 4)],
+        goal=goal,
+        lines=[_line(box, line) for line in shown],
     )
+
+
+@functools.cache
+def _template() -> Template:
+    return Template((Path(__file__).parent / "assets" / "chart.svg.j2").read_text(encoding="utf-8"), autoescape=True)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
@@ -106,44 +117,20 @@ def _box(series: Sequence[ChartLine], threshold: float | None, wide: bool) -> Bo
     return Box(340, 150, 42, 10, 8, 20, (0.0, end or 1.0), (floor, high + room))
 
 
-def _axes(box: Box, wide: bool) -> str:
-    parts = []
-    for value in ticks(*box.y, 6 if wide else 3):
-        _, y = box.at(box.x[0], value)
-        parts.append(f'<line class="grid" x1="{box.left:g}" x2="{box.width - box.right:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(
-            f'<text class="tick" x="{box.left - 6:g}" y="{y + 3.5:.1f}" text-anchor="end">{label(value)}</text>'
-        )
-    for step in ticks(*box.x, 8 if wide else 4):
-        x, _ = box.at(step, box.y[0])
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{box.height - 7:g}" text-anchor="middle">{label(step)}</text>')
-    base = box.height - box.bottom
-    parts.append(f'<line class="axis" x1="{box.left:g}" x2="{box.width - box.right:g}" y1="{base:g}" y2="{base:g}"/>')
-    return "".join(parts)
-
-
-def _threshold(box: Box, value: float) -> str:
-    _, y = box.at(box.x[0], value)
-    right = box.width - box.right
-    return (
-        f'<line class="threshold" x1="{box.left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="tick" x="{box.left + 6:g}" y="{y - 5:.1f}">solved at {number(value, 2, trim=True)}</text>'
-    )
-
-
-def _line(box: Box, line: ChartLine) -> str:
+def _line(box: Box, line: ChartLine) -> tuple[int, str, str, list[tuple[float, float]]]:
+    """Colour, band, path and dots of a line."""
     points = [box.at(x, y) for x, y in zip(line.steps, line.values, strict=True)]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    parts = [f'<path class="line c{line.colour}" d="{path}"/>']
+    area = ""
     if line.spread:
-        sides = zip(line.steps, line.values, line.spread, strict=True)
-        edges = [(box.at(x, min(y + d, box.y[1])), box.at(x, max(y - d, box.y[0]))) for x, y, d in sides]
-        around = [*(upper for upper, _ in edges), *(lower for _, lower in reversed(edges))]
-        area = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in around) + "Z"
-        parts.insert(0, f'<path class="band c{line.colour}" d="{area}"/>')
-    marked = points if line.dots and len(points) <= 60 else points[-1:]
-    parts += [f'<circle class="dot c{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in marked]
-    return "".join(parts)
+        sides = list(zip(line.steps, line.values, line.spread, strict=True))
+        upper = [box.at(x, min(y + d, box.y[1])) for x, y, d in sides]
+        lower = [box.at(x, max(y - d, box.y[0])) for x, y, d in sides]
+        area = _path([*upper, *reversed(lower)]) + "Z"
+    return line.colour, area, _path(points), points if line.dots and len(points) <= 60 else points[-1:]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x} {y}" for x, y in points)
 
 
 def _short(value: float) -> float:

@@ -1,7 +1,7 @@
-"""Checkpoints: `checkpoints/step=N/` with tensors.safetensors, state.json and a manifest with the sums of both.
+"""Checkpoints: `checkpoints/step=N/` with tensors.safetensors, state.json and a manifest with the checksums of both.
 
-Written beside its place, every file synced, the manifest last, then renamed: a checkpoint is whole or it is not there.
-The directory is the truth; the links `best` and `last` are for people. Nothing is ever unpickled.
+A checkpoint is written under a temporary name, every file synced, the manifest last, and then renamed: it is complete
+or does not exist. The links `best` and `last` are for people. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HEADER_LIMIT = 100_000_000
 
 
 class Loaded(NamedTuple):
-    """The newest checkpoint that is good, and what was wrong with newer ones."""
+    """The newest good checkpoint, and the faults of newer ones."""
 
     state: dict[str, Any]
     path: Path
@@ -67,7 +67,7 @@ def save(folder: Path, state: Mapping[str, Any], *, name: str, best: bool = Fals
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The state of one checkpoint; DataError names the file, what was expected and what was found."""
+    """The state of one checkpoint; DataError names the damaged file."""
     manifest = read_manifest(path)
     content = {name: _read_listed(path / name, entry) for name, entry in manifest["files"].items()}
     _check_header(path / TENSORS, content[TENSORS])
@@ -80,14 +80,14 @@ def load(path: Path) -> dict[str, Any]:
         tensors = load_tensors(content[TENSORS])
         state = unflatten(json.loads(content[STATE]), tensors)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(str(path), f"not a state of ours: {error!r}", "use another checkpoint") from None
+        raise DataError(str(path), f"not a state of ludus: {error!r}", "use another checkpoint") from None
     if not isinstance(state, dict):
         raise DataError(str(path / STATE), "expected an object")
     return state
 
 
 def load_newest_good(folder: Path) -> Loaded:
-    """Try from the newest on; an error lists every file and its fault when none is good."""
+    """Load the newest checkpoint that is good; if none is, DataError lists the fault of each."""
     faults: list[str] = []
     for path in reversed(checkpoints(folder).values()):
         try:
@@ -96,7 +96,7 @@ def load_newest_good(folder: Path) -> Loaded:
             faults.append(error.line())
     if not faults:
         raise DataError(
-            str(folder / "checkpoints"), "there is no checkpoint", f"train anew: ludus train {folder}/config.yaml"
+            str(folder / "checkpoints"), "there is no checkpoint", f"train again: ludus train {folder}/config.yaml"
         )
     raise DataError(str(folder / "checkpoints"), "no checkpoint is good: " + " | ".join(faults))
 
@@ -106,7 +106,7 @@ def checkpoints(folder: Path) -> dict[str, Path]:
     parent = folder / "checkpoints"
     names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
     found = {name: parent / name for name in names if _NAME.fullmatch(name)}
-    for name in names:  # a replacement was cut off between its two renames
+    for name in names:  # a replacement was interrupted between its two renames
         aside = _ASIDE.fullmatch(name)
         if aside:
             found.setdefault(aside[1], parent / name)
@@ -129,7 +129,7 @@ def find(folder: Path, which: str | None = None) -> Path:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest, byte for byte as it was written, of a format version this ludus reads."""
+    """The manifest; DataError if it was changed or has another format version."""
     file = path / MANIFEST
     raw = _read(file, _MANIFEST_LIMIT)
     try:
@@ -137,7 +137,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(str(file), f"not readable: {error}", "use another checkpoint") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise DataError(str(file), f"expected format '{FORMAT}'", "it is not a checkpoint of ours")
+        raise DataError(str(file), f"expected format '{FORMAT}'", "it is not a checkpoint of ludus")
     if manifest.get("version") != VERSION:
         problem = f"format version {str(manifest.get('version'))[:20]}, this ludus reads {VERSION}"
         raise DataError(str(file), problem, "use the ludus that wrote it, or train again")
@@ -154,7 +154,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def sweep(folder: Path) -> None:
-    """Finish or remove what a killed writer left; only the process that owns the run may call it."""
+    """Finish or remove what a killed process left; only the process that owns the run may call it."""
     parent = folder / "checkpoints"
     for path in checkpoints(folder).values():
         aside = _ASIDE.fullmatch(path.name)
@@ -188,18 +188,18 @@ def supersede(folder: Path, current: str, best: int | None = None) -> list[str]:
 
 
 def _relink(parent: Path, known: list[str], best: str) -> None:
-    """Links that point nowhere: to what they should point at, or away."""
+    """Repair or remove links whose target is gone."""
     for link, name in ((parent / "last", known[-1] if known else ""), (parent / "best", best)):
         if link.is_symlink() and str(link.readlink()) not in known:
             files.replace_link(link, name) if name in known else link.unlink()
 
 
-def about(folder: Path) -> dict[str, Any]:
-    """What the newest good checkpoint says about its run: its config and its meta.json; empty if none says anything."""
+def about(folder: Path) -> dict[str, object]:
+    """Config and meta.json of the run as the newest readable checkpoint stores them; empty if none does."""
     for path in reversed(checkpoints(folder).values()):
         try:
             state = json.loads(_read_listed(path / STATE, read_manifest(path)["files"][STATE]))
-            from ludus.runs.tree import unflatten  # needs numpy, which a listing does not
+            from ludus.runs.tree import unflatten  # imports numpy, which a listing does not need
 
             found = unflatten(state["about"], {})
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -209,13 +209,13 @@ def about(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def trained(about: Any) -> dict[str, Any]:
-    """The config that a checkpoint says it was written with; empty if it says none."""
+def trained(about: object) -> dict[str, Any]:
+    """The config in the `about` of a checkpoint; empty if there is none."""
     config = about.get("config") if isinstance(about, dict) else None
     return config if isinstance(config, dict) else {}
 
 
-def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:
+def _encode(state: Mapping[str, object]) -> dict[str, bytes]:
     from safetensors.torch import save as save_tensors
 
     from ludus.runs.tree import flatten
@@ -225,7 +225,7 @@ def _encode(state: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _same(target: Path, content: Mapping[str, bytes]) -> bool:
-    """The very same state is already there, and whole."""
+    """Whether the same state is already there and undamaged."""
     try:
         manifest = read_manifest(target)
         return all(_read_listed(target / name, manifest["files"][name]) == data for name, data in content.items())
@@ -255,7 +255,7 @@ def _install(content: Mapping[str, bytes], target: Path) -> None:
 
 
 def _read(file: Path, limit: int) -> bytes:
-    """A file that claims more than the machine's memory is refused before anything is read."""
+    """The bytes of a file; one larger than `limit` or the machine's memory is refused before reading."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         return files.read(file, min(limit, memory))
@@ -274,7 +274,7 @@ def _read_listed(file: Path, entry: Mapping[str, Any]) -> bytes:
 
 
 def _check_header(file: Path, data: bytes) -> None:
-    """A header that claims more than the file holds is refused before anything is allocated for it."""
+    """Refuse a header that is longer than the file before allocating memory for it."""
     claimed, room = int.from_bytes(data[:8], "little"), min(len(data) - 8, _HEADER_LIMIT)
     if len(data) < 8 or claimed > room:
         raise DataError(str(file), f"header of {claimed} bytes, room for {max(room, 0)}", "use another checkpoint")
@@ -284,5 +284,5 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _dump(value: Any) -> bytes:
+def _dump(value: object) -> bytes:
     return json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"

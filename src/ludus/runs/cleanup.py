@@ -1,7 +1,7 @@
-"""Makes room: removes checkpoints, videos and event files of runs nobody needs any more.
+"""Removes checkpoints, videos and event files of old runs.
 
-A plan comes first and touches nothing. What a run was and how it went (config, meta, status, metrics, log, report)
-always stays. Links are never followed, and a run some process may be at work on is never touched.
+A plan comes first and changes nothing. Config, meta, status, metrics, log and report always stay. Links are never
+followed, and a run that a process may be working on is never touched.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ludus.runs.lock import RunLock
 from ludus.runs.record import Record, may_be_live, size_of
 
 REMOVED = ("checkpoints", "videos", "tensorboard", "buffers")
-"""Folders of a run that go; everything else stays."""
+"""Folders of a run that are removed; everything else stays."""
 KEEP = "keep"
 """A run with this tag is never touched."""
 _LEFT_OVER = ".removed-"
 _CENTURY = 36_500
-"""Days before which there were no runs, nor, much further back, any dates."""
+"""Largest age in days; much larger ones are before the first date."""
 
 
 @dataclass(frozen=True)
-class Item:
+class CleanupItem:
     """One run of the plan."""
 
     record: Record
     keep: str
-    """Why nothing of it goes; empty if something does."""
+    """Why the run is kept as it is; empty if something is removed."""
     folders: tuple[Path, ...] = ()
-    """What goes."""
+    """The folders to remove."""
     size: int = 0
-    """Bytes in them."""
+    """Their size in bytes."""
 
 
 def plan(
@@ -48,22 +48,22 @@ def plan(
     keep_best: int = 10,
     keep_recent: float = 30,
     now: datetime | None = None,
-) -> list[Item]:
-    """What would go from `among` (default: all): not the best of each environment, not what is younger than days."""
+) -> list[CleanupItem]:
+    """What to remove from the runs of `among` (default: all), except the best of each environment and recent ones."""
     best = _best(records, keep_best)
     since = (now or datetime.now(UTC)) - timedelta(days=min(keep_recent, _CENTURY))
     return [_item(record, best, since, keep_best, keep_recent) for record in (records if among is None else among)]
 
 
-def apply(items: Sequence[Item]) -> tuple[int, list[str]]:
-    """Remove what the plan says; bytes freed, and one line for each thing that had to stay."""
+def apply(items: Sequence[CleanupItem]) -> tuple[int, list[str]]:
+    """Carry out a plan; returns the bytes freed, and one line for each run that could not be cleaned."""
     freed, problems = 0, []
     for item in items:
         if not item.folders:
             continue
         lock = RunLock(item.record.folder)
         try:
-            lock.acquire()  # a resumed run may have started since the plan was made
+            lock.acquire()  # the run may have been resumed since the plan was made
         except (LudusError, OSError) as error:
             problems.append(error.line() if isinstance(error, LudusError) else f"{item.record.id}: {error}")
             continue
@@ -80,23 +80,23 @@ def apply(items: Sequence[Item]) -> tuple[int, list[str]]:
     return freed, problems
 
 
-def _item(record: Record, best: dict[str, int], since: datetime, keep_best: int, keep_recent: float) -> Item:
+def _item(record: Record, best: dict[str, int], since: datetime, keep_best: int, keep_recent: float) -> CleanupItem:
     if may_be_live(record):
-        return Item(record, "is running")
+        return CleanupItem(record, "is running")
     if KEEP in record.tags:
-        return Item(record, f"is tagged {KEEP}")
+        return CleanupItem(record, f"is tagged {KEEP}")
     if record.id in best:
-        return Item(record, f"number {best[record.id]} of the best {keep_best} on {record.environment}")
+        return CleanupItem(record, f"number {best[record.id]} of the best {keep_best} on {record.environment}")
     if keep_recent and _touched(record) >= since:
-        return Item(record, f"younger than {keep_recent:g} days")
+        return CleanupItem(record, f"younger than {keep_recent:g} days")
     folders = tuple(path for path in _candidates(record.folder) if path.is_dir() and not path.is_symlink())
     if not folders:
-        return Item(record, "has nothing to remove")
-    return Item(record, "", folders, sum(size_of(path) for path in folders))
+        return CleanupItem(record, "has nothing to remove")
+    return CleanupItem(record, "", folders, sum(size_of(path) for path in folders))
 
 
 def _best(records: Sequence[Record], count: int) -> dict[str, int]:
-    """Rank of the best runs of each environment, for returns of different ones cannot be compared."""
+    """Rank of the best runs of each environment; returns of different environments cannot be compared."""
     ranks: dict[str, int] = {}
     found: dict[str | None, int] = {}
     for record in query.order([record for record in records if record.reward is not None], "reward:desc"):
@@ -107,8 +107,8 @@ def _best(records: Sequence[Record], count: int) -> dict[str, int]:
 
 
 def _touched(record: Record) -> datetime:
-    """When it last began, went on or ended; a run that does not say is as young as its folder, and one that was
-    updated before it began has seen the clock go back: how old it is nobody knows, so it counts as young."""
+    """The time of the last update; without one, that of the folder. A run that was updated before it started has
+    seen the clock go back: its age is unknown, so it counts as new."""
     began, updated = _moment(record.started), _moment(record.updated)
     if began is not None and updated is not None and updated < began:
         return datetime.now(UTC)
@@ -124,13 +124,13 @@ def _moment(stamp: str | None) -> datetime | None:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """What may go, and what a cleanup that was killed left behind."""
+    """Folders that may be removed, and remains of a cleanup that was killed."""
     left = [path for path in folder.iterdir() if path.name.startswith(_LEFT_OVER)]
     return [*(folder / name for name in REMOVED), *left]
 
 
 def _remove(folder: Path) -> int:
-    """Out of sight in one step, so that a kill leaves no half of a checkpoint; then file by file."""
+    """Rename the folder in one step, so that a kill leaves no half of a checkpoint, then delete it."""
     if folder.is_symlink() or not folder.is_dir():
         return 0
     size = size_of(folder)

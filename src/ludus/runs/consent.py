@@ -1,9 +1,9 @@
-"""Which programs a run may start.
+"""Decides which programs a run may start.
 
-`logging.alert_command` is the one setting that starts a program, and configs and run folders come from anybody. So it
-is obeyed from the command line and from the user's own settings; from any other file only after the user has agreed to
-that very command in that very working directory, for `./alert.sh` is another program elsewhere. What was agreed to lies
-in the user's own config folder, by the hash of both.
+`logging.alert_command` is the only setting that starts a program, and configs and run folders may come from anybody. So
+it is run if it comes from the command line or the user's own settings; from any other file only after the user has
+agreed to this command in this working directory, since `./alert.sh` is another program elsewhere. The user's config
+folder keeps a hash of both for every command that was agreed to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Command = tuple[str, ...]
 
 
 def alert_command(resolved: Resolved) -> tuple[Command, str]:
-    """The command that may be run, or none and one line that says which was not, and how to allow it."""
+    """The command that may be run; or an empty one, and a line that says how to allow the command."""
     wanted = resolved.config.logging.alert_command
     if not wanted:
         return _settings(), ""
@@ -44,15 +44,15 @@ def alert_command(resolved: Resolved) -> tuple[Command, str]:
         return wanted, ""
     given = shlex.quote(f"{WHERE}={json.dumps(list(wanted), ensure_ascii=False)}")
     how = f"to allow it, start on a terminal without -q and say yes, or add {given}"
-    return (), f"{WHERE} is not run: {_shown(wanted)} comes from {_origin(resolved)}; {clean(how, 600)}"
+    return (), f"{WHERE} is not run: {clean(shlex.join(wanted), 400)} comes from {_origin(resolved)}; {clean(how, 600)}"
 
 
 def ask(resolved: Resolved) -> None:
-    """On a terminal: whether a command that came with a file may be run, this time and from now on."""
+    """On a terminal, ask whether a command from a file may be run, now and later."""
     wanted = resolved.config.logging.alert_command
     if not wanted or alert_command(resolved)[0] or not can_answer():
         return
-    words = shlex.join(wanted)  # all of them: nobody agrees to what he cannot see
+    words = shlex.join(wanted)  # all of it: the user must see what he agrees to
     print(f"{_origin(resolved)}: wants to run this program at every alert: {clean(words, 10 * len(words))}")
     try:
         answer = input("Allow this very command in this folder, now and from now on? [y/N] ").strip().lower()
@@ -65,12 +65,12 @@ def ask(resolved: Resolved) -> None:
 
 
 def can_answer() -> bool:
-    """Whether a person sits there."""
+    """Whether a user can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _typed(resolved: Resolved) -> bool:
-    """Whether the command is an override of this very command line."""
+    """Whether the command is an override on the command line."""
     return resolved.origin.get(WHERE) in {masked(text) for text in resolved.overrides}
 
 
@@ -78,16 +78,12 @@ def _origin(resolved: Resolved) -> str:
     return clean(resolved.origin.get(WHERE) or resolved.spec, 200)
 
 
-def _shown(command: Command) -> str:
-    return clean(shlex.join(command), 400)
-
-
 def _digest(command: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps([str(Path.cwd()), *command]).encode()).hexdigest()
 
 
 def _home() -> Path | None:
-    """`$XDG_CONFIG_HOME/ludus`; none for a user without a home."""
+    """`$XDG_CONFIG_HOME/ludus`; None for a user without a home directory."""
     try:
         return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ludus"
     except RuntimeError:
@@ -95,7 +91,7 @@ def _home() -> Path | None:
 
 
 def _own(name: str) -> Path | None:
-    """A file of that folder if it is there; one that somebody else could have written is refused."""
+    """A file of that folder, if it exists; one that other users may write is refused."""
     path = None if (home := _home()) is None else home / name
     try:
         facts = None if path is None else path.stat()
@@ -109,7 +105,7 @@ def _own(name: str) -> Path | None:
 
 
 def _settings() -> Command:
-    """`alert_command` of the user's settings.yaml."""
+    """`alert_command` in the user's settings.yaml."""
     path = _own(SETTINGS)
     if path is None:
         return ()
@@ -122,16 +118,16 @@ def _settings() -> Command:
     return tuple(command)
 
 
-def _allowed() -> dict[str, Any]:
+def _allowed() -> dict[str, object]:
     path = _own(ALLOWED)
     try:
         return {} if path is None else read_json(path)
-    except DataError:  # cut by a crash of the machine: the user is asked again
+    except DataError:  # damaged: the user is asked again
         return {}
 
 
 def _remember(command: Command) -> str:
-    """Agree to a command for good; the reason if it cannot be written down."""
+    """Store a command that the user agreed to; returns an error message, or ''."""
     home, known = _home(), _allowed()
     if _digest(command) in known:
         return ""

@@ -1,4 +1,4 @@
-"""The rows of a run's metrics.jsonl, read as far as a question needs them."""
+"""Reads the rows of a run's metrics.jsonl, as far as needed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ludus.files import open_regular
 from ludus.metrics.names import COLUMNS, EVAL_RETURN
+from ludus.metrics.sinks.jsonl import parse_row
 
 FILE = "metrics.jsonl"
 _TAIL = 1 << 16
@@ -18,7 +18,7 @@ Row = dict[str, float | str]
 
 
 def rows(folder: Path, key: str | None = None) -> Iterator[Row]:
-    """Every row in order, or those that hold a metric; a run without rows has none, torn lines are skipped."""
+    """Every row in order, or those with a metric; nothing if the file is missing."""
     needle = None if key is None else json.dumps(key).encode()
     for line in _lines(folder):
         if needle is None or needle in line:
@@ -28,12 +28,12 @@ def rows(folder: Path, key: str | None = None) -> Iterator[Row]:
 
 
 def evaluations(folder: Path) -> list[Row]:
-    """The rows that hold an evaluation."""
+    """The rows with an evaluation."""
     return list(rows(folder, EVAL_RETURN))
 
 
 def sampled(folder: Path, most: int) -> list[Row]:
-    """Evenly spread rows and evaluations, at most twice `most` of each, and the last row; memory stays flat."""
+    """Evenly spaced rows and evaluations, at most twice `most` of each, and the last row; needs bounded memory."""
     spread, evaluated = _Thinned(most), _Thinned(most)
     needle, last = json.dumps(EVAL_RETURN).encode(), {}
     for i, line in enumerate(_lines(folder)):
@@ -79,7 +79,7 @@ def metric_names(found: list[Row]) -> list[str]:
 
 
 def number(value: object) -> float:
-    """A number as a float, anything else as NaN; metrics.jsonl spells those JSON lacks as text."""
+    """A number as a float, anything else as NaN."""
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):  # JSON has whole numbers of any length
@@ -95,23 +95,19 @@ def _lines(folder: Path) -> Iterator[bytes]:
 
 
 def _row(line: bytes) -> Row | None:
-    try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict) or not math.isfinite(number(row.get("env_steps"))):
-        return None  # torn, or not ours
-    return {key: str(value) if key == "phase" else number(value) for key, value in row.items()}
+    row = parse_row(line)
+    return row if row is not None and "env_steps" in row else None
 
 
 class _Thinned:
-    """Every so many-th item of a stream: whenever there are too many, every other one goes."""
+    """Evenly spaced items of a stream: when there are too many, every second one is dropped."""
 
     def __init__(self, most: int) -> None:
         self.items: list[tuple[int, bytes]] = []
         self._most, self._stride, self._seen = most, 1, 0
 
     def add(self, index: int, line: bytes) -> None:
+        """Keep the item if it is one of the evenly spaced."""
         if self._seen % self._stride == 0:
             self.items.append((index, line))
         self._seen += 1

@@ -25,12 +25,7 @@ NAME = "index.sqlite"
 VERSION = 2
 """Version of the table; a table of another version is rebuilt."""
 _UNAVAILABLE = {
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
+    getattr(sqlite3, f"SQLITE_{name}") for name in ("PERM", "BUSY", "LOCKED", "READONLY", "FULL", "CANTOPEN")
 }
 _BOOLEANS = ("solved", "exact", "compiled")
 _COLUMNS = (*FIELDS, "config")
@@ -72,13 +67,6 @@ class Index:
     def get(self, reference: str) -> Record:
         """The one run of a reference."""
         return self._named(reference, self.records())[0]
-
-    def register(self, folder: Path) -> None:
-        """Add or update one run; listing does so by itself."""
-        record = read(folder)
-        if record is not None:
-            with self._open(self.path) as base:
-                _store(base, [(signature(folder), record)])
 
     def rebuild(self) -> int:
         """Read every folder again; returns the number of runs."""

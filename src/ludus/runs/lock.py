@@ -1,7 +1,7 @@
-"""One process per run folder: advisory locks that the system releases when their owner dies, however it dies.
+"""One process per run folder: `flock` locks, which the system releases when their owner dies.
 
-The folder itself is locked and, since some network file systems cannot lock folders, `.lock` in it, which also names
-the owner. Locks of the kind `flock` are shared with forked children, so a child gives its copy up at once.
+The folder itself is locked and, since some network file systems cannot lock folders, also `.lock` in it, which names
+the owner. Forked children share such locks, so a child closes its copy at once.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ludus.errors import ConfigError
 
 NAME = ".lock"
 TRIES, PAUSE = 10, 0.02
-"""How often, and after how many seconds, a lock that is taken is tried again."""
+"""Number of attempts to take a lock, and seconds between them."""
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 _HELD: set[RunLock] = set()
 
 
 class RunLock:
-    """Holds a run folder for as long as this process works on the run."""
+    """The lock of a run folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / NAME
         self._folder = self._file = -1
 
     def acquire(self) -> None:
-        """Take the lock, or name its owner."""
+        """Take the lock; ConfigError names the process that holds it."""
         try:
             self._folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -49,20 +49,19 @@ class RunLock:
         _HELD.add(self)
 
     def release(self) -> None:
-        """Give the lock back, also on behalf of whatever inherited it."""
+        """Release the lock, also for processes that inherited it."""
         _HELD.discard(self)
         for descriptor in (self._file, self._folder):
             if descriptor >= 0:
-                with contextlib.suppress(OSError):  # of a file system that is gone
+                with contextlib.suppress(OSError):  # the file system may be gone
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
-        self._folder = self._file = -1
+        self._close()
 
     def confirm(self) -> None:
-        """Before a write: the folder is still ours. A lock file that somebody removed is made and taken again."""
+        """Check before a write that the folder is still the locked one; a removed lock file is created again."""
         try:
             here = self.folder.stat()
-        except OSError:  # the folder is gone, as whoever writes next will say
+        except OSError:  # the folder is gone; the next write reports it
             return
         if not os.path.samestat(here, os.fstat(self._folder)):
             remedy = "move it back, or resume the run where it is now"
@@ -74,7 +73,7 @@ class RunLock:
 
     @staticmethod
     def is_held(folder: Path) -> bool:
-        """Whether some process works on the run now."""
+        """Whether a process holds the lock."""
         for path, flags in ((folder, os.O_RDONLY | os.O_DIRECTORY), (folder / NAME, os.O_RDWR | os.O_NOFOLLOW)):
             try:
                 descriptor = os.open(path, flags | os.O_CLOEXEC)
@@ -83,14 +82,14 @@ class RunLock:
             try:
                 if not _lock(descriptor, fcntl.LOCK_SH, insist=path != folder):
                     return True
-            except OSError:  # it cannot be asked
+            except OSError:  # locks do not work here
                 return True
             finally:
                 os.close(descriptor)
         return False
 
     def _take_file(self) -> int:
-        """`.lock`, made if it is not there, opened and locked."""
+        """Open (or create) and lock `.lock`; returns its descriptor."""
         while True:
             try:
                 file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -108,10 +107,10 @@ class RunLock:
                     raise
                 problem = f"cannot be locked: {error.strerror}"
                 raise ConfigError(str(self.folder), problem, "keep runs on a file system with flock") from None
-            os.close(file)  # removed between the two calls: what was locked is no longer the file of that name
+            os.close(file)  # it was removed between open and lock: try again
 
     def _names(self, descriptor: int) -> bool:
-        """Whether `.lock` is the file that was opened."""
+        """Whether `.lock` is still the file of this descriptor."""
         try:
             return os.path.samestat(self.path.lstat(), os.fstat(descriptor))
         except OSError:
@@ -125,16 +124,17 @@ class RunLock:
         remedy = "see that the run folder may be written"
         return ConfigError(str(path), f"cannot be opened: {error.strerror}", remedy)
 
-    def _forget(self) -> None:
+    def _close(self) -> None:
         for descriptor in (self._file, self._folder):
-            os.close(descriptor)
+            if descriptor >= 0:
+                os.close(descriptor)
         self._folder = self._file = -1
 
 
 def _lock(descriptor: int, kind: int, *, insist: bool) -> bool:
-    """False if another process has it; where locks do not work an error, or nothing unless we `insist`.
+    """Whether the lock was taken. Where locks do not work: an error if `insist`, otherwise True.
 
-    `is_held` has it for a moment too, so whoever wants it for himself looks again.
+    `is_held` takes the lock for a moment, so that an exclusive lock is tried several times.
     """
     for attempt in range(TRIES if kind == fcntl.LOCK_EX else 1):
         time.sleep(PAUSE if attempt else 0.0)
@@ -151,7 +151,7 @@ def _lock(descriptor: int, kind: int, *, insist: bool) -> bool:
 
 def _sign(descriptor: int) -> None:
     facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
-    with contextlib.suppress(OSError):  # on a full disk the owner has no name, but the lock holds
+    with contextlib.suppress(OSError):  # on a full disk the lock works without the owner's name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(facts).encode(), 0)
 
@@ -169,9 +169,9 @@ def _boot_id() -> str:
 
 
 def _in_child() -> None:
-    """A child that an environment forks must not keep the run when its parent is gone."""
+    """A forked child must not hold the lock after its parent has died."""
     for lock in _HELD:
-        lock._forget()
+        lock._close()
     _HELD.clear()
 
 

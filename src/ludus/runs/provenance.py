@@ -1,4 +1,4 @@
-"""Where a run came from: code, versions, machine and command line, without importing any of the heavy packages."""
+"""Provenance of a run: code, versions, machine and command line, without importing heavy packages."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from ludus import __version__
 from ludus.secrets import scrub
 
 _STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
-"""A look into the files of a submodule would run the filters of its own config."""
+"""Looking into the files of a submodule would run the filters of its config."""
 _PACKAGES = ("torch", "numpy", "gymnasium", "safetensors", "envpool")
 
 
-def provenance(argv: Sequence[str]) -> dict[str, Any]:
-    """What meta.json says beside the name of the run."""
+def provenance(argv: Sequence[str]) -> dict[str, object]:
+    """The part of meta.json about code, machine and command line."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": scrub(argv),
@@ -34,20 +33,20 @@ def provenance(argv: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def code() -> dict[str, Any]:
-    """What decides the numbers beside the config: versions, and the commit of the working directory."""
+def code() -> dict[str, object]:
+    """What determines the numbers beside the config: versions, and the commit of the working directory."""
     return {"versions": versions(), "git": git_state(Path.cwd())}
 
 
-def moved(meta: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """`torch 2.8.0 -> 2.9.0`: what of the code is not as it was when the run last began, as far as that is known."""
+def moved(meta: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """`torch 2.8.0 -> 2.9.0`: versions and commit that changed since the run last started."""
     resumed = meta.get("resumed")
     before = resumed[-1] if isinstance(resumed, list) and resumed else meta
     old, new = (_flat(facts) for facts in (before, now))
     return [f"{name} {old[name]} -> {new[name]}" for name in old if name in new and old[name] != new[name]]
 
 
-def _flat(facts: Any) -> dict[str, str]:
+def _flat(facts: object) -> dict[str, str]:
     found, git = (facts.get(key) if isinstance(facts, Mapping) else None for key in ("versions", "git"))
     known = {str(name)[:40]: str(version)[:40] for name, version in found.items()} if isinstance(found, Mapping) else {}
     commit = git.get("commit") if isinstance(git, Mapping) else None
@@ -55,7 +54,7 @@ def _flat(facts: Any) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what decides the numbers."""
+    """Installed versions of the packages that determine the numbers."""
     found = {"python": platform.python_version(), "ludus": __version__}
     for package in _PACKAGES:
         try:
@@ -65,8 +64,8 @@ def versions() -> dict[str, str]:
     return found
 
 
-def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit and whether the tree differs from it, unless asking that would run programs; none outside a repository."""
+def git_state(folder: Path) -> dict[str, object] | None:
+    """Commit, and whether files differ from it (None if asking would run programs); None outside a repository."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
@@ -77,7 +76,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says; a repository may come from somebody else, so none of its hooks, monitors and helpers runs."""
+    """The output of git, without running hooks, monitors and helpers of the repository, which may be foreign."""
     harmless = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "--no-optional-locks")
     command = ["git", *harmless, "-C", str(folder), *arguments]
     environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}

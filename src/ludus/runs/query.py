@@ -63,7 +63,7 @@ def parse(text: str) -> Filter:
     """Parse `key=value`; operators: = != > >= < <= ~ !~ (regular expression); `=` accepts `*` and `?`."""
     match = _FILTER.fullmatch(text)
     if match is None:
-        raise ConfigError(f"--filter {text}", "is no condition", "write key=value, key>value or key~regex")
+        raise ConfigError(f"--filter {text}", "is not a condition", "write key=value, key>value or key~regex")
     key, operator, value = match.groups()
     if operator in ("~", "!~"):
         try:
@@ -93,7 +93,7 @@ def order(records: Sequence[Record], by: str) -> list[Record]:
     """Sort by `field`, `field:asc` or `field:desc`; by default text ascends, numbers descend; missing values last."""
     key, colon, direction = by.partition(":")
     if colon and direction not in ("asc", "desc"):
-        raise ConfigError(f"--sort {by}", f"'{direction}' is no direction", "use asc or desc")
+        raise ConfigError(f"--sort {by}", f"'{direction}' is not a direction", "use asc or desc")
     check_key(key, records, f"--sort {by}")
     falling = direction == "desc" if colon else ALIASES.get(key, key) in FIELDS and ALIASES.get(key, key) not in _RISING
     known = [(value, record) for record in records if _sortable(value := record.get(key))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,6 +81,10 @@ class Record:
             return getattr(self, key)
         value = value_at(self.config, key)
         return value["start"] if isinstance(value, Mapping) and value.keys() >= {"start", "schedule"} else value
+
+    def values(self, keys: Iterable[str]) -> dict[str, object]:
+        """Fields and config values by key; None where the run has none."""
+        return {key: None if (value := self.get(key)) is MISSING else value for key in keys}
 
     def facts(self) -> dict[str, object]:
         """Every field as plain data, without the config."""

@@ -1,4 +1,4 @@
-"""Run folders: `runs/<name>_<time>_<random>/`, the truth about a run, and the references that lead to one."""
+"""Run folders, `runs/<name>_<time>_<random>/`, and the references by which a run is found."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
@@ -26,16 +26,17 @@ from ludus.text import did_you_mean
 
 ROOT = Path("runs")
 FOLDERS = ("checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug")
-"""What a run folder holds folders for."""
+"""Subfolders of a run folder."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CHECKPOINT = re.compile(rf"best|last|{CHECKPOINT}")
 _JSON_LIMIT = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run folder; `checkpoint` is what a reference such as `run/@best` asked for."""
+    """One run folder; `checkpoint` is the one that a reference such as `run/@best` named."""
 
     path: Path
     checkpoint: str | None = None
@@ -47,12 +48,12 @@ class RunFolder:
 
     @property
     def config_path(self) -> Path:
-        """The resolved config."""
+        """The file of the resolved config."""
         return self.path / "config.yaml"
 
     @property
     def videos(self) -> Path:
-        """Folder of recordings."""
+        """The folder of videos."""
         return self.path / "videos"
 
     @classmethod
@@ -65,27 +66,23 @@ class RunFolder:
         config_hash: str = "",
         spec: str = "",
         overrides: Sequence[str] = (),
-        start: Mapping[str, Any] | None = None,
+        start: Mapping[str, object] | None = None,
         argv: Sequence[str] | None = None,
     ) -> RunFolder:
-        """Make the folder of a new run; nothing else in ludus makes one."""
+        """Create the folder of a new run; no other function does."""
         check_name(name, "experiment.name")
         folder, last = None, root / "@last"
         try:
             root.mkdir(parents=True, exist_ok=True)
             if last.exists() and not last.is_symlink():
-                raise ConfigError(str(last), "is no link to the newest run", "move it away, or use another --runs-dir")
+                raise ConfigError(
+                    str(last), "is not a link to the newest run", "move it away, or use another --runs-dir"
+                )
             number = _next_number(root)
             folder = _new_folder(root, name)
             run = cls(folder)
-            meta: dict[str, Any] = {
-                "name": name,
-                "spec": spec,
-                "overrides": list(overrides),
-                "config_hash": config_hash,
-                "number": number,
-            }
-            meta |= {"start": dict(start)} if start else {}
+            meta: dict[str, object] = {"name": name, "spec": spec, "overrides": list(overrides)}
+            meta |= {"config_hash": config_hash, "number": number, **({"start": dict(start)} if start else {})}
             files.write_text(run.config_path, config_yaml)
             files.write_json(run.path / "meta.json", {**meta, **provenance(sys.argv if argv is None else argv)})
             run.set_status("running", started=_now())
@@ -113,53 +110,44 @@ class RunFolder:
         return cls(folder, checkpoint or None)
 
     def refuse_links(self) -> None:
-        """Before a process works on the run: a folder from somebody else must not lead its files out of it."""
+        """Refuse a folder with links in it before working there: its files would be written elsewhere."""
         for name in FOLDERS:
             path = self.path / name
             if path.is_symlink():
                 raise ConfigError(str(path), "is a link", "put the folder itself there, or the whole run elsewhere")
 
-    def set_status(self, state: str, **facts: Any) -> None:
+    def set_status(self, state: str, **facts: object) -> None:
         """Replace status.json: running, finished, stopped or failed, with counters and reason."""
-        told = {key: hide(value) if isinstance(value, str) else value for key, value in facts.items()}
-        status = {"state": state, "pid": os.getpid(), "updated": _now(), **told}
+        shown = {key: hide(value) if isinstance(value, str) else value for key, value in facts.items()}
+        status = {"state": state, "pid": os.getpid(), "updated": _now(), **shown}
         try:
             files.write_json(self.path / "status.json", status)
         except OSError as error:
-            if state not in ("running", "failed"):  # those must neither end a training nor hide why it failed
+            if state not in ("running", "failed"):  # otherwise training goes on, or the failure itself is reported
                 raise _unwritten(self.path / "status.json", error) from None
 
     def status(self) -> dict[str, Any]:
-        """What status.json says."""
+        """The content of status.json."""
         return read_json(self.path / "status.json")
 
     def meta(self) -> dict[str, Any]:
-        """What meta.json says."""
+        """The content of meta.json."""
         return read_json(self.path / "meta.json")
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
-        """Replace meta.json when a resumed run has more to say about itself, or has to say it again."""
-        try:
-            files.write_json(self.path / "meta.json", dict(meta))
-        except OSError as error:
-            raise _unwritten(self.path / "meta.json", error) from None
+    def write_meta(self, meta: Mapping[str, object]) -> None:
+        """Replace meta.json."""
+        _replace(self.path / "meta.json", files.write_json, meta)
 
     def write_config(self, config_yaml: str) -> None:
-        """Replace config.yaml when a resumed run changes what it may."""
-        try:
-            files.write_text(self.config_path, config_yaml)
-        except OSError as error:
-            raise _unwritten(self.config_path, error) from None
+        """Replace config.yaml, when a resumed run changes what it may."""
+        _replace(self.config_path, files.write_text, config_yaml)
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
+    def write_summary(self, summary: Mapping[str, object]) -> None:
         """Replace metrics.json, the final numbers."""
-        try:
-            files.write_json(self.path / "metrics.json", dict(summary))
-        except OSError as error:
-            raise _unwritten(self.path / "metrics.json", error) from None
+        _replace(self.path / "metrics.json", files.write_json, summary)
 
     def log(self, text: str) -> None:
-        """Append one line to run.log, without control characters; a full disk loses it."""
+        """Append one line to run.log, without control characters; on a full disk the line is lost."""
         line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in hide(text))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
@@ -169,20 +157,19 @@ class RunFolder:
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse what could leave the runs folder or surprise a shell."""
+    """Refuse a name that could lead out of the runs folder or needs quotes in a shell."""
     if not _NAME.fullmatch(name):
-        shown = name[:60]
         remedy = "use up to 64 of A-Z a-z 0-9 . _ - and begin with none of . -"
-        raise ConfigError(where, f"'{shown}' cannot be the name of a run", remedy)
+        raise ConfigError(where, f"'{name[:60]}' cannot be the name of a run", remedy)
 
 
 def safe_name(text: str) -> str:
-    """The nearest name that is allowed: `ALE/Pong-v5:ppo` -> `ALE-Pong-v5-ppo`."""
+    """Text as an allowed name: `ALE/Pong-v5:ppo` -> `ALE-Pong-v5-ppo`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".-")[:64] or "run"
 
 
 def runs_in(root: Path) -> list[str]:
-    """Ids of all runs in a folder."""
+    """The ids of all runs in a folder."""
     if not root.is_dir():
         return []
     folders = (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
@@ -222,11 +209,8 @@ def _new_folder(root: Path, name: str) -> Path:
 
 
 def _next_number(root: Path) -> int:
-    """One more than that of the newest run: clocks go back, this does not."""
-    try:
-        newest = read_json(root / "@last" / "meta.json").get("number")
-    except DataError:
-        newest = None
+    """The number of the newest run plus one; unlike times, numbers never go back."""
+    newest = read_or_empty(root / "@last" / "meta.json").get("number")
     return 1 + (newest if isinstance(newest, int) else len(runs_in(root)))
 
 
@@ -249,12 +233,12 @@ def _find(root: Path, name: str, reference: str) -> str:
     if name == "@last":
         return _last(root, reference)
     if name == "@best":
-        from ludus.runs.index import Index  # which reads run folders itself
+        from ludus.runs.index import Index  # it imports this module
 
         return Index(root).get(name).id
     if name.startswith("@"):
         remedy = "use an id, a unique prefix, @last or @best"
-        raise ConfigError(reference, f"'{name[:60]}' is no reference to a run", remedy)
+        raise ConfigError(reference, f"'{name[:60]}' is not a reference to a run", remedy)
     check_name(name, reference[:80])
     known = runs_in(root)
     if name in known:
@@ -282,6 +266,13 @@ def _refusal(root: Path, error: OSError) -> ConfigError | ResourceError:
     if error.errno in _FULL:
         return ResourceError(where, f"cannot make a run folder: {error.strerror}", "free some space")
     return ConfigError(where, f"cannot make a run folder: {error.strerror}", "choose another place with --runs-dir")
+
+
+def _replace(path: Path, write: Callable[[Path, T], None], content: T) -> None:
+    try:
+        write(path, content)
+    except OSError as error:
+        raise _unwritten(path, error) from None
 
 
 def _unwritten(path: Path, error: OSError) -> ResourceError:

@@ -1,4 +1,4 @@
-"""Labels of a run, in its folder as tags.json once they were changed; before that those of its config count."""
+"""Tags of a run: in tags.json of its folder once they were changed, before that in its config."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
 
 
 def check(label: str, where: str) -> None:
-    """Refuse what could not be asked for again, or could surprise a terminal."""
+    """Refuse a tag that filters could not name or terminals could not print."""
     if not _TAG.fullmatch(label) or not label.isprintable():
         raise ConfigError(where, "cannot be a tag", "use up to 64 printable characters without space or comma")
 
 
 def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
-    """Apply `+label` (or `label`) and `-label` in order; the labels as they are now."""
+    """Apply `+label` (or `label`) and `-label` in order; returns the new tags."""
     tags = list(record.tags)
     for change in changes:
         remove, label = change.startswith("-"), change.lstrip("+-") if change[:1] in ("+", "-") else change

@@ -1,4 +1,4 @@
-"""MP4 files from a stream of frames; memory stays flat however long the episode is."""
+"""Writes MP4 files from a stream of frames, with bounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.errors import MissingExtra
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
-    """Encode uint8 [H, W, 3] frames as H.264 while they come and return how many; no frames, no file."""
+    """Encode uint8 [H, W, 3] frames as H.264 and return their number; without frames there is no file."""
     try:
         import av
     except ImportError:
@@ -45,13 +45,13 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
 def _add_stream(container: Any, picture: np.ndarray, fps: float) -> Any:
     stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
     stream.height, stream.width = picture.shape[:2]
-    stream.pix_fmt = "yuv420p"  # what browsers and phones play
+    stream.pix_fmt = "yuv420p"  # the format that browsers and phones play
     stream.options = {"crf": "20", "preset": "veryfast"}
     return stream
 
 
 def _even(frame: np.ndarray) -> np.ndarray:
-    """H.264 halves the colour planes, so odd sizes are padded by repeating the last row or column."""
+    """H.264 needs even sizes: repeat the last row or column of an odd one."""
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
         raise ValueError(f"expected a uint8 [H, W, 3] frame, got {frame.dtype} {frame.shape}")
     height, width = frame.shape[:2]

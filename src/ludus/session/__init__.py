@@ -1,28 +1,28 @@
-"""A training session: builds the run, gives it a folder and a face, trains, and says how it went."""
+"""Training sessions: begin a run or go on with one, in a folder that no other process touches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ludus import switches
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import build
-from ludus.orchestration import preflight
+from ludus.home import Home
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.orchestration.rewind import rewind_metrics
-from ludus.orchestration.transfer import Transfer, transfer
-from ludus.reports.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
-from ludus.runs import checkpoint, history, provenance, rebuild
+from ludus.run import Run
+from ludus.runs import checkpoint, consent, history, provenance, rebuild
+from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder, safe_name
-from ludus.session.loading import load_state, restore, without_buffers
-from ludus.session.parts import buffers_of
-from ludus.session.work import Session
+from ludus.session.finish import finish
+from ludus.session.loading import Transfer, load_state, restore, rewind_metrics, transfer, without_buffers
+from ludus.session.signals import stopping
 
 
 def train(
@@ -32,48 +32,81 @@ def train(
     init_from: str | None = None,
     optimizer: bool = False,
     debug: bool = False,
-) -> Orchestrator:
-    """A new run from the resolved config to its last line; the folder appears only once everything is built."""
+) -> Run:
+    """Train a new run to its end; its folder is made only once everything is built and fits."""
     config = resolved.config
     start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
-    session = Session(resolved, debug=debug)
-    begin = prepare(session, start, runs_dir)
-    folder = RunFolder.create(
-        runs_dir,
-        run_name(resolved),
-        config_yaml=to_yaml(config),
-        config_hash=config_hash(config),
-        spec=resolved.spec,
-        overrides=resolved.overrides,
-        start=start,
-    )
-    with session.locked(folder):
-        session.meta = folder.meta()
-        return session.go(folder, begin(folder))
+    with home_of(resolved, runs_dir, debug=debug) as home:
+
+        def make_folder(run: Run) -> RunFolder:
+            take_weights(home, run, start, runs_dir)
+            folder = RunFolder.create(
+                runs_dir,
+                run_name(resolved),
+                config_yaml=to_yaml(config),
+                config_hash=config_hash(config),
+                spec=resolved.spec,
+                overrides=resolved.overrides,
+                start=start,
+            )
+            home.meta = folder.meta()
+            return folder
+
+        begin_with_state(home)
+        home.make_folder = make_folder
+        return work(home)
 
 
-def prepare(session: Session, start: Mapping[str, Any] | None, runs_dir: Path) -> Callable[[RunFolder], list[str]]:
-    """Build the run of a session and see that it fits; what is returned gives it its folder and its first state."""
-    config = session.config
-    path = Path(config.training.resume_path).absolute() if config.training.resume_path else None
-    state = checkpoint.load(path) if path else None
-    session.run = build(config, announce=session.say, will_checkpoint=True)
-    preflight.check(config, session.run, runs_dir)
-    moved = begin_from(session.run, start, runs_dir) if start else None
+def home_of(resolved: Resolved, root: Path, *, debug: bool) -> Home:
+    """The home of a run of this config; the user's alert command is used only with consent."""
+    program, refusal = consent.alert_command(resolved)
+    title = " ".join([resolved.spec, *resolved.overrides])
+    home = Home(resolved.config, title, root, program=program, debug=debug)
+    home.warnings += [refusal] if refusal else []
+    return home
 
-    def begin(folder: RunFolder) -> list[str]:
-        session.attach(folder)
-        if state is not None and path is not None:
-            buffers_of(session.run).source = path.resolve().parents[1] / "buffers"
-            restore(session.run, state, str(config.training.resume_path))
-        return list(moved.lines()) if moved else []
 
-    return begin
+def work(home: Home) -> Run:
+    """Build the run, train it to its end and say how it went."""
+    run, folder = build(home.config, home=home), home.folder
+    assert folder is not None
+    for note in home.notes:
+        home.say(note)
+        if not switches.session_logs():
+            folder.log(note)
+    for warning in home.warnings:
+        home.warn(warning)
+    folder.set_status("running", compiled=bool(run.compiler.sizes), **run.progress.counters)
+    with stopping(run):
+        Orchestrator(run).run()
+        run.close()
+        finish(run, folder)
+    return run
+
+
+def take_weights(home: Home, run: Run, start: Mapping[str, Any] | None, runs_dir: Path) -> None:
+    """Begin with the weights of another run, if that was asked for."""
+    if start:
+        home.notes += begin_from(run, start, runs_dir).lines()
+
+
+def begin_with_state(home: Home) -> None:
+    """`training.resume_path`: the complete state of a checkpoint is read now and loaded once the run is built."""
+    named = home.config.training.resume_path
+    if named:
+        path = Path(named).absolute()
+        state = checkpoint.load(path)
+
+        def load_state(run: Run) -> None:
+            run.buffers.source = path.resolve().parents[1] / "buffers"
+            restore(run, state, named)
+
+        home.load_state = load_state
 
 
 def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
-    """The newest run of just this config that has not come to its end; refused if some process works on it."""
+    """The newest unfinished run of exactly this config; refused if a process is training it."""
     from ludus.runs.index import Index
 
     wanted = config_hash(config)
@@ -89,7 +122,7 @@ def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Whether a resume has something to begin with: a checkpoint, or a run that died before its first one."""
+    """Whether the run has a checkpoint, or died before its first row and can start again."""
     return bool(checkpoint.checkpoints(folder)) or not history.last_row(folder)
 
 
@@ -99,12 +132,12 @@ def _number(folder: Path) -> int:
 
 
 def start_of(other: RunFolder, *, optimizer: bool) -> dict[str, Any]:
-    """Which weights a run begins with, for its meta.json: `verify` needs the same ones."""
+    """The source of the initial weights, for meta.json: `verify` needs the same ones."""
     return {"run": other.id, "step": checkpoint.find(other.path, other.checkpoint).name, "optimizer": optimizer}
 
 
-def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
-    """Take over the weights of another run."""
+def begin_from(run: Run, start: Mapping[str, Any], runs_dir: Path) -> Transfer:
+    """Copy the weights of another run, as far as they fit."""
     if not isinstance(start, Mapping) or not start.keys() >= {"run", "step", "optimizer"}:
         raise DataError("meta.json: start", "names no weights to begin with", "train with --init-from RUN")
     other = RunFolder.load(runs_dir, f"{start['run']}/{start['step']}")
@@ -113,8 +146,8 @@ def begin_from(run: Orchestrator, start: Mapping[str, Any], runs_dir: Path) -> T
 
 def resume(
     reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False, rebuild_buffer: bool = False
-) -> Orchestrator | None:
-    """Go on with a run exactly where its newest good checkpoint was taken; None if there is nothing left to do."""
+) -> Run | None:
+    """Continue a run exactly from its newest good checkpoint; None if it has already finished."""
     folder = RunFolder.load(runs_dir, reference)
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     folder = replace(folder, path=folder.path.absolute())
@@ -126,79 +159,99 @@ def resume(
     if finished and changed.config.training.budget.total <= saved.training.budget.total:
         return None
     meta = rebuild.meta(folder.path)
-    spec = str(meta.get("spec") or folder.id)
-    session = Session(Resolved(changed.config, spec, tuple(overrides), changed.origin), debug=debug)
-    session.meta = meta
-    with session.locked(folder):
+    resolved = Resolved(changed.config, str(meta.get("spec") or folder.id), tuple(overrides), changed.origin)
+    with home_of(resolved, folder.path, debug=debug) as home:
+        home.meta = meta
+        home.hold(folder)
         if not checkpoint.checkpoints(folder.path) and can_go_on(folder.path):
-            notes = begin_again(session, folder, runs_dir)
+            begin_again(home, folder, runs_dir)
         else:
-            notes = go_on(session, folder, saved, rebuild_buffer=rebuild_buffer)
-        warnings = write_down(session, folder)
-        return session.go(folder, [*notes, *(f"changed {c}" for c in changes)], warnings)
+            go_on(home, folder, saved, rebuild_buffer=rebuild_buffer)
+        begin = home.load_state
+
+        def load_state(run: Run) -> None:
+            begin(run)
+            home.notes += [f"changed {change}" for change in changes]
+            home.warnings += write_down(home, run, folder)
+
+        home.load_state = load_state
+        return work(home)
 
 
 def budget_field(folder: RunFolder) -> str:
-    """The field of `training` that has to grow for a finished run to go on."""
+    """The setting to raise so that a finished run can continue."""
     config = parse(read_file(folder.config_path), str(folder.config_path))
     return "total_updates" if config.training.offline else "total_timesteps"
 
 
 def goes_back(folder: RunFolder) -> bool:
-    """Whether a reference asks for a checkpoint that is not the newest."""
+    """Whether a reference names a checkpoint that is not the newest."""
     if folder.checkpoint is None:
         return False
     return checkpoint.find(folder.path, folder.checkpoint) != checkpoint.find(folder.path, "last")
 
 
-def begin_again(session: Session, folder: RunFolder, runs_dir: Path) -> list[str]:
-    """A run that was killed before its first checkpoint: its config, with the seed, is all that it needs."""
-    made_with = session.meta.get("config_hash")
+def begin_again(home: Home, folder: RunFolder, runs_dir: Path) -> None:
+    """Start a run again that was killed before its first checkpoint, with the same config and seed."""
+    made_with = home.meta.get("config_hash")
     if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
-    notes = prepare(session, session.meta.get("start"), runs_dir)(folder)
-    rewind_metrics(folder.path, 0)
-    return [*notes, "no checkpoint was written before the run ended: it begins again, with the same seed"]
+
+    def make_folder(run: Run) -> RunFolder:
+        take_weights(home, run, home.meta.get("start"), runs_dir)
+        return folder
+
+    begin_with_state(home)
+    begin = home.load_state
+
+    def load_state(run: Run) -> None:
+        begin(run)
+        rewind_metrics(folder.path, 0)
+        home.notes.append("no checkpoint was written before the run ended: it begins again, with the same seed")
+
+    home.make_folder, home.load_state = make_folder, load_state
 
 
-def go_on(session: Session, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> list[str]:
-    """Put the state of a checkpoint back; what comes later than it is set aside."""
+def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> None:
+    """Continue from a checkpoint; later checkpoints and rows are set aside."""
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
-    session.run = run = build(session.config, announce=session.say, will_checkpoint=True)
-    session.attach(folder)
-    if rebuild_buffer:
-        state = without_buffers(run, state)
-        notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
-    restore(run, state, str(path))
-    folder.set_status("running", **run.progress.counters)
-    current, budget = run.scheduler.checkpoint_name, run.scheduler.budget
-    later = checkpoint.supersede(folder.path, current, run.best.env_steps if run.best else run.position)
-    if later:  # before the rows: whoever is killed in between goes on from here as well
-        notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
-    moved = rewind_metrics(folder.path, run.progress.epochs)
-    taken = [f"changed in config.yaml since that checkpoint: {difference}" for difference in edited]
-    return [*notes, f"resumed at {run.position:,} {budget.noun}, {moved} later rows set aside", *taken]
+
+    def begin(run: Run) -> None:
+        if rebuild_buffer:
+            notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")
+        restore(run, without_buffers(run, state) if rebuild_buffer else state, str(path))
+        folder.set_status("running", **run.progress.counters)
+        best = run.best.env_steps if run.best else run.position
+        later = checkpoint.supersede(folder.path, run.scheduler.checkpoint_name, best)
+        if later:  # before the rows: a process killed in between would resume here, too
+            notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
+        moved = rewind_metrics(folder.path, run.progress.epochs)
+        notes.append(f"resumed at {run.position:,} {run.scheduler.budget.noun}, {moved} later rows set aside")
+        notes.extend(f"changed in config.yaml since that checkpoint: {difference}" for difference in edited)
+        home.notes += notes
+
+    home.make_folder, home.load_state = lambda _: folder, begin
 
 
 def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
-    """What config.yaml says otherwise than a checkpoint; fields that are new in this version have their defaults."""
+    """Where config.yaml differs from the config of a checkpoint; fields that are new in this version have defaults."""
     return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
 
 
-def write_down(session: Session, folder: RunFolder) -> list[str]:
-    """config.yaml and meta.json as they are from here on; warnings about code that is not what it was."""
-    now, meta = provenance.code(), session.meta
+def write_down(home: Home, run: Run, folder: RunFolder) -> list[str]:
+    """Write the present config and meta.json; return warnings if the code has changed since the run began."""
+    now, meta = provenance.code(), home.meta
     moved = provenance.moved(meta, now)
     if moved:
         earlier = meta.get("resumed")
-        entry = {"env_steps": session.run.position, **now}
+        entry = {"env_steps": run.position, **now}
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
-    meta["config_hash"] = config_hash(session.config)
+    meta["config_hash"] = config_hash(home.config)
     if meta["config_hash"] != _digest(folder):
-        folder.write_config(to_yaml(session.config))
+        folder.write_config(to_yaml(home.config))
     try:
         same = folder.meta() == meta
     except DataError:
@@ -214,6 +267,6 @@ def _digest(folder: RunFolder) -> str:
 
 
 def run_name(resolved: Resolved) -> str:
-    """The experiment's name, with the variant where it is only the environment's."""
+    """The name of the run folder: the experiment's name, or the spec if it has none of its own."""
     name = resolved.config.experiment.name
     return safe_name(resolved.spec) if name is None or resolved.spec.startswith(f"{name}:") else name

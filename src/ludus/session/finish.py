@@ -1,29 +1,21 @@
-"""How a run ended: into its folder and onto the screen."""
+"""The end of a run: final numbers in its folder and on the screen."""
 
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ludus.errors import Diverged, LudusError
-from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
-from ludus.orchestration.callbacks.idle import made_no_update
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.orchestration.callbacks.watching import made_no_update
 from ludus.reports.report import write_report
+from ludus.run import Run
 from ludus.runs.store import RunFolder
-from ludus.session.parts import collector_of, compiler_of
-from ludus.watch.monitor import Monitor
-
-if TYPE_CHECKING:
-    from ludus.console.live import Console
 
 
-def finish(run: Orchestrator, folder: RunFolder, console: Console | None, monitor: Monitor | None) -> None:
-    """Final numbers into the folder and onto the screen."""
+def finish(run: Run, folder: RunFolder) -> None:
+    """Write metrics.json, status.json and the report, and show the summary."""
     result = summary(run, folder)
-    alerts = monitor.recap() if monitor is not None else []
+    alerts = run.monitor.recap() if run.monitor is not None else []
     state = "stopped" if run.stopped_early else "finished"
     told = {key: value for key, value in result.items() if key != "next"}
     folder.write_summary({**told, "state": state, "alerts": alerts})
@@ -33,29 +25,15 @@ def finish(run: Orchestrator, folder: RunFolder, console: Console | None, monito
         write_report(folder.path)
     except OSError as error:  # a full disk must not turn a finished run into a failed one
         run.say(f"report.html could not be written: {error}")
-    if console is not None:
-        console.summary(result)
+    if run.console is not None:
+        run.console.summary(result)
 
 
-def record_failure(run: Orchestrator, folder: RunFolder, error: BaseException | None) -> None:
-    """Why it ended, into status.json and run.log; with the traceback of a worker if there is one."""
-    if error is None:
-        return
-    stopped = isinstance(error, KeyboardInterrupt)
-    reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
-    with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
-        folder.set_status("stopped" if stopped else "failed", reason=reason, **run.progress.counters)
-        folder.log(reason)
-        for line in (getattr(error, "detail", None) or "").splitlines():
-            folder.log(line)
-        if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
-            dump_divergence(folder.path, run, error.line())
-
-
-def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
-    """How it went: the last evaluation decides."""
-    last, collector = run.last, collector_of(run)
-    following = [("ludus play @last", "watch it"), (f"ludus play {folder.id} --video auto", "record it")]
+def summary(run: Run, folder: RunFolder) -> dict[str, Any]:
+    """The final numbers; the last evaluation decides whether the task is solved."""
+    last = run.last
+    env = "" if run.evaluator else " --env ID"
+    following = [(f"ludus play @last{env}", "watch it"), (f"ludus play {folder.id} --video auto{env}", "record it")]
     if run.stopped_early:
         following = [(f"ludus resume {folder.id}", "go on where it stopped")]
     return {
@@ -66,10 +44,10 @@ def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
         "reason": run.stop_reason,
         "idle": run.interrupted is None and made_no_update(run),
         "seconds": run.seconds,
-        "compiled": bool(compiler_of(run).sizes),
-        "updates_run": compiler_of(run).describe(),
-        "precision": run.stateful["precision"].state_dict()["name"],
-        "resume": collector.env.choose_snapshot_method() if collector else "stored steps",
+        "compiled": bool(run.compiler.sizes),
+        "updates_run": run.compiler.describe(),
+        "precision": run.precision.state_dict()["name"],
+        "resume": run.collector.env.choose_snapshot_method() if run.collector else "stored steps",
         **run.progress.counters,
         "folder": str(folder.path),
         "next": [(command + runs_dir_option(folder), why) for command, why in following],
@@ -77,7 +55,7 @@ def summary(run: Orchestrator, folder: RunFolder) -> dict[str, Any]:
 
 
 def runs_dir_option(folder: RunFolder) -> str:
-    """What a command needs to find the run, where that is not the default."""
+    """The option with which a command finds the run, if its folder is not the default one."""
     root = folder.path.parent
     try:
         default = root.absolute() == Path("runs").absolute()

@@ -1,4 +1,4 @@
-"""Speed, time left and memory of a run, once per row and for microseconds."""
+"""Measures speed, remaining time and memory of a run for every row, within microseconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,16 +18,18 @@ from ludus.watch.ram import MB
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from ludus.algorithms import Algorithm
+
 WINDOW = 10.0
-"""Seconds the present speed is taken over."""
+"""Seconds over which the current speed is measured."""
 MEMORY_EVERY, GROWTH_EVERY, LATENCY_EVERY = 0.25, 5.0, 30.0
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 SAMPLES = 32
-"""Readings of the growth of memory that are kept, spread over the whole run."""
+"""Stored readings of memory use, spread over the whole run."""
 SETTLED = 24
-"""Readings before growth says anything."""
+"""Readings before growth is extrapolated."""
 NOISE = 4 * MB
-"""Growth that means nothing."""
+"""Smaller growth is ignored."""
 
 
 class Vitals:
@@ -79,7 +81,7 @@ class Vitals:
         return found
 
     def _latency(self, act: Callable[[], object]) -> float:
-        """Median of three: the first may still copy weights."""
+        """Median of three; the first decision may include a copy of the weights."""
         times = []
         for _ in range(3):
             begin = self._clock()
@@ -89,7 +91,7 @@ class Vitals:
 
 
 class _Memory:
-    """Memory now, at most, and where its growth leads by the end of the run."""
+    """Current and peak memory, and the memory expected at the end of the run."""
 
     def __init__(self, length: int) -> None:
         self.length, self.total = length, ram.total()
@@ -98,6 +100,7 @@ class _Memory:
         self._samples: list[tuple[int, float]] = []
 
     def measure(self, position: int, seconds: float) -> dict[str, float]:
+        """Metrics of memory; empty if the last measurement is recent."""
         if seconds < self._due:
             return {}
         self._due = seconds + MEMORY_EVERY
@@ -114,13 +117,13 @@ class _Memory:
 
     def _remember(self, position: int, used: float, seconds: float) -> None:
         self._samples.append((position, used))
-        if len(self._samples) == 2 * SAMPLES:  # every second one goes and the pauses get longer
+        if len(self._samples) == 2 * SAMPLES:  # drop every second reading and make longer pauses
             self._samples = self._samples[1::2]
             self._pause *= 2
         self._growth_due = seconds + self._pause
 
     def _ahead(self, position: int, used: float) -> dict[str, float]:
-        """Share of the memory at the end if it goes on growing as in the newer half of the run."""
+        """Share of the memory at the end if it keeps growing as in the second half of the run."""
         (begin, before), (end, after) = (self._samples[i] for i in (len(self._samples) // 2, -1))
         if len(self._samples) < SETTLED or end <= begin:
             return {}
@@ -134,7 +137,7 @@ def _rate(begin: tuple[float, int], end: tuple[float, int]) -> float:
 
 
 def _gpu() -> dict[str, float]:
-    """Only where torch is in use and sees an accelerator."""
+    """Memory of the accelerator, if torch is loaded and has one."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return {}
@@ -144,8 +147,8 @@ def _gpu() -> dict[str, float]:
     }
 
 
-def one_decision(algorithm: Any, space: gym.Space) -> Callable[[], object]:
-    """One greedy action for one environment, whose time is worth knowing; changes nothing in the algorithm."""
+def one_decision(algorithm: Algorithm, space: gym.Space) -> Callable[[], object]:
+    """A function that takes one greedy action for one environment, to be timed; it changes nothing in the algorithm."""
     obs = zeros(space, 1)
     state, first = algorithm.initial_state(1), np.ones(1, bool)
     return lambda: algorithm.act(obs, state, first, deterministic=True)

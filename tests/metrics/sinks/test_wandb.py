@@ -10,13 +10,13 @@ import pytest
 
 from ludus.errors import MissingExtra
 from ludus.metrics.sinks import wandb as sink_module
-from ludus.metrics.sinks.wandb import Wandb, choose_mode
+from ludus.metrics.sinks.wandb import WandbSink, choose_mode
 
 
 def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtra, match=r"logging\.wandb.*pip install 'ludus\[wandb\]'"):
-        Wandb(tmp_path, name="x", project="p")
+        WandbSink(tmp_path, name="x", project="p")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_offline_run_holds_the_rows_and_no_secret(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(sys, "argv", ["ludus", "train", "--token", "canaryargument"])
-    sink = Wandb(tmp_path, name="x", project="p", tags=["t"], config={"seed": 1})
+    sink = WandbSink(tmp_path, name="x", project="p", tags=["t"], config={"seed": 1})
     for epoch in range(3):
         sink.write({"epoch": epoch, "env_steps": 256 * epoch, "train/loss/policy": 0.5})
     video = tmp_path / "epoch=3.mp4"

@@ -105,11 +105,6 @@ def register(id: str, entry_point: str, **fields: Any) -> None:
         gym.register(id, entry_point, **fields)
 
 
-def register_task(id: str, module: str, name: str, **fields: Any) -> None:
-    """Register a Task of `module` as a vector environment, and `<name>Env` as its single environment."""
-    register(id, f"{module}:{name}Env", vector_entry_point=f"{module}:{name}", **fields)
-
-
 def _importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None

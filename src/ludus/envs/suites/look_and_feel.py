@@ -6,8 +6,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from ludus.envs.spaces import Image
-from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.vector.tasks import VectorTask, register_task
 from ludus.types import Array
 
 SIDE = 8
@@ -62,9 +61,5 @@ class LookAndFeel(VectorTask):
         self.obs["camera"][:, 0], self.obs["touch"][...] = self._pixels[rows, question], self._touch[rows, question]
 
 
-class LookAndFeelEnv(TaskEnv, task=LookAndFeel):
-    """One row of the task."""
-
-
-register_task("LookAndFeel-v0", __name__, "LookAndFeel")
-register_task("LookAndFeel/Continuous-v0", __name__, "LookAndFeel", kwargs={"continuous": True})
+register_task("LookAndFeel-v0", LookAndFeel)
+register_task("LookAndFeel/Continuous-v0", LookAndFeel, kwargs={"continuous": True})

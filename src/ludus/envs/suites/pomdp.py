@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.vector.tasks import VectorTask, register_task
 from ludus.types import Array
 
 
@@ -132,34 +131,22 @@ class SparseReward(Pomdp):
         super().__init__(num, sparse(seed, horizon=horizon))
 
 
-class TigerEnv(TaskEnv, task=Tiger):
-    """One Tiger."""
-
-
-class RiverSwimEnv(TaskEnv, task=RiverSwim):
-    """One river."""
-
-
-class SparseRewardEnv(TaskEnv, task=SparseReward):
-    """One random POMDP."""
-
-
-VARIANTS: dict[str, tuple[str, dict[str, float], float]] = {
-    "Tiger-Theta2-v0": ("Tiger", {"theta": 0.2, "horizon": 20}, -0.71522),
-    "Tiger-Theta3-v0": ("Tiger", {"theta": 0.3, "horizon": 20}, 0.99345),
-    "Tiger-Theta4-v0": ("Tiger", {"theta": 0.4, "horizon": 20}, 3.35606),
-    "RiverSwim-Hard-v0": ("RiverSwim", {"horizon": 80}, 49.52405),
-    "SparseRewardPOMDP-Random0-v0": ("SparseReward", {"seed": 1, "horizon": 6}, 1.27081),
-    "SparseRewardPOMDP-Random1-v0": ("SparseReward", {"seed": 4, "horizon": 6}, 1.42484),
-    "SparseRewardPOMDP-Random2-v0": ("SparseReward", {"seed": 5, "horizon": 6}, 1.55988),
-    "SparseRewardPOMDP-Random3-v0": ("SparseReward", {"seed": 6, "horizon": 6}, 2.60901),
-    "SparseRewardPOMDP-Random4-v0": ("SparseReward", {"seed": 9, "horizon": 6}, 1.92893),
+VARIANTS: dict[str, tuple[type[Pomdp], dict[str, float], float]] = {
+    "Tiger-Theta2-v0": (Tiger, {"theta": 0.2, "horizon": 20}, -0.71522),
+    "Tiger-Theta3-v0": (Tiger, {"theta": 0.3, "horizon": 20}, 0.99345),
+    "Tiger-Theta4-v0": (Tiger, {"theta": 0.4, "horizon": 20}, 3.35606),
+    "RiverSwim-Hard-v0": (RiverSwim, {"horizon": 80}, 49.52405),
+    "SparseRewardPOMDP-Random0-v0": (SparseReward, {"seed": 1, "horizon": 6}, 1.27081),
+    "SparseRewardPOMDP-Random1-v0": (SparseReward, {"seed": 4, "horizon": 6}, 1.42484),
+    "SparseRewardPOMDP-Random2-v0": (SparseReward, {"seed": 5, "horizon": 6}, 1.55988),
+    "SparseRewardPOMDP-Random3-v0": (SparseReward, {"seed": 6, "horizon": 6}, 2.60901),
+    "SparseRewardPOMDP-Random4-v0": (SparseReward, {"seed": 9, "horizon": 6}, 1.92893),
 }
 """VectorTask, arguments and best possible mean return, as `tests/envs/solve_pomdp.py` computes it.
 
 For RiverSwim it is the return of always swimming, at most 0.00001 below the best. The seeds are those of random POMDPs
 in which every policy that ignores its observations is far from the best.
 """
-for _id, (_name, _kwargs, _best) in VARIANTS.items():
+for _id, (_task, _kwargs, _best) in VARIANTS.items():
     _threshold, _steps = _best - 0.1 * abs(_best), _kwargs["horizon"]
-    register_task(_id, __name__, _name, reward_threshold=_threshold, max_episode_steps=_steps, kwargs=_kwargs)
+    register_task(_id, _task, reward_threshold=_threshold, max_episode_steps=_steps, kwargs=_kwargs)

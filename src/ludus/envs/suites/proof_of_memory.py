@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.vector.tasks import VectorTask, register_task
 from ludus.types import Array
 
 LEFT, RIGHT = range(2)
@@ -66,9 +65,5 @@ class ProofOfMemory(VectorTask):
         self.obs[:, 0], self.obs[:, 1], self.obs[:, 2] = -goal, place / WALK, goal
 
 
-class ProofOfMemoryEnv(TaskEnv, task=ProofOfMemory):
-    """One line."""
-
-
 for _id, _length in {"ProofOfMemory-v0": 40, "PocMemoryEnv-v0": 0, "PoMEnv-v0": 0}.items():
-    register_task(_id, __name__, "ProofOfMemory", kwargs={"length": _length})
+    register_task(_id, ProofOfMemory, kwargs={"length": _length})

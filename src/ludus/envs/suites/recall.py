@@ -12,8 +12,7 @@ from typing import ClassVar
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.vector.tasks import VectorTask, register_task
 from ludus.types import Array
 
 DECK, SUITS = 52, 4
@@ -215,34 +214,14 @@ def _one_hot(kind: Array, count: int) -> Array:
     return hot
 
 
-class RepeatPreviousEnv(TaskEnv, task=RepeatPrevious):
-    """One table of RepeatPrevious."""
-
-
-class RepeatFirstEnv(TaskEnv, task=RepeatFirst):
-    """One table of RepeatFirst."""
-
-
-class AutoencodeEnv(TaskEnv, task=Autoencode):
-    """One table of Autoencode."""
-
-
-class CountRecallEnv(TaskEnv, task=CountRecall):
-    """One table of CountRecall."""
-
-
-class ConcentrationEnv(TaskEnv, task=Concentration):
-    """One table of Concentration."""
-
-
-GAMES: dict[str, tuple[dict[str, int], ...]] = {
-    "RepeatPrevious": ({"decks": 1, "k": 4}, {"decks": 2, "k": 32}, {"decks": 3, "k": 64}),
-    "RepeatFirst": ({"decks": 1}, {"decks": 8}, {"decks": 16}),
-    "Autoencode": ({"decks": 1}, {"decks": 2}, {"decks": 3}),
-    "CountRecall": ({"decks": 1, "kinds": 2}, {"decks": 2, "kinds": 4}, {"decks": 4, "kinds": 13}),
-    "Concentration": ({"pairs": 4}, {"pairs": 8}, {"pairs": 16}),
+GAMES: dict[type[VectorTask], tuple[dict[str, int], ...]] = {
+    RepeatPrevious: ({"decks": 1, "k": 4}, {"decks": 2, "k": 32}, {"decks": 3, "k": 64}),
+    RepeatFirst: ({"decks": 1}, {"decks": 8}, {"decks": 16}),
+    Autoencode: ({"decks": 1}, {"decks": 2}, {"decks": 3}),
+    CountRecall: ({"decks": 1, "kinds": 2}, {"decks": 2, "kinds": 4}, {"decks": 4, "kinds": 13}),
+    Concentration: ({"pairs": 4}, {"pairs": 8}, {"pairs": 16}),
 }
 """Arguments of the three levels."""
 for _game, _levels in GAMES.items():
     for _level, _kwargs in zip(LEVELS, _levels, strict=True):
-        register_task(f"Recall/{_game}{_level}-v0", __name__, _game, kwargs=_kwargs)
+        register_task(f"Recall/{_game.__name__}{_level}-v0", _game, kwargs=_kwargs)

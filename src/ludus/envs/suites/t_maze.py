@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.suites import register_task
-from ludus.envs.vector.tasks import TaskEnv, VectorTask
+from ludus.envs.vector.tasks import VectorTask, register_task
 from ludus.types import Array
 
 FORWARD, UP, DOWN = range(3)
@@ -59,9 +58,5 @@ class TMaze(VectorTask):
         np.take(_VIEWS, view, axis=0, out=self.obs)
 
 
-class TMazeEnv(TaskEnv, task=TMaze):
-    """One T-maze."""
-
-
 for _id, _length in {"TMaze-v0": 40, "TMaze/Short-v0": 10, "TMaze/Long-v0": 160}.items():
-    register_task(_id, __name__, "TMaze", kwargs={"length": _length})
+    register_task(_id, TMaze, kwargs={"length": _length})

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from ludus.envs.frame import frame
+from ludus.envs.failure import frame
 from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import NONE, Refused, SnapshotChoice, generators, trial
 from ludus.envs.vector import VectorEnv

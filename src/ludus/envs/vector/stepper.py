@@ -12,8 +12,7 @@ import numpy as np
 
 from ludus.envs.check import misfit
 from ludus.envs.deadline import Within
-from ludus.envs.failure import close, raised
-from ludus.envs.frame import frame
+from ludus.envs.failure import close, frame, raised
 from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.suites.walkers import quick_step

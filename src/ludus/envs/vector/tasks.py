@@ -59,20 +59,12 @@ class VectorTask(abc.ABC):
 
 
 class TaskEnv(gym.Env):
-    """A task of one row. A subclass names its task, `class MazeEnv(TaskEnv, task=Maze)`, and takes its arguments."""
+    """A task of one row."""
 
     metadata: dict[str, Any] = {"render_modes": []}
-    _task: ClassVar[Callable[..., VectorTask]]
 
-    def __init_subclass__(cls, task: type[VectorTask]) -> None:
-        cls._task = task
-        _, *parameters = inspect.signature(task, eval_str=True).parameters.values()
-        mode = inspect.Parameter("render_mode", inspect.Parameter.KEYWORD_ONLY, default=None)
-        cls.__signature__ = inspect.Signature([*parameters, mode])  # type: ignore[attr-defined]
-
-    def __init__(self, render_mode: str | None = None, **arguments: object) -> None:
-        self.task = task = type(self)._task(1, **arguments)
-        self.render_mode = render_mode
+    def __init__(self, task: VectorTask, render_mode: str | None = None) -> None:
+        self.task, self.render_mode = task, render_mode
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.reward_threshold = task.reward_threshold
         self._action = zeros(task.action_space, 1)
@@ -98,6 +90,28 @@ class TaskEnv(gym.Env):
 
     def _seen(self) -> Tree:
         return tree_map(lambda leaf: leaf.copy() if leaf.shape else int(leaf), tree_index(self.task.obs, 0))
+
+
+class SingleTask:
+    """Gymnasium's entry point for one row of a task; it takes the arguments of the task."""
+
+    metadata = TaskEnv.metadata
+
+    def __init__(self, task: type[VectorTask]) -> None:
+        self.creator = task
+        _, *parameters = inspect.signature(task, eval_str=True).parameters.values()
+        self.__signature__ = inspect.Signature(parameters)
+
+    def __call__(self, render_mode: str | None = None, **arguments: Any) -> TaskEnv:
+        """Make one environment."""
+        return TaskEnv(self.creator(1, **arguments), render_mode)
+
+
+def register_task(id: str, task: type[VectorTask], **fields: Any) -> None:
+    """Register a task with Gymnasium, as a single environment and as a vector."""
+    vector = f"{task.__module__}:{task.__name__}"
+    if id not in gym.registry:  # a module may be imported again
+        gym.register(id, SingleTask(task), vector_entry_point=vector, **fields)
 
 
 class TaskVectorEnv(VectorEnv):

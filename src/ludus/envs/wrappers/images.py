@@ -1,9 +1,9 @@
-"""Wrappers that change images; whatever order the axes come in, they leave channels first."""
+"""Wrappers that convert images; whatever order the axes come in, they leave channels first."""
 
 from __future__ import annotations
 
-import abc
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import gymnasium as gym
@@ -12,120 +12,95 @@ from gymnasium.spaces import Box
 
 from ludus.envs import Observation
 from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Image, image_conversion, is_picture, observation_conversion
+from ludus.envs.spaces import Conversion, Image, image_conversion, is_picture, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
-from ludus.envs.wrappers.observations import BatchObservation
+from ludus.envs.wrappers.observations import observation_wrapper
 from ludus.types import Array
 
+BITS = 15
+GRAY = np.array([9798, 19235, 3735], np.uint32)
+"""0.299, 0.587 and 0.114 of ITU-R BT.601 in 15 bits, as OpenCV rounds them."""
+ATARI = (84, 84)
+EXACT = 1 << 14
+"""Units of a new pixel up to which float32 neither loses one nor rounds to the wrong side."""
 Size = Literal[True] | int | tuple[int, int]
 
 
-class ImageWrapper(BatchObservation, abc.ABC):
-    """Base of wrappers for images [..., C, H, W]; a subclass sets its arguments before it calls this constructor."""
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not is_pixels(space) or len(space.shape or ()) not in (2, 3):
-            raise ValueError(f"needs images (uint8, 0 to 255), the observation is {space}")
-        port = observation_conversion(space, "")
-        self._move = port.convert
-        channels, height, width = port.space.shape or ()
-        self.observation_space = Image(0, 255, self._prepare(channels, height, width), np.uint8)
-
-    @abc.abstractmethod
-    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        """[C, H, W] of the result; ValueError for an image that does not fit."""
-
-    @abc.abstractmethod
-    def _apply(self, image: Array) -> Array:
-        """The changed image, uint8 [..., C, H, W]."""
-
-    def observation(self, observation: Observation) -> Array:
-        """The changed image with its channels first."""
-        return self._apply(self._move(observation) if self._move else observation)
+def _channels_first(space: gym.Space) -> tuple[Conversion, int, int, int]:
+    """How images get their channels first, and their [C, H, W]."""
+    if not is_pixels(space) or len(space.shape or ()) not in (2, 3):
+        raise ValueError(f"needs images (uint8, 0 to 255), the observation is {space}")
+    move = observation_conversion(space, "")
+    channels, height, width = move.space.shape or ()
+    return move, channels, height, width
 
 
-class Grayscale(ImageWrapper):
+def _converted(move: Conversion, shape: tuple[int, int, int], function: Callable[[Array], Array]) -> Conversion:
+    return Conversion(Image(0, 255, shape, np.uint8), lambda image: function(move(image)))
+
+
+@observation_wrapper
+def grayscale(space: gym.Space) -> Conversion:
     """RGB images as one channel, equal to `cv2.cvtColor` to the bit. Gray images pass."""
+    move, channels, height, width = _channels_first(space)
+    if channels not in (1, 3):
+        raise ValueError(f"makes gray of 3 channels, the image has {channels}; put it before frame_stack")
 
-    BITS = 15
-    WEIGHTS = np.array([9798, 19235, 3735], np.uint32)
-    """0.299, 0.587 and 0.114 of ITU-R BT.601 in 15 bits, as OpenCV rounds them."""
+    def gray(image: Array) -> Array:
+        """The brightness of each pixel."""
+        red, green, blue = (image[..., i, None, :, :] * weight for i, weight in enumerate(GRAY))
+        brightness: Array = ((red + green + blue + (1 << (BITS - 1))) >> BITS).astype(np.uint8)
+        return brightness
 
-    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        if channels not in (1, 3):
-            raise ValueError(f"makes gray of 3 channels, the image has {channels}; put it before frame_stack")
-        return 1, height, width
-
-    def _apply(self, image: Array) -> Array:
-        if image.shape[-3] == 1:
-            return image
-        red, green, blue = (image[..., i, None, :, :] * weight for i, weight in enumerate(self.WEIGHTS))
-        gray: Array = ((red + green + blue + (1 << (self.BITS - 1))) >> self.BITS).astype(np.uint8)
-        return gray
+    return move if channels == 1 else _converted(move, (1, height, width), gray)
 
 
-class Crop(ImageWrapper):
+@observation_wrapper
+def crop(space: gym.Space, top: int = 0, bottom: int = 0, left: int = 0, right: int = 0) -> Conversion:
     """Leaves out rows and columns at the edges: a score, say, or a control panel."""
-
-    def __init__(self, env: gym.Env, top: int = 0, bottom: int = 0, left: int = 0, right: int = 0) -> None:
-        if min(top, bottom, left, right) < 0:
-            raise ValueError(f"edges cannot be negative, got top={top} bottom={bottom} left={left} right={right}")
-        self._edges = (top, bottom, left, right)
-        super().__init__(env)
-
-    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        top, bottom, left, right = self._edges
-        if top + bottom >= height or left + right >= width:
-            raise ValueError(f"leaves nothing of an image of {height}x{width}")
-        self._box = (top, height - bottom, left, width - right)
-        return channels, height - top - bottom, width - left - right
-
-    def _apply(self, image: Array) -> Array:
-        top, bottom, left, right = self._box
-        return np.ascontiguousarray(image[..., top:bottom, left:right])
+    if min(top, bottom, left, right) < 0:
+        raise ValueError(f"edges cannot be negative, got top={top} bottom={bottom} left={left} right={right}")
+    move, channels, height, width = _channels_first(space)
+    if top + bottom >= height or left + right >= width:
+        raise ValueError(f"leaves nothing of an image of {height}x{width}")
+    rows, columns = slice(top, height - bottom), slice(left, width - right)
+    shape = (channels, height - top - bottom, width - left - right)
+    return _converted(move, shape, lambda image: np.ascontiguousarray(image[..., rows, columns]))
 
 
-class Resize(ImageWrapper):
+@observation_wrapper
+def resize(space: gym.Space, size: Size = True) -> Conversion:
     """Every new pixel is the mean of the area it covers: OpenCV's INTER_AREA without its rounding errors.
 
     `size` is a side, or height and width; True is 84.
     """
+    wanted = ATARI if size is True else (size, size) if isinstance(size, int) else size
+    if min(wanted) < 1:
+        raise ValueError(f"size must be positive, got {size}")
+    move, channels, height, width = _channels_first(space)
+    if (height, width) == wanted:
+        return move
+    rows, down = coverage(height, wanted[0])
+    columns, across = coverage(width, wanted[1])
+    # OpenCV rounds x.5 to the even number, but up at half the size and when enlarging.
+    ties_up = wanted == (height / 2, width / 2) or min(wanted[0] - height, wanted[1] - width) > 0
+    # Whole numbers up to the one division: the mean is exact whatever the order of the sum.
+    total = down * across
+    dtype = np.float32 if total < EXACT else np.float64
+    rows, columns = rows.astype(dtype), np.ascontiguousarray(columns.T, dtype)
 
-    ATARI = (84, 84)
-    EXACT = 1 << 14
-    """Units of a new pixel up to which float32 neither loses one nor rounds to the wrong side."""
-
-    def __init__(self, env: gym.Env, size: Size = True) -> None:
-        self._size = self.ATARI if size is True else (size, size) if isinstance(size, int) else size
-        if min(self._size) < 1:
-            raise ValueError(f"size must be positive, got {size}")
-        super().__init__(env)
-
-    def _prepare(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        self._same = (height, width) == self._size
-        rows, down = coverage(height, self._size[0])
-        columns, across = coverage(width, self._size[1])
-        # OpenCV rounds x.5 to the even number, but up at half the size and when enlarging.
-        self._ties_up = self._size == (height / 2, width / 2) or min(self._size[0] - height, self._size[1] - width) > 0
-        # Whole numbers up to the one division: the mean is exact whatever the order of the sum.
-        self._total = down * across
-        dtype = np.float32 if self._total < self.EXACT else np.float64
-        self._rows, self._columns = rows.astype(dtype), np.ascontiguousarray(columns.T, dtype)
-        return channels, *self._size
-
-    def _apply(self, image: Array) -> Array:
-        if self._same:
-            return image
-        sums = self._rows @ (image.astype(self._rows.dtype) @ self._columns)
-        sums /= self._total
-        if self._ties_up:
+    def means(image: Array) -> Array:
+        """The mean of each area, rounded."""
+        sums = rows @ (image.astype(dtype) @ columns)
+        sums /= total
+        if ties_up:
             sums += 0.5
         else:
             np.rint(sums, out=sums)
         resized: Array = sums.astype(np.uint8)
         return resized
+
+    return _converted(move, (channels, *wanted), means)
 
 
 def coverage(old: int, new: int) -> tuple[Array, int]:
@@ -145,8 +120,10 @@ class ChannelsFirst(gym.ObservationWrapper):
 
     def __init__(self, env: gym.Env, channels: Literal["auto", "first", "last"] = "auto") -> None:
         super().__init__(env)
-        port = image_conversion(_picture(env.observation_space), channels)
-        self._move, self.observation_space = port.convert, port.space
+        space = _picture(env.observation_space)
+        if channels == "last" and isinstance(space, Image):
+            raise ValueError("the channels come first already; put it before the wrapper that moved them")
+        self.observation_space, self._move = image_conversion(space, channels)
 
     def observation(self, observation: Observation) -> Array:
         """[C, H, W]."""

@@ -1,9 +1,10 @@
-"""Wrappers that change vector and discrete observations, of one environment or of a whole vector at once."""
+"""Wrappers that convert vector and discrete observations, of one environment or of a whole vector at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+import inspect
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -12,142 +13,159 @@ from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Observation
 from ludus.envs.info import is_pixels
+from ludus.envs.spaces import Conversion
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.types import Array
 
 
-class BatchObservation(gym.ObservationWrapper):
-    """Base of wrappers whose `observation` also takes a batch [B, ...], so that they work on native backends."""
+class ConvertObservation(gym.ObservationWrapper):
+    """Converts observations by a function of their space; see `observation_wrapper`."""
+
+    conversion: ClassVar[Callable[..., Conversion]]
+    observes: ClassVar[bool] = False
+    """It makes the observations of a suite supported ones."""
+
+    def __init__(self, env: gym.Env, **arguments: object) -> None:
+        super().__init__(env)
+        self.observation_space, self._convert = self.conversion(env.observation_space, **arguments)
+
+    def observation(self, observation: Observation) -> Observation:
+        """The converted observation."""
+        return observation if self._convert is None else self._convert(observation)
 
     @classmethod
     def vectorize(cls, venv: VectorEnv, **arguments: object) -> VectorEnv:
         """The same for a whole vector at once."""
-        return _Converted(venv, cls(_Spaces(venv), **arguments))
+        return _ConvertedVector(venv, cls.conversion(venv.observation_space, **arguments))
 
 
-class _Spaces(gym.Env):
-    """Stands for the environment of a wrapper that only converts."""
+class _ConvertedVector(VectorWrapper):
+    def __init__(self, inner: VectorEnv, conversion: Conversion) -> None:
+        super().__init__(inner, conversion.space)
+        self._conversion = conversion
 
-    def __init__(self, venv: VectorEnv) -> None:
-        self.observation_space, self.action_space = venv.observation_space, venv.action_space
-
-
-class _Converted(VectorWrapper):
-    def __init__(self, inner: VectorEnv, wrapper: gym.ObservationWrapper) -> None:
-        super().__init__(inner, wrapper.observation_space)
-        self._wrapper = wrapper
-
-    def convert(self, obs: Array) -> Array:
-        """What the wrapper makes of the batch."""
-        converted: Array = self._wrapper.observation(obs)
-        return converted
+    def convert(self, obs: Observation) -> Observation:
+        """The converted batch."""
+        return self._conversion(obs)
 
 
-class MaskObservation(BatchObservation):
+def observation_wrapper(function: Callable[..., Conversion]) -> type[ConvertObservation]:
+    """Make a wrapper class of a function from an observation space to a Conversion, which takes any batch dimensions.
+
+    The other arguments of the function are the arguments of the wrapper; a ValueError refuses a space or an argument.
+    """
+    space, *arguments = inspect.signature(function, eval_str=True).parameters.values()
+    body = {
+        "conversion": staticmethod(function),
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+        "__signature__": inspect.Signature([space.replace(name="env", annotation=gym.Env), *arguments]),
+    }
+    return type(function.__name__, (ConvertObservation,), body)
+
+
+@observation_wrapper
+def mask_observation(space: gym.Space, indices: Sequence[int], mode: Literal["zero", "drop"] = "zero") -> Conversion:
     """Sets the entries `indices` of a vector to zero, or drops them: partial observability on purpose."""
-
-    def __init__(self, env: gym.Env, indices: Sequence[int], mode: Literal["zero", "drop"] = "zero") -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not isinstance(space, Box) or len(space.shape) != 1:
-            raise ValueError(f"masks the entries of a vector, the observation is {space}")
-        size = space.shape[0]
-        if not indices or any(not 0 <= i < size for i in indices):
-            raise ValueError(f"indices must lie in 0 to {size - 1}, got {list(indices)}")
-        hidden = sorted(set(indices))
-        self._kept = [i for i in range(size) if i not in hidden] if mode == "drop" else None
-        if self._kept == []:
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        raise ValueError(f"masks the entries of a vector, the observation is {space}")
+    size = space.shape[0]
+    if not indices or any(not 0 <= i < size for i in indices):
+        raise ValueError(f"indices must lie in 0 to {size - 1}, got {list(indices)}")
+    hidden = sorted(set(indices))
+    kept = [i for i in range(size) if i not in hidden]
+    if mode == "drop":
+        if not kept:
             raise ValueError("drops the whole observation")
-        self._keep = np.ones(size, space.dtype)
-        self._keep[hidden] = 0
-        low, high = space.low.copy(), space.high.copy()
-        low[hidden], high[hidden] = (0, 1) if space.dtype.kind == "u" else (-1, 1)  # finite bounds around the zero
-        if self._kept is not None:
-            low, high = low[self._kept], high[self._kept]
-        self.observation_space = Box(low, high, dtype=space.dtype)
-
-    def observation(self, observation: Observation) -> Array:
-        """[..., D] in a new array."""
-        masked: Array = observation * self._keep if self._kept is None else observation[..., self._kept]
-        return masked
+        return Conversion(Box(space.low[kept], space.high[kept], dtype=space.dtype), lambda obs: obs[..., kept])
+    low, high, keep = space.low.copy(), space.high.copy(), np.ones(size, space.dtype)
+    low[hidden], high[hidden] = (0, 1) if space.dtype.kind == "u" else (-1, 1)  # finite bounds around the zero
+    keep[hidden] = 0
+    return Conversion(Box(low, high, dtype=space.dtype), lambda obs: obs * keep)
 
 
-class ScaleObservation(BatchObservation):
+@observation_wrapper
+def scale_observation(space: gym.Space, low: float = 0.0, high: float = 1.0) -> Conversion:
     """Maps a bounded observation linearly onto [low, high], as float32. Images stay uint8: the network scales them."""
+    if not isinstance(space, Box) or not space.is_bounded() or not (space.low < space.high).all():
+        raise ValueError(f"needs a Box with finite bounds, the observation is {space}")
+    if is_pixels(space) and len(space.shape) > 1:
+        raise ValueError("images stay uint8, the network scales them; `flatten` first makes them vectors")
+    _require_order(low, high)
+    bottom = space.low.astype(float)
+    factor = (high - low) / (space.high.astype(float) - bottom)
 
-    def __init__(self, env: gym.Env, low: float = 0.0, high: float = 1.0) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not isinstance(space, Box) or not space.is_bounded() or not (space.low < space.high).all():
-            raise ValueError(f"needs a Box with finite bounds, the observation is {space}")
-        if is_pixels(space) and len(space.shape) > 1:
-            raise ValueError("images stay uint8, the network scales them; `flatten` first makes them vectors")
-        _require_order(low, high)
-        self._bottom, self._low, self._high = space.low.astype(float), low, high
-        self._factor = (high - low) / (space.high.astype(float) - self._bottom)
-        self.observation_space = Box(low, high, space.shape, np.float32)
+    def scale(obs: Observation) -> Array:
+        """Onto [low, high]; rounding may overshoot."""
+        return np.clip(low + (np.asarray(obs, float) - bottom) * factor, low, high).astype(np.float32)
 
-    def observation(self, observation: Observation) -> Array:
-        """[..., D] in a new array."""
-        scaled = self._low + (np.asarray(observation, float) - self._bottom) * self._factor
-        return np.clip(scaled, self._low, self._high).astype(np.float32)  # rounding may overshoot
+    return Conversion(Box(low, high, space.shape, np.float32), scale)
 
 
-class NormalizeObservation(BatchObservation):
+@observation_wrapper
+def normalize_observation(space: gym.Space, mean: float | list[float], std: float | list[float]) -> Conversion:
     """(observation - mean) / std of a vector, as float32; `environment.normalize_obs: rolling` estimates both."""
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        raise ValueError(f"normalizes vectors, the observation is {space}")
+    (size,) = space.shape
+    for name, value in (("mean", mean), ("std", std)):
+        if np.shape(value) not in ((), (size,)) or not np.isfinite(value).all():
+            raise ValueError(f"{name} must be a finite number or {size} of them, got {value}")
+    center, deviation = np.array(mean, float), np.array(std, float)
+    if not (deviation > 0).all():
+        raise ValueError(f"std must be positive, got {std}")
 
-    def __init__(self, env: gym.Env, mean: float | list[float], std: float | list[float]) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not isinstance(space, Box) or len(space.shape) != 1:
-            raise ValueError(f"normalizes vectors, the observation is {space}")
-        self._mean, self._std = (self._vector(name, value) for name, value in (("mean", mean), ("std", std)))
-        if not (self._std > 0).all():
-            raise ValueError(f"std must be positive, got {std}")
-        self.observation_space = Box(self.observation(space.low), self.observation(space.high), dtype=np.float32)
-
-    def observation(self, observation: Observation) -> Array:
-        """[..., D] in a new array."""
-        normalized: Array = ((np.asarray(observation, float) - self._mean) / self._std).astype(np.float32)
+    def normalize(obs: Observation) -> Array:
+        """By mean and deviation."""
+        normalized: Array = ((np.asarray(obs, float) - center) / deviation).astype(np.float32)
         return normalized
 
-    def _vector(self, name: str, value: float | list[float]) -> Array:
-        (size,) = self.env.observation_space.shape or ()
-        vector = np.array(value, float)
-        if vector.shape not in ((), (size,)) or not np.isfinite(vector).all():
-            raise ValueError(f"{name} must be a finite number or {size} of them, got {value}")
-        return np.broadcast_to(vector, (size,)).copy()
+    return Conversion(Box(normalize(space.low), normalize(space.high), dtype=np.float32), normalize)
 
 
-class ClipObservation(BatchObservation):
+@observation_wrapper
+def clip_observation(space: gym.Space, low: float = -10.0, high: float = 10.0) -> Conversion:
     """Clips every number of an observation to [low, high]."""
-
-    def __init__(self, env: gym.Env, low: float = -10.0, high: float = 10.0) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not isinstance(space, Box) or space.dtype.kind != "f":
-            raise ValueError(f"clips vectors of floats, the observation is {space}")
-        _require_order(low, high)
-        self._low, self._high = low, high
-        self.observation_space = Box(self.observation(space.low), self.observation(space.high), dtype=space.dtype)
-
-    def observation(self, observation: Observation) -> Array:
-        """[..., D] in a new array."""
-        return np.clip(observation, self._low, self._high)
+    if not isinstance(space, Box) or space.dtype.kind != "f":
+        raise ValueError(f"clips vectors of floats, the observation is {space}")
+    _require_order(low, high)
+    bounds = Box(np.clip(space.low, low, high), np.clip(space.high, low, high), dtype=space.dtype)
+    return Conversion(bounds, lambda obs: np.clip(obs, low, high))
 
 
-class CastObservation(BatchObservation):
+@observation_wrapper
+def cast_observation(space: gym.Space) -> Conversion:
     """For environments that return float64 (or lists) in a float32 space: they are cast on request, never silently."""
+    if not isinstance(space, Box):
+        raise ValueError(f"casts Box observations, this one is {space}")
+    return Conversion(space, lambda obs: np.asarray(obs, space.dtype))
 
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-        if not isinstance(env.observation_space, Box):
-            raise ValueError(f"casts Box observations, this one is {env.observation_space}")
 
-    def observation(self, observation: Observation) -> Array:
-        """The observation in the dtype of its space."""
-        return np.asarray(observation, self.observation_space.dtype)
+@observation_wrapper
+def discrete_encoder(space: gym.Space, encoding: Literal["array", "binary", "onehot"] = "array") -> Conversion:
+    """A discrete observation as a float32 vector.
+
+    `array`: the number itself, `binary`: its bits (lowest first), `onehot`: a unit vector.
+    """
+    if not isinstance(space, Discrete):
+        raise ValueError(f"encodes Discrete observations, this one is {space}")
+    start, numbers = int(space.start), np.arange(int(space.n))
+    bits = max(1, (len(numbers) - 1).bit_length())
+    tables = {
+        "array": numbers[:, None],
+        "binary": numbers[:, None] >> np.arange(bits) & 1,
+        "onehot": np.eye(len(numbers)),
+    }
+    codes = tables[encoding].astype(np.float32)
+    vector = Box(0.0, float(codes.max(initial=1)), codes[0].shape, np.float32)
+    return Conversion(vector, lambda obs: np.take(codes, np.asarray(obs) - start, axis=0))
+
+
+@observation_wrapper
+def one_hot(space: gym.Space) -> Conversion:
+    """A discrete observation as a unit vector, for wrappers that need vectors; networks encode it so anyway."""
+    return discrete_encoder.conversion(space, "onehot")
 
 
 class Flatten(gym.ObservationWrapper):
@@ -163,39 +181,6 @@ class Flatten(gym.ObservationWrapper):
     def observation(self, observation: Observation) -> Array:
         """float32 [D]."""
         return np.asarray(spaces.flatten(self.env.observation_space, observation), np.float32)
-
-
-class DiscreteEncoder(BatchObservation):
-    """A discrete observation as a float32 vector.
-
-    `array`: the number itself, `binary`: its bits (lowest first), `onehot`: a unit vector.
-    """
-
-    def __init__(self, env: gym.Env, encoding: Literal["array", "binary", "onehot"] = "array") -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not isinstance(space, Discrete):
-            raise ValueError(f"encodes Discrete observations, this one is {space}")
-        self._start, count = int(space.start), int(space.n)
-        bits = max(1, (count - 1).bit_length())
-        tables: dict[str, Array] = {
-            "array": np.arange(count)[:, None],
-            "binary": np.arange(count)[:, None] >> np.arange(bits) & 1,
-            "onehot": np.eye(count),
-        }
-        self._codes = tables[encoding].astype(np.float32)
-        self.observation_space = Box(0.0, float(self._codes.max(initial=1)), self._codes[0].shape, np.float32)
-
-    def observation(self, observation: Observation) -> Array:
-        """[..., D] in a new array."""
-        return np.take(self._codes, np.asarray(observation) - self._start, axis=0)
-
-
-class OneHot(DiscreteEncoder):
-    """A discrete observation as a unit vector, for wrappers that need vectors; networks encode it so anyway."""
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env, "onehot")
 
 
 def _require_order(low: float, high: float) -> None:

@@ -1,4 +1,4 @@
-"""Where metric rows go."""
+"""Sinks take the rows of metrics: files, TensorBoard, W&B, the console, the monitor."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 Row = Mapping[str, float | str]
-"""One flush of the Recorder; sinks may keep it, nobody changes it."""
+"""One flush of the Recorder; sinks may keep it but must not change it."""
 
 
 class Sink(ABC):
-    """Takes one row per flush."""
+    """Gets one row per flush."""
 
     warning: str = ""
-    """What a person must hear when a run begins."""
+    """A warning for the user when the run starts."""
 
     @abstractmethod
     def write(self, row: Row) -> None:
         """Take one row."""
 
-    def file(self, path: Path, env_steps: int) -> None:  # noqa: B027 - most take rows only
-        """Take a file that is ready; each is told once."""
+    def file(self, path: Path, env_steps: int) -> None:  # noqa: B027 - most sinks take rows only
+        """Take a finished file, such as a video."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to finish
-        """Finish; nothing is written after this."""
+    def close(self) -> None:  # noqa: B027 - most sinks have nothing to finish
+        """Finish; no row comes after this."""

@@ -1,10 +1,11 @@
-"""metrics.csv: the rows as a table whose header grows and never loses a column."""
+"""metrics.csv: the rows as a table; new columns are added, none is ever removed."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -13,7 +14,7 @@ from ludus.metrics.sinks import Row, Sink
 
 
 class Csv(Sink):
-    """Appends rows; a new key rewrites the file with a wider header, beside it and then in its place."""
+    """Appends rows; for a new key the file is rewritten with one more column."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,9 +28,11 @@ class Csv(Sink):
 
     def write(self, row: Row) -> None:
         """Append one row."""
-        missing = [key for key in row if key not in self._names]
-        if missing:
-            self._adopt({key: _cell(key) for key in missing})
+        names = {key: _cell(key) for key in row if key not in self._names}
+        new = [name for name in names.values() if name not in self._columns]
+        if new:
+            self._rewrite([*self._columns, *new])
+        self._names.update(names)
         cells = {self._names[key]: _cell(value) for key, value in row.items()}
         assert self._file is not None
         csv.writer(self._file).writerow([cells.get(column, "") for column in self._columns])
@@ -40,12 +43,6 @@ class Csv(Sink):
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def _adopt(self, names: dict[str, str]) -> None:
-        new = [name for name in names.values() if name not in self._columns]
-        if new:
-            self._rewrite([*self._columns, *new])
-        self._names.update(names)
 
     def _rewrite(self, columns: list[str]) -> None:
         with files.replacing(self.path, durable=False) as raw:
@@ -62,14 +59,11 @@ class Csv(Sink):
         if not self.path.exists():
             return
         with self.path.open(newline="", encoding="utf-8") as file:
-            lines = (line for line in file if line.endswith("\n"))
-            rows = csv.reader(lines)
-            next(rows, None)
-            yield from rows
+            yield from islice(csv.reader(line for line in file if line.endswith("\n")), 1, None)
 
 
 def _cell(value: float | str) -> str:
-    """Text that a spreadsheet would run as a formula is quoted; a line break would break the table."""
+    """A cell on one line; text that a spreadsheet would run as a formula is quoted."""
     if not isinstance(value, str):
         return str(value)
     flat = " ".join(value.splitlines())

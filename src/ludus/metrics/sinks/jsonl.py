@@ -1,4 +1,4 @@
-"""metrics.jsonl: the append-only truth, one JSON object a row, new keys any time."""
+"""metrics.jsonl: append-only, one JSON object per row; new keys may appear at any time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from ludus.files import open_regular
 from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks import Row, Sink
 
-_COUNTED = tuple(key for key in COLUMNS if key != "phase")
 _LARGEST = 2**63
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class Jsonl(Sink):
-    """Every row reaches the operating system before `write` returns; JSON has no NaN, so that is a string here."""
+    """Passes every row to the operating system before `write` returns; NaN and infinity are strings in the file."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,7 +28,7 @@ class Jsonl(Sink):
         self._lost = 0
 
     def write(self, row: Row) -> None:
-        """Append one line; after a failed one, start afresh and say how many rows are missing."""
+        """Append one line; the first row after failures says in `lost_rows` how many are missing."""
         if self._lost:
             row = {**row, "lost_rows": self._lost}
         line = (b"\n" if self._torn else b"") + encode(row)
@@ -70,27 +69,23 @@ def _strict(value: float | str) -> float | str:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, float | str]]:
-    """The rows of a metrics.jsonl; lines torn by a crash, and what was never a row, are skipped."""
+    """The rows of a metrics.jsonl; other lines, such as one torn by a crash, are skipped."""
     with open_regular(path) as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict) and all(_is_cell(value) for value in row.values()):
-                row = {key: _number(key, value) for key, value in row.items()}
-                if all(_is_count(row.get(key, 0)) for key in _COUNTED):
-                    yield row
+        yield from filter(None, map(parse_row, file))
+
+
+def parse_row(line: bytes) -> dict[str, float | str] | None:
+    """The row of one line; None if it is not a row."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not all(_is_cell(value) for value in found.values()):
+        return None
+    row = {k: _NOT_FINITE.get(v, v) if isinstance(v, str) and k != "phase" else v for k, v in found.items()}
+    counts = [row.get(key, 0) for key in COLUMNS if key != "phase"]
+    return row if all(not isinstance(count, str) and abs(count) < _LARGEST for count in counts) else None
 
 
 def _is_cell(value: object) -> bool:
-    """JSON has whole numbers of any length; those are not ours."""
     return isinstance(value, float | str) or (isinstance(value, int) and abs(value) < _LARGEST)
-
-
-def _is_count(value: float | str) -> bool:
-    return not isinstance(value, str) and abs(value) < _LARGEST  # nor NaN
-
-
-def _number(key: str, value: float | str) -> float | str:
-    return _NOT_FINITE.get(value, value) if isinstance(value, str) and key != "phase" else value

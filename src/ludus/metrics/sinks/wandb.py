@@ -1,4 +1,4 @@
-"""Weights & Biases: off unless asked for, offline when there is no key or no network."""
+"""Weights & Biases: off by default, offline without a key or network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("online", "offline", "disabled", "shared")
 CLOUD = "api.wandb.ai"
 
 
-class Wandb(Sink):
+class WandbSink(Sink):
     """Every row over its column `x_axis`. The key stays with the client; code, argv and host are not captured."""
 
     def __init__(
@@ -29,18 +29,13 @@ class Wandb(Sink):
         project: str,
         entity: str | None = None,
         tags: Sequence[str] = (),
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         x_axis: str = "env_steps",
     ) -> None:
         check()
         import wandb
 
-        private: Any = {
-            "x_disable_meta": True,
-            "x_disable_machine_info": True,
-            "disable_code": True,
-            "disable_git": True,
-        }
+        private: Any = dict.fromkeys(("x_disable_meta", "x_disable_machine_info", "disable_code", "disable_git"), True)
         try:
             self._run = wandb.init(
                 dir=str(folder),
@@ -53,7 +48,7 @@ class Wandb(Sink):
                 reinit="create_new",
                 settings=wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private),
             )
-        except wandb.Error as error:  # a key the server does not take, say
+        except wandb.Error as error:  # for example a key that the server refuses
             remedy = "run `wandb login`, or set WANDB_MODE=offline"
             raise ConfigError("logging.wandb", " ".join(str(error).split()), remedy) from None
         self.mode = str(self._run.settings.mode)
@@ -65,11 +60,11 @@ class Wandb(Sink):
         self._run.define_metric("*", step_metric=x_axis)
 
     def write(self, row: Row) -> None:
-        """Hand the row to the client."""
+        """Pass the row to the client."""
         self._run.log(dict(row))
 
     def file(self, path: Path, env_steps: int) -> None:
-        """Hand a video to the client, which copies it at once; other files are not for there."""
+        """Pass a video to the client, which copies it at once; other files are ignored."""
         if path.suffix == ".mp4":
             import wandb
 
@@ -81,21 +76,21 @@ class Wandb(Sink):
 
 
 def check() -> None:
-    """Refuse what cannot work before anything is made: no client, a mode it does not know, online without a key."""
+    """Refuse what cannot work: no client, an unknown mode, online without a key."""
     try:
         import wandb  # noqa: F401
     except ImportError:
         raise MissingExtra("logging.wandb", "wandb") from None
     asked = os.environ.get("WANDB_MODE")
     if asked and asked not in MODES:
-        raise ConfigError(f"WANDB_MODE={asked}", "no mode of W&B", f"use {', '.join(MODES)}")
+        raise ConfigError(f"WANDB_MODE={asked}", "is not a mode of W&B", f"use {', '.join(MODES)}")
     if asked == "online" and not _has_key():
         remedy = "run `wandb login`, set WANDB_API_KEY, or leave WANDB_MODE out"
         raise ConfigError("WANDB_MODE=online", f"there is no key for {_server().netloc}", remedy)
 
 
 def choose_mode() -> str:
-    """WANDB_MODE if set; else online with a key and a reachable server, else offline (`wandb sync` sends it later)."""
+    """WANDB_MODE if set; online with a key and a reachable server; otherwise offline (`wandb sync` sends it later)."""
     asked = os.environ.get("WANDB_MODE")
     if asked:
         return asked
@@ -110,9 +105,9 @@ def _why_offline() -> str:
 
 
 def _server() -> SplitResult:
-    """The user's own server, or the client's default, which moves between versions.
+    """The user's server, or the client's default, which differs between versions.
 
-    It is never that of `wandb/settings` in the working directory, which the client would read: the key would go there.
+    Never the one in `wandb/settings` of the working directory, which the client would read: it would get the key.
     """
     import wandb
 
@@ -120,18 +115,18 @@ def _server() -> SplitResult:
 
 
 def _own_server() -> str:
-    """The address in the environment, or the one that `wandb login --host` has written down."""
+    """The address in the environment, or the one that `wandb login --host` has stored."""
     folder = Path(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
     settings = configparser.ConfigParser(interpolation=None)
     try:
         settings.read(folder.expanduser() / "settings")
-    except (configparser.Error, UnicodeDecodeError, RuntimeError):  # no home
+    except (configparser.Error, UnicodeDecodeError, RuntimeError):  # no home directory
         settings.clear()
     return os.environ.get("WANDB_BASE_URL") or settings.get("default", "base_url", fallback="") or ""
 
 
 def _has_key() -> bool:
-    """Whether the environment or the netrc file holds a key; the cloud's old address counts for its new one."""
+    """Whether the environment or the netrc file has a key; the cloud's old address counts for its new one."""
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     hosts = [_server().netloc, *([] if _own_server() else [CLOUD])]

@@ -1,10 +1,8 @@
 """Gated recurrent unit (Cho et al. 2014) over whole sequences with episode resets.
 
-On the CPU a scan of our own runs the recurrence in numpy, over sequences cut at episode starts and with a hand-written
-backward pass: torch has no fused GRU there, and its graph of small operations takes ten times as long. On an
-accelerator one fused call does it: a step is inserted before every episode start, at which a flag with weight -1e4
-closes the reset and update gates and the input bias (an input column itself) is zero, so that the state becomes
-tanh(0) = 0 exactly, whatever came before.
+On the CPU `kernels.gru_scan` runs the recurrence. On an accelerator one fused call does: before every episode start it
+gets an extra step at which a flag with weight -1e4 closes the reset and update gates and the input bias (which is an
+input column) is zero, so that the state becomes tanh(0) = 0 exactly, whatever it was.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ class GRUConfig(Model):
     hidden_dim: PositiveInt = 64
     """Units."""
     horizon: PositiveInt = 1
-    """Steps over which it has to remember: units begin with spans up to it, where a bias of 0 halves the state at
-    every step. 1 leaves the bias 0, for tasks with short memories."""
+    """Steps over which it has to remember: update gates begin with time constants up to it. 1 leaves the bias 0, which
+    halves the state at every step, for tasks with short memories."""
 
 
 @MEMORY.register("gru")
@@ -49,9 +47,11 @@ class GRU(MemoryCore):
             update.uniform_(1.0, cfg.horizon - 1.0).log_()
 
     def initial_state(self, batch: int) -> Tree:
+        """(hidden units [B, H],)."""
         return (torch.zeros(batch, self.out_dim, device=self.cell.weight_hh.device),)
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         (h_BH,) = state
         if len(x_TBD) == 1:
             h_BH = self.cell(x_TBD[0], h_BH * ~first_TB[0].unsqueeze(-1))
@@ -64,7 +64,7 @@ class GRU(MemoryCore):
         return y_TBH, (y_TBH[-1],)
 
     def fused(self, x_TBD: Tensor, h_BH: Tensor, first_TB: Tensor) -> Tensor:
-        """The whole sequence in one library call, reset steps inserted."""
+        """The whole sequence in one library call, with an extra step before every episode start."""
         T, B, D = x_TBD.shape
         cell, device = self.cell, x_TBD.device
         row_TB = torch.arange(T, device=device).unsqueeze(1) + first_TB.long().cumsum(0)

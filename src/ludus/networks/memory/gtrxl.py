@@ -1,6 +1,6 @@
 """Gated Transformer-XL (Parisotto et al. 2020, arXiv:1910.06764): GRU gates in place of residual connections.
 
-A bias keeps the gates nearly shut at the start: the network begins as its own input projection.
+A bias keeps the gates nearly shut at first, so that the network begins as its own input projection.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.networks.attention import Window
-from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
+from ludus.networks.attention import AttentionWindow
+from ludus.networks.transformer import TransformerBlock, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
 
 
@@ -22,14 +22,15 @@ class GTrXLConfig(TransformerConfig):
     """How far the gates are shut at the start."""
 
 
-class GatedBlock(Block):
+class GatedBlock(TransformerBlock):
     """gate(x, relu(attention(norm(x)))), then gate(x, relu(feedforward(norm(x)))) (equations 8 and 9)."""
 
     def __init__(self, cfg: GTrXLConfig) -> None:
         super().__init__(cfg)
         self.gates: Any = nn.ModuleList(Gate(cfg.hidden_dim, cfg.gate_bias) for _ in range(2))
 
-    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
+        """The residual stream after the block."""
         x_TBH = self.gates[0](x_TBH, torch.relu(self.attention(self.norm(x_SBH), window)))
         return self.gates[1](x_TBH, torch.relu(self.feedforward(x_TBH)))
 
@@ -55,6 +56,7 @@ class Gate(nn.Module):
                 nn.init.xavier_uniform_(block)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The residual stream x joined with y."""
         width = x.shape[-1]
         gates_y, candidate = self.new(y).split([2 * width, width], -1)
         r, z = (gates_y + self.old(x)).chunk(2, -1)

@@ -1,9 +1,8 @@
 """Long short-term memory (Hochreiter & Schmidhuber 1997) over whole sequences with episode resets.
 
-On the CPU a scan of our own runs the recurrence in numpy, over sequences cut at episode starts and with a hand-written
-backward pass. On an accelerator one fused call does it: a step is inserted before every episode start, at which a flag
-with weight -1e4 closes the input and forget gates, so that cell and output become 0 exactly; a second flag holds the
-cell over padding.
+On the CPU `kernels.lstm_scan` runs the recurrence. On an accelerator one fused call does: before every episode start it
+gets an extra step at which a flag with weight -1e4 closes the input and forget gates, so that cell and output become 0
+exactly; a second flag keeps the cell unchanged over padding.
 """
 
 from __future__ import annotations
@@ -50,9 +49,11 @@ class LSTM(MemoryCore):
             to_input.copy_(-to_forget)
 
     def initial_state(self, batch: int) -> Tree:
+        """(outputs [B, H], cells [B, H])."""
         return tuple(torch.zeros(2, batch, self.out_dim, device=self.cell.weight_hh.device).unbind())
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         if len(x_TBD) == 1:
             h_BH, c_BH = self.cell(x_TBD[0], tuple(leaf * ~first_TB[0].unsqueeze(-1) for leaf in state))
             return h_BH.unsqueeze(0), (h_BH, c_BH)
@@ -62,7 +63,7 @@ class LSTM(MemoryCore):
         return y_TBH, (y_TBH[-1], c_BH)
 
     def scanned(self, x_TBD: Tensor, h_BH: Tensor, c_BH: Tensor, first_TB: Tensor) -> tuple[Tensor, Tensor]:
-        """(outputs, last cell) by the scan; doubled weights of the candidate make its tanh a sigmoid."""
+        """(outputs, last cell) by the scan; with doubled weights tanh(a) of the candidate is 2 sigmoid(2 a) - 1."""
         cell = self.cell
         double = torch.ones_like(cell.bias_hh)
         double[2 * self.out_dim : 3 * self.out_dim] = 2.0
@@ -70,7 +71,7 @@ class LSTM(MemoryCore):
         return LSTMScan.apply(gates_TBG, h_BH, c_BH, first_TB, cell.weight_hh * double[:, None])
 
     def fused(self, x_TBD: Tensor, h_BH: Tensor, c_BH: Tensor, first_TB: Tensor) -> tuple[Tensor, Tensor]:
-        """(outputs, last cell) in one library call, reset steps inserted."""
+        """(outputs, last cell) in one library call, with an extra step before every episode start."""
         T, B, D = x_TBD.shape
         cell, device = self.cell, x_TBD.device
         row_TB = torch.arange(T, device=device).unsqueeze(1) + first_TB.long().cumsum(0)

@@ -1,7 +1,8 @@
 """Mamba (Gu & Dao 2023, arXiv:2312.00752): a linear recurrence whose rates depend on the input.
 
-Reading order: SelectiveMixer (figure 3 of the paper) -> networks.state_space (the blocks around it) -> math.scan. A
-reset sets the decay of the state to 0 and hides earlier inputs from the convolution. States are [B, N, E].
+Reading order: SelectiveMixer (figure 3 of the paper) -> networks.residual (the blocks around it) ->
+kernels.selective_scan. A reset sets the decay of the state to 0 and hides earlier inputs from the convolution. States
+are [B, N, E].
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.nn.functional import softplus
 from ludus.kernels.convolution import silu_convolution
 from ludus.kernels.normalization import gated
 from ludus.kernels.selective_scan import selective_scan
-from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
+from ludus.networks.residual import Mixer, ResidualCore, StateSpaceConfig, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -49,10 +50,12 @@ class SelectiveMixer(Mixer):
         self.output = nn.Linear(E, cfg.hidden_dim, bias=False)
 
     def initial_state(self, batch: int) -> Tree:
+        """(newest inputs of the convolution [B, K - 1, E], states [B, N, E])."""
         new = self.skip.new_zeros
         return new(batch, self.taps - 1, self.channels), new(batch, self.states, self.channels)
 
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         past_BKE, h_BNE = state
         x_TBE, gate_TBE = self.input(x_TBH).chunk(2, -1)
         x_TBE, past_BKE = silu_convolution(x_TBE, self.conv_weight, self.conv_bias, first_TB, past_BKE)
@@ -64,7 +67,7 @@ class SelectiveMixer(Mixer):
 
 
 @MEMORY.register("mamba")
-class Mamba(StateSpaceCore):
+class Mamba(ResidualCore):
     """Blocks around the selective scan."""
 
     Config, Mixer = MambaConfig, SelectiveMixer

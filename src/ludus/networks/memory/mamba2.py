@@ -1,6 +1,6 @@
 """Mamba-2 (Dao & Gu 2024, arXiv:2405.21060): heads with one decay each, computed as matrix products over chunks.
 
-Reading order: DualMixer (figure 6 of the paper) -> networks.state_space (the blocks around it) -> math.dual. A
+Reading order: DualMixer (figure 6 of the paper) -> networks.residual (the blocks around it) -> kernels.ssd. A
 reset sets the decay of the state to 0 and hides earlier inputs from the convolution.
 """
 
@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from ludus.kernels.convolution import silu_convolution
 from ludus.kernels.normalization import gated, inverse_rms
 from ludus.kernels.ssd import dual_scan
-from ludus.networks.state_space import Mixer, StateSpaceConfig, StateSpaceCore, first_step_sizes
+from ludus.networks.residual import Mixer, ResidualCore, StateSpaceConfig, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -36,6 +36,7 @@ class Mamba2Config(StateSpaceConfig):
 
     @model_validator(mode="after")
     def whole_heads(self) -> Mamba2Config:
+        """Refuse heads that do not divide the channels."""
         if self.channels % self.channels_per_head:
             raise ValueError(f"head_dim {self.head_dim} does not divide the {self.channels} channels of a block")
         return self
@@ -61,10 +62,12 @@ class DualMixer(Mixer):
         self.output = nn.Linear(self.channels, cfg.hidden_dim, bias=False)
 
     def initial_state(self, batch: int) -> Tree:
+        """(newest inputs of the convolution [B, K - 1, X], states [B, M, N, P])."""
         new = self.skip.new_zeros
         return new(batch, self.taps - 1, len(self.conv_bias)), new(batch, self.heads, self.states, self.head)
 
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         past, h_BMNP = state
         gate_TBE, mixed, delta_TBM = self.input(x_TBH).split([self.channels, len(self.conv_bias), self.heads], -1)
         mixed, past = silu_convolution(mixed, self.conv_weight, self.conv_bias, first_TB, past)
@@ -79,7 +82,7 @@ class DualMixer(Mixer):
 
 
 @MEMORY.register("mamba2")
-class Mamba2(StateSpaceCore):
+class Mamba2(ResidualCore):
     """Blocks around the dual form."""
 
     Config, Mixer = Mamba2Config, DualMixer

@@ -26,7 +26,9 @@ class NoMemory(MemoryCore):
         self.out_dim = in_dim
 
     def initial_state(self, batch: int) -> Tree:
+        """Nothing."""
         return ()
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """The inputs themselves."""
         return x_TBD, state

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ludus.networks.attention import Window
-from ludus.networks.transformer import Block, TransformerConfig, TransformerCore
+from ludus.networks.attention import AttentionWindow
+from ludus.networks.transformer import TransformerBlock, TransformerConfig, TransformerCore
 from ludus.registry import MEMORY
 
 
@@ -16,10 +16,11 @@ class TrXLConfig(TransformerConfig):
     """Transformer-XL blocks."""
 
 
-class TrXLBlock(Block):
+class TrXLBlock(TransformerBlock):
     """x + attention(norm(x)), then x + feedforward(norm(x))."""
 
-    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: Window) -> Tensor:
+    def forward(self, x_SBH: Tensor, x_TBH: Tensor, window: AttentionWindow) -> Tensor:
+        """The residual stream after the block."""
         x_TBH = x_TBH + self.attention(self.norm(x_SBH), window)
         return x_TBH + self.feedforward(x_TBH)
 

@@ -1,7 +1,7 @@
 """Saves the state of a run: by steps, by updates, by minutes, at evaluations, on signals and at the end.
 
-The state is copied at the end of a cycle and written by a thread of its own, so that training does not wait for the
-disk. Old checkpoints go only after a newer one has been read back and found whole.
+The state is copied at the end of an epoch and written by a thread, so that training does not wait for the disk. An old
+checkpoint is removed only after a newer one has been read back and verified.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus import files
-from ludus.config.schema import CheckpointPlan
+from ludus.config.training import CheckpointPlan
 from ludus.errors import DataError, ResourceError
 from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.nan_guard import copied
 from ludus.progress import Progress
 from ludus.runs import checkpoint
-from ludus.seeding import Streams
 
 if TYPE_CHECKING:
-    from ludus.data.collector import Collector
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 MOST_FAILURES = 3
 
@@ -39,16 +37,14 @@ class Checkpoints(Callback):
         self,
         folder: Path,
         plan: CheckpointPlan,
-        collector: Collector | None,
-        streams: Streams,
-        warn: Callable[[str], None],
         *,
+        warn: Callable[[str], None],
         about: Mapping[str, Any] | None = None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        self.folder, self.plan, self.collector, self.streams, self.warn = folder, plan, collector, streams, warn
+        self.folder, self.plan, self.warn = folder, plan, warn
         self.about, self.confirm = dict(about or {}), confirm
-        """What every checkpoint says about its run; and what may refuse a save."""
+        """Config and meta.json that every checkpoint repeats; a call that may refuse a save."""
         self.by_steps, self.by_updates = Every(plan.every_steps), Every(plan.every_updates)
         self.failures = 0
         self._wanted = self._best = False
@@ -57,8 +53,8 @@ class Checkpoints(Callback):
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Path] | None = None
 
-    def on_start(self, run: Orchestrator) -> None:
-        """The very beginning is saved too, before anything else happens; a resumed run has the one it comes from."""
+    def on_start(self, run: Run) -> None:
+        """Save the initial state; a resumed run already has the checkpoint it comes from."""
         self._due(run)
         for folder in (self.folder, self.folder / "videos"):
             files.sweep(folder)
@@ -67,23 +63,23 @@ class Checkpoints(Callback):
             self._look()
         self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
-    def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
-        """Worth keeping; saved once the cycle is complete."""
+    def on_evaluation(self, run: Run, result: EvalResult) -> None:
+        """Ask for a checkpoint at the end of this epoch, if the plan saves this evaluation."""
         best = run.best is result
         self._best |= best
         self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        if due or self._wanted or (late and not self._resets):
+        if due or self._wanted or (late and not resets_at_checkpoints(run)):
             self.save(run)
 
-    def on_end(self, run: Orchestrator) -> None:
-        """The last state; a run stopped early at a barrier goes on from its newest checkpoint instead."""
+    def on_end(self, run: Run) -> None:
+        """Save the final state, unless the run was interrupted and a checkpoint would reset its environments."""
         self._look()
-        early = run.interrupted is not None and self._resets
+        early = run.interrupted is not None and resets_at_checkpoints(run)
         if self._saved != run.progress and not early:
             self.save(run)
         self.finish()
@@ -92,37 +88,32 @@ class Checkpoints(Callback):
         """Save at the end of this epoch."""
         self._wanted = True
 
-    @property
-    def _resets(self) -> bool:
-        return self.collector is not None and self.collector.resets_at_checkpoints
-
-    def _due(self, run: Orchestrator) -> bool:
-        """Both counts, each asked every time."""
+    def _due(self, run: Run) -> bool:
+        """Whether steps or updates have passed a multiple of their interval; asks both."""
         return self.by_steps.due(run.progress.env_steps) | self.by_updates.due(run.progress.updates)
 
-    def save(self, run: Orchestrator) -> None:
-        """Copy the state and hand it to the writer; the newest failure of the writer is looked at first."""
+    def save(self, run: Run) -> None:
+        """Copy the state and hand it to the writer, after the previous write has ended."""
         self._look()
         self.confirm()
-        if self.collector is not None and self.collector.resets_at_checkpoints:
-            step = run.progress.env_steps
-            self.collector.barrier(self.streams.integers(f"barrier {step}", self.collector.num_envs))
+        collector = run.collector
+        if collector is not None and collector.resets_at_checkpoints:
+            collector.barrier(run.streams.integers(f"barrier {run.progress.env_steps}", collector.num_envs))
         self._hand_over(run)
         run.nan_guard.at_checkpoint()
         self._wanted = self._best = False
         self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
-    def _hand_over(self, run: Orchestrator) -> None:
+    def _hand_over(self, run: Run) -> None:
         known = list(checkpoint.checkpoints(self.folder))[-self.plan.keep :]
-        buffers: Any = run.stateful["buffers"]
         name = run.scheduler.checkpoint_name
-        buffers.at_checkpoint(name, tuple(known))
+        run.buffers.at_checkpoint(name, tuple(known))
         best = self._best or run.best is None
         state = {**copied(run.state_dict()), "about": self.about}
         self._writing = self._writer.submit(self._write, state, name, best)
 
     def finish(self) -> None:
-        """Wait for the writer; there is no next time for what fails now."""
+        """Wait for the writer; a failure is final now."""
         self._look(last=True)
         self._writer.shutdown()
 
@@ -131,10 +122,10 @@ class Checkpoints(Callback):
             return
         writing, self._writing = self._writing, None
         while not writing.done():
-            wait([writing], timeout=0.1)  # a signal that another thread caught is noticed here too
+            wait([writing], timeout=0.1)  # short waits let this thread handle signals
         try:
             writing.result()
-        except (ResourceError, DataError) as error:  # not written, or not what was written when read back
+        except (ResourceError, DataError) as error:  # not written, or damaged when read back
             self.failures += 1
             self._saved = None
             if last or self.failures >= MOST_FAILURES:
@@ -154,7 +145,7 @@ class Checkpoints(Callback):
         return path
 
     def _link(self, link: Path, target: str) -> None:
-        """A run that began with the state of another may have no best checkpoint of its own."""
+        """Point a link at its target, or remove it where there is none: a new run may have no best checkpoint."""
         there = (self.folder / target).is_symlink()
         if there and not link.is_symlink():
             files.replace_link(link, target)
@@ -166,6 +157,11 @@ class Checkpoints(Callback):
         best = str(link.readlink()) if link.is_symlink() else ""
         old = [path for name, path in known.items() if name != best][: -self.plan.keep]
         if old:
-            checkpoint.load(newest)  # verified before anything goes
+            checkpoint.load(newest)  # verify it before older ones are removed
             for path in old:
-                shutil.rmtree(path, ignore_errors=True)  # what stays is tried again next time
+                shutil.rmtree(path, ignore_errors=True)  # the next save tries again
+
+
+def resets_at_checkpoints(run: Run) -> bool:
+    """Whether every checkpoint resets the environments of the run."""
+    return run.collector is not None and run.collector.resets_at_checkpoints

@@ -1,4 +1,4 @@
-"""Live control: `control.json` in the run folder changes settings, asks for a checkpoint or ends the run.
+"""Live control: `control.json` in the run folder changes settings, asks for a checkpoint or stops the run.
 
 It is read at the end of an epoch whenever it has changed: `{"set": {"lr": 1e-4}, "checkpoint": true, "stop": true}`.
 config.yaml stays what the run was started with; what was set is part of the checkpoints.
@@ -20,7 +20,7 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.plateau import plain
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 NAME = "control.json"
 LIMIT = 64 * 1024
@@ -46,7 +46,7 @@ class Control(Callback):
         self.path, self._checkpoint = folder / NAME, checkpoint
         self._seen: list[int] | None = None
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Obey the file if it has changed."""
         try:
             found = self.path.lstat()
@@ -61,7 +61,7 @@ class Control(Callback):
         except ConfigError as error:
             run.say(f"⚠ {error.line()[:SHOWN]}; training goes on unchanged")
 
-    def _obey(self, run: Orchestrator, command: Command) -> None:
+    def _obey(self, run: Run, command: Command) -> None:
         if command.set:
             before = {field: getattr(run.settings, field, None) for field in command.set}
             run.change_settings(command.set)

@@ -1,4 +1,4 @@
-"""`ludus train --debug`: every update is looked at, and the first tensor that is not finite ends the run by name.
+"""`ludus train --debug`: checks every update; the first tensor that is not finite ends the run with its name.
 
 Checked in the order in which numbers spread: batch, outputs of the layers, loss, gradients (before the optimizer sees
 them), weights. `debug/` gets a trace of the first cycles and numbers about every layer. Nothing of this exists without
@@ -25,10 +25,10 @@ from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 TRACED_CYCLES, TRACED_UPDATES = 3, 20
-"""The trace ends with the first of both: an update is thousands of events, and a longer one takes minutes to write."""
+"""The trace ends with whichever comes first: an update is thousands of events, and writing them takes time."""
 STATISTICS_EVERY = 1.0
 """Least seconds between two lines of statistics."""
 
@@ -46,29 +46,28 @@ class Debug(Callback):
         self._profiler: Any = None
         self._due = 0.0
 
-    def on_start(self, run: Orchestrator) -> None:
-        """Put the hooks in."""
+    def on_start(self, run: Run) -> None:
+        """Install the hooks and start the trace."""
         (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
-        for name, part in run.algorithm.state().items():
-            if isinstance(part, Learner):
-                self.watched.append(Watched(name, part, self._fail(run), self._count))
+        for name, learner in run.learners.items():
+            self.watched.append(Watched(name, learner, self._fail(run), self._count))
         self._start_trace()
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
-        """Statistics, and the end of the trace."""
+    def on_epoch_end(self, run: Run) -> None:
+        """Write statistics; end the trace when it is long enough."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + STATISTICS_EVERY
             self._write_statistics(run)
         if run.progress.cycles >= TRACED_CYCLES:
             self._end_trace()
 
-    def on_end(self, run: Orchestrator) -> None:
-        """The last statistics; the hooks go."""
+    def on_end(self, run: Run) -> None:
+        """Write the last statistics and remove the hooks."""
         self._write_statistics(run)
         self.close()
 
     def close(self) -> None:
-        """End the trace and take the hooks out, whatever the run ended with."""
+        """End the trace and remove the hooks."""
         self._end_trace()
         for watched in self.watched:
             watched.remove()
@@ -78,7 +77,7 @@ class Debug(Callback):
         if updates >= TRACED_UPDATES:
             self._end_trace()
 
-    def _fail(self, run: Orchestrator) -> Callable[[Watched, str, str], None]:
+    def _fail(self, run: Run) -> Callable[[Watched, str, str], None]:
         def fail(watched: Watched, what: str, problem: str) -> None:
             learner = watched.learner
             facts = {"tensor": what, "problem": problem, "learner": watched.name, "scalars": watched.scalars}
@@ -89,7 +88,7 @@ class Debug(Callback):
         return fail
 
     def _start_trace(self) -> None:
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it announces itself on stderr
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to stderr
         from torch.profiler import ProfilerActivity, profile
 
         self._profiler = profile(activities=[ProfilerActivity.CPU])
@@ -106,7 +105,7 @@ class Debug(Callback):
         table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=30)
         (self.folder / "debug" / "profile.txt").write_text(table)
 
-    def _write_statistics(self, run: Orchestrator) -> None:
+    def _write_statistics(self, run: Run) -> None:
         for watched in self.watched:
             head = {"epoch": run.progress.epochs, "env_steps": run.progress.env_steps, "learner": watched.name}
             for file, layers in (
@@ -182,7 +181,7 @@ class Watched:
             self._fail(self, f"{kind} {bad[0]}", bad[1])
 
 
-def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Learner, *, batch: Any = None) -> Path:
+def dump(folder: Path, run: Run, facts: Mapping[str, Any], learner: Learner, *, batch: Any = None) -> Path:
     """Write `nan_dump/` of a run folder: step.json, and weights and batch as safetensors; replaces an older one."""
     from safetensors.torch import save
 
@@ -197,10 +196,9 @@ def dump(folder: Path, run: Orchestrator, facts: Mapping[str, Any], learner: Lea
     return target
 
 
-def dump_divergence(folder: Path, run: Orchestrator, reason: str) -> Path | None:
-    """The same for a run that ended without --debug: what can still be known after the update."""
-    for name, part in run.algorithm.state().items():
-        if isinstance(part, Learner):
-            facts = {"tensor": finite.bad_part(part), "problem": reason, "learner": name}
-            return dump(folder, run, facts, part, batch=getattr(part, "batch", None))
+def dump_divergence(folder: Path, run: Run, reason: str) -> Path | None:
+    """Write `nan_dump/` for a run without --debug: what is still known after the update."""
+    for name, learner in run.learners.items():
+        facts = {"tensor": finite.bad_part(learner), "problem": reason, "learner": name}
+        return dump(folder, run, facts, learner, batch=getattr(learner, "batch", None))
     return None

@@ -1,11 +1,11 @@
-"""Ends a run that has reached its goal or its time."""
+"""Early stops: the run has reached its goal, or its time is up."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from ludus.config.schema import Stop
+from ludus.config.training import Stop
 from ludus.data.collector import WINDOW
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
@@ -13,7 +13,7 @@ from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 
 class EarlyStop(Callback):
@@ -24,12 +24,12 @@ class EarlyStop(Callback):
         self.eval_reward = goal("eval_reward", cfg.eval_reward, threshold)
         self.train_reward = goal("train_reward", cfg.train_reward, threshold)
 
-    def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
+    def on_evaluation(self, run: Run, result: EvalResult) -> None:
         """The evaluated mean return is high enough."""
         if self.eval_reward is not None and result.mean >= self.eval_reward:
             run.stop(f"evaluated mean return {result.mean:g} reached {self.eval_reward:g}")
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """The training return is high enough, over as many episodes as its mean is taken over; or time is up."""
         if self.train_reward is not None:
             metrics = run.recorder.epoch
@@ -41,7 +41,7 @@ class EarlyStop(Callback):
 
 
 def goal(field: str, value: float | str | None, threshold: float | None) -> float | None:
-    """The number behind `threshold`."""
+    """The number that a goal stands for: itself, or the threshold of the environment."""
     if value is None or isinstance(value, float):
         return value
     if threshold is None:

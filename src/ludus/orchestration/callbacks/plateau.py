@@ -1,4 +1,4 @@
-"""Changes the algorithm's settings when a metric no longer gets better: smaller steps, more exploration."""
+"""Changes settings of the algorithm when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.registry import CALLBACKS
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 WHERE = "training.callbacks (plateau)"
 
@@ -27,11 +27,11 @@ class Action(Model):
     field: str
     """Field of the algorithm's config; of a schedule both ends change."""
     multiply: float | None = None
-    """Factor."""
+    """Multiply by this."""
     add: float | None = None
-    """Summand."""
+    """Add this."""
     set: float | None = None
-    """New value."""
+    """Set to this."""
     min: float | None = None
     """Never below this."""
     max: float | None = None
@@ -53,27 +53,27 @@ class Action(Model):
 
 
 class PlateauConfig(Model):
-    """Acts when a metric stands still."""
+    """Changes settings when a metric stops improving."""
 
     monitor: str = EVAL_RETURN
     """Metric to watch, as it is at the end of each epoch; epochs without it do not count."""
     better: Literal["up", "down"] = "up"
-    """Direction that is progress."""
+    """Direction in which the metric improves."""
     min_delta: float = Field(default=0.0, ge=0)
-    """Progress smaller than this is none."""
+    """Smaller improvements do not count."""
     patience: PositiveInt = 5
-    """Values without progress before the actions are taken."""
+    """Values without improvement before the actions are applied."""
     cooldown: NonNegativeInt = 0
-    """Values after that during which nothing is counted."""
+    """Values after a change that do not count."""
     revert_on_worse: bool = False
-    """Undo the change, and make no further one, if the values after it are worse on average than those before."""
+    """Undo a change after which the values are worse on average, and make no further one."""
     actions: tuple[Action, ...] = Field(min_length=1)
-    """What to change, all at once."""
+    """Changes that are applied together."""
 
 
 @CALLBACKS.register("plateau")
 class Plateau(Callback):
-    """Everything it knows is in the checkpoint, so that a resumed run acts at the same values."""
+    """Its whole state is in the checkpoint, so that a resumed run acts at the same values."""
 
     Config = PlateauConfig
 
@@ -89,8 +89,8 @@ class Plateau(Callback):
         """Settings before it."""
         self._given_up = False
 
-    def on_start(self, run: Orchestrator) -> None:
-        """Refuse actions that could never be taken."""
+    def on_start(self, run: Run) -> None:
+        """Refuse actions that can never be applied."""
         for action in self.cfg.actions:
             known = type(run.settings).model_fields
             if action.field not in known:
@@ -101,13 +101,13 @@ class Plateau(Callback):
                 raise ConfigError(WHERE, f"'{action.field}' is fixed for the whole run", "act on another field")
             changed(getattr(run.settings, action.field), action)
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """Look at the metric if this epoch has it."""
         value = run.recorder.epoch.get(self.cfg.monitor)
         if value is not None and not self._given_up:
             self._look(run, value)
 
-    def _look(self, run: Orchestrator, value: float) -> None:
+    def _look(self, run: Run, value: float) -> None:
         self._recent = [*self._recent, value][-self.cfg.patience :]
         gain = self._gain(value, self._best)
         if self._best is None or gain > self.cfg.min_delta:
@@ -130,7 +130,7 @@ class Plateau(Callback):
         gain = value - (value if reference is None else reference)
         return gain if self.cfg.better == "up" else -gain
 
-    def _intervene(self, run: Orchestrator, mean: float) -> None:
+    def _intervene(self, run: Run, mean: float) -> None:
         old = {action.field: plain(getattr(run.settings, action.field)) for action in self.cfg.actions}
         new = {action.field: changed(getattr(run.settings, action.field), action) for action in self.cfg.actions}
         if new == old:  # every action is at its bound
@@ -139,13 +139,13 @@ class Plateau(Callback):
             self.interventions += 1
             self._before, self._level = old, mean
 
-    def _revert(self, run: Orchestrator, mean: float) -> None:
+    def _revert(self, run: Run, mean: float) -> None:
         assert self._before is not None
         now = {field: plain(getattr(run.settings, field)) for field in self._before}
         self._change(run, now, self._before, f"{mean:g} on average after the change, {self._level:g} before it")
         self._given_up = True
 
-    def _change(self, run: Orchestrator, old: dict[str, Any], new: dict[str, Any], why: str) -> bool:
+    def _change(self, run: Run, old: dict[str, Any], new: dict[str, Any], why: str) -> bool:
         what = ", ".join(f"{field} {old[field]} -> {new[field]}" for field in new)
         try:
             run.change_settings(new)
@@ -157,7 +157,7 @@ class Plateau(Callback):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands."""
+        """Counters, the best value and the values before the newest change."""
         return {
             "interventions": self.interventions,
             "best": self._best,
@@ -170,7 +170,7 @@ class Plateau(Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self.interventions, self._best, self._since = state["interventions"], state["best"], state["since"]
         self._cooldown, self._recent, self._level = state["cooldown"], list(state["recent"]), state["level"]
         self._before, self._given_up = state["before"], state["given_up"]

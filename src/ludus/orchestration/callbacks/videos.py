@@ -1,18 +1,18 @@
 """Recordings of the evaluated policy as `videos/epoch=N.mp4`, with a link beside the checkpoint of the same step.
 
-They are made after the evaluation, in an environment of their own and with seeds of their own: what `act` draws from is
-set anew at the next evaluation, so that neither training nor evaluation can tell whether there was a camera.
+They are made after the evaluation, in a separate environment with separate seeds. The next evaluation sets the stream
+that `act` draws from anew, so that a video changes neither training nor evaluation.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ludus import files
-from ludus.config.schema import Video
+from ludus.config.training import Video
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
@@ -23,7 +23,7 @@ from ludus.seeding import Streams
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult, Evaluator
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 
 class Videos(Callback):
@@ -47,8 +47,8 @@ class Videos(Callback):
         self._checkpoint = "step"
         self._warned = False
 
-    def on_start(self, run: Orchestrator) -> None:
-        """Fail now rather than at the first evaluation: no encoder, no renderer, nothing to see."""
+    def on_start(self, run: Run) -> None:
+        """Fail now rather than at the first evaluation if there is no encoder or no renderer."""
         if importlib.util.find_spec("av") is None:
             raise MissingExtra("training.evaluation.video", "video")
         self._checkpoint = CHECKPOINTS[run.scheduler.budget.unit]
@@ -56,8 +56,8 @@ class Videos(Callback):
         self._env.reset(self._streams.integers("video", 1))
         self._env.render()
 
-    def on_evaluation(self, run: Orchestrator, result: EvalResult) -> None:
-        """Record every so many evaluations."""
+    def on_evaluation(self, run: Run, result: EvalResult) -> None:
+        """Record one evaluation in `every_evaluations`."""
         self.count += 1
         if self.count % self.cfg.every_evaluations:
             return
@@ -66,11 +66,11 @@ class Videos(Callback):
             run.recorder.file(path, env_steps=result.env_steps)
             self._unlinked[result.env_steps] = path
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         """The checkpoint of an evaluation is written later than the video."""
         self._link()
 
-    def on_end(self, run: Orchestrator) -> None:
+    def on_end(self, run: Run) -> None:
         """The last link."""
         self._link()
         self.close()
@@ -82,18 +82,18 @@ class Videos(Callback):
             self._env = None
 
     def state_dict(self) -> dict[str, int]:
-        """Where the count of evaluations stands."""
+        """The number of evaluations so far."""
         return {"count": self.count}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting."""
         self.count = state["count"]
 
     def _record(self, evaluator: Evaluator | None, path: Path, env_steps: int) -> bool:
         assert self._env is not None and evaluator is not None
         seed = self._streams.integers(f"video {env_steps}", 1)
-        most, limit = self.cfg.episodes, self.cfg.max_steps
-        steps = episodes(evaluator.act, self._env, seed, most, max_steps=limit, render=True)
+        count, limit = self.cfg.episodes, self.cfg.max_steps
+        steps = episodes(evaluator.act, self._env, seed, count, max_steps=limit, render=True)
         try:
             path.parent.mkdir(exist_ok=True)
             write_video(path, (frame for step in steps for frame in step.frames), self._env.info.render_fps)
@@ -105,7 +105,7 @@ class Videos(Callback):
         return True
 
     def _link(self) -> None:
-        """`checkpoints/step=N.mp4`, once there is a checkpoint of that step; links of pruned ones go."""
+        """Make `checkpoints/step=N.mp4` for checkpoints that exist; remove the links of pruned ones."""
         parent, name = self.folder / "checkpoints", self._checkpoint
         saved = [step for step in self._unlinked if (parent / f"{name}={step}").is_dir()]
         for step in saved:

@@ -1,4 +1,4 @@
-"""What state-space cores share: residual blocks x + mixer(norm(x)), in torch and, for acting, in numpy."""
+"""What minGRU, Mamba and Mamba-2 share: residual blocks x + mixer(norm(x)) over time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ DELTA_RANGE = (1e-3, 1e-1)
 """Step sizes at the start, drawn log-uniformly."""
 
 
-class StateSpaceConfig(Model):
+class ResidualConfig(Model):
     """Residual blocks."""
 
     hidden_dim: PositiveInt = 64
     """Width of the residual stream."""
     num_layers: PositiveInt = 1
     """Blocks."""
+
+
+class StateSpaceConfig(ResidualConfig):
+    """Blocks around a state-space model."""
+
     state_dim: PositiveInt = 16
     """States per channel."""
     conv_width: PositiveInt = 4
@@ -40,23 +45,23 @@ class StateSpaceConfig(Model):
 
 
 class Mixer(nn.Module, ABC):
-    """What mixes the steps of one block."""
+    """The part of a block that looks back in time."""
 
     @abstractmethod
     def initial_state(self, batch: int) -> Tree:
-        """(newest inputs of the convolution, states)."""
+        """State before an episode, batch first."""
 
     @abstractmethod
     def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
         """Outputs for T steps and the state after the last one."""
 
 
-class StateSpaceCore(MemoryCore):
+class ResidualCore(MemoryCore):
     """Input projection, blocks x + mixer(norm(x)), norm."""
 
     Mixer: type[Any]
 
-    def __init__(self, cfg: StateSpaceConfig, in_dim: int) -> None:
+    def __init__(self, cfg: ResidualConfig, in_dim: int) -> None:
         super().__init__()
         self.out_dim = cfg.hidden_dim
         self.project = linear(in_dim, cfg.hidden_dim, gain=1.0)
@@ -65,9 +70,11 @@ class StateSpaceCore(MemoryCore):
         self.norm = RMSNorm(cfg.hidden_dim)
 
     def initial_state(self, batch: int) -> Tree:
+        """The state of each block's mixer."""
         return tuple(mixer.initial_state(batch) for mixer in self.mixers)
 
     def forward(self, x_TBD: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
+        """Outputs [T, B, H] and the state after the last step."""
         x_TBH, last = self.project(x_TBD), []
         for norm, mixer, start in zip(self.norms, self.mixers, state, strict=True):
             y_TBH, end = mixer(norm(x_TBH), start, first_TB)
@@ -77,7 +84,7 @@ class StateSpaceCore(MemoryCore):
 
 
 def first_step_sizes(count: int) -> Tensor:
-    """What softplus turns into step sizes drawn from `DELTA_RANGE`."""
+    """Numbers that softplus turns into step sizes drawn from `DELTA_RANGE`."""
     low, high = (math.log(bound) for bound in DELTA_RANGE)
     start = torch.empty(count).uniform_(low, high).exp()
     return start + torch.log(-torch.expm1(-start))

@@ -1,4 +1,4 @@
-"""Signals only set a flag; the loop saves at its next boundary and ends with exit code 75."""
+"""Signals only set a flag; the loop saves at the end of the epoch and ends with exit code 75."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 EARLY = 75
 """Exit code of a run that was stopped early but saved."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
-"""From people, closed terminals and batch systems; all mean the same."""
+"""Sent by users, closed terminals and batch systems; all of them mean: save and end."""
 
 
 @contextmanager
-def stopping(run: Orchestrator) -> Iterator[None]:
-    """While inside, the first signal asks the run to save and end, the third ends the process at once.
+def stopping(run: Run) -> Iterator[None]:
+    """A context in which the first signal asks the run to save and end; the third ends the process at once.
 
-    The kernel repeats SIGXCPU every second, which is no impatience; and what `nohup` ignores stays ignored.
+    SIGXCPU does not count, because the kernel repeats it every second; SIGHUP stays ignored under `nohup`.
     """
     seen = 0
 

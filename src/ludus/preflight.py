@@ -1,4 +1,4 @@
-"""Before the first step: will it fit? Memory of rollouts, buffers, network and updates, and room for checkpoints."""
+"""Before the first step: device and threads, and whether memory and disk suffice."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ludus.config.schema import ExperimentConfig
-from ludus.envs.make import describe, number_of_envs, resolve
+from ludus.envs.make import cores, describe, number_of_envs, resolve
 from ludus.envs.vector.buffers import VectorArrays
-from ludus.errors import ResourceError
+from ludus.errors import ConfigError, ResourceError
+from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.learner import Learner
-from ludus.types import space_tree, tree_leaves, tree_map, zeros
+from ludus.types import Spaces, space_tree, tree_leaves, tree_map, zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from ludus.orchestration.orchestrator import Orchestrator
+    from ludus.run import Run
 
 TIGHT = 0.8
-"""Share of what is free from which on a run is warned about."""
+"""Share of the free memory or disk above which there is a warning."""
 FEW = 256
-"""Environments for which there is room anywhere."""
+"""So few environments fit on any machine."""
 ROW = 128
-"""Least bytes of one environment among the arrays of a native one, besides those everybody has."""
+"""Least bytes of one environment in the arrays of a native backend, besides observations and rewards."""
 OBJECT = 4096
-"""Least bytes that a Gymnasium environment takes by itself: wrappers, spaces, a generator."""
+"""Least bytes of a Gymnasium environment: wrappers, spaces, a generator."""
 REST, PER_ENV = 32 * 1024, 8 * 1024
-"""Bytes of a checkpoint beside weights and moments: counters, settings and sums, and the state of an environment."""
+"""Bytes of a checkpoint besides weights and moments: for counters and settings, and for each environment."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Something that takes memory, and what makes it smaller."""
+    """Something that takes memory, and the settings that make it smaller."""
 
     name: str
     bytes: int
@@ -49,7 +50,7 @@ class Part:
 
 
 def check_environments(config: ExperimentConfig) -> None:
-    """Refuse more environments than there could be room for before they are made; few are not worth a look."""
+    """Refuse, before they are made, more environments than memory can hold."""
     cfg, evaluation = config.environment, config.training.evaluation.num_envs
     for where, count in (("environment", number_of_envs(cfg)), ("training.evaluation", evaluation or 0)):
         if count <= FEW or cfg.vectorization == "envpool":
@@ -61,15 +62,35 @@ def check_environments(config: ExperimentConfig) -> None:
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
 
 
-class RoomForNetwork(TorchDispatchMode):
-    """While inside, weights that cannot fit are refused before they are allocated.
+def pick_device(name: str) -> torch.device:
+    """`auto` is an accelerator if there is one, else the CPU; a named device must exist."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    missing = (name.startswith("cuda") and not torch.cuda.is_available()) or (
+        name == "mps" and not torch.backends.mps.is_available()
+    )
+    if missing:
+        raise ConfigError("experiment.device", f"'{name}' is not available on this machine", "use auto or cpu")
+    return torch.device(name)
 
-    The least a network takes is its weights and their gradients; `check` knows the rest once it is there.
+
+def set_threads(config: ExperimentConfig, *, large: bool) -> None:
+    """One thread for small networks, where more are slower; one per core for large ones."""
+    threads = config.runtime.threads
+    if large:
+        keep_freed_memory()
+    torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
+
+
+class RoomForNetwork(TorchDispatchMode):
+    """A context in which weights that cannot fit are refused before they are allocated.
+
+    A network takes at least its weights and their gradients; `check` adds the rest once it exists.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: torch would import all of its compiler for that, a second of every start."""
+        """False: otherwise torch imports its compiler, which takes a second at every start."""
         return False
 
     def __init__(self) -> None:
@@ -86,9 +107,12 @@ class RoomForNetwork(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = None) -> list[str]:
-    """`memory ~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the knob."""
-    if config.logging.wandb.enabled:
+def check(run: Run, folder: Path | None = None) -> list[str]:
+    """`~N MB (...)` for the header, then warnings; what cannot fit is refused with the number and the setting to lower.
+
+    `folder` is where checkpoints and buffers will be written, if anywhere.
+    """
+    if run.config.logging.wandb.enabled:
         from ludus.metrics.sinks import wandb
 
         wandb.check()
@@ -103,25 +127,22 @@ def check(config: ExperimentConfig, run: Orchestrator, folder: Path | None = Non
     if total > TIGHT * free:
         lines.append(f"memory is tight: about {size(total)} of {size(free)}; lower {biggest.knobs}")
     if folder is not None:
-        lines += _disk(config, run, folder)
+        lines += _disk(run, folder)
     return lines
 
 
-def memory_parts(run: Orchestrator) -> Iterator[Part]:
-    """What the run will allocate once it starts."""
-    collector: Any = run.stateful.get("collector")
-    steps = max((getattr(cfg, "rollout_steps", 0) for cfg in run.phase_configs), default=0)
-    if collector is not None:
-        env = collector.env
-        step = _step_bytes(env.observation_space, env.action_space, normalized=collector.normalizer is not None)
+def memory_parts(run: Run) -> Iterator[Part]:
+    """The memory that the run will allocate once it starts."""
+    steps = max((cfg.longest_rollout for cfg in run.phase_configs), default=0)
+    if run.collector is not None:
+        step = _step_bytes(run.spaces, normalized=run.normalizer is not None)
         # the collector's arrays, and a shuffled copy of them while updating
-        rollout = 2 * (steps + 1) * env.num_envs * step
+        rollout = 2 * (steps + 1) * run.collector.num_envs * step
         yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
-    buffers: Any = run.stateful["buffers"]
-    for name, buffer in buffers.items():
+    for name, buffer in run.buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
-    for learner in _learners(run):
+    for learner in run.learners.values():
         gradients = learner.theta.numel() * learner.theta.element_size()
         yield Part("network", learner.bytes + gradients, "the hidden dims under network")
         yield _updates(run, learner, steps)
@@ -134,15 +155,11 @@ def size(count: float) -> str:
     return f"{count / MB:,.{0 if count >= 10 * MB else 1}f} MB"
 
 
-def _learners(run: Orchestrator) -> list[Learner]:
-    return [part for part in run.algorithm.state().values() if isinstance(part, Learner)]
-
-
-def _step_bytes(observation: gym.Space, action: gym.Space, *, normalized: bool) -> int:
+def _step_bytes(spaces: Spaces, *, normalized: bool) -> int:
     """One environment, one step: observation (and its normalised twin), action, reward, flags."""
-    parts = tree_leaves(space_tree(observation))
+    parts = tree_leaves(space_tree(spaces.observation))
     twin = sum(4 * _numbers(part) for part in parts if part.dtype != np.uint8) if normalized else 0
-    return sum(map(_space_bytes, parts)) + twin + _space_bytes(action) + 4 + 3
+    return sum(map(_space_bytes, parts)) + twin + _space_bytes(spaces.action) + 4 + 3
 
 
 def _space_bytes(space: gym.Space) -> int:
@@ -153,24 +170,21 @@ def _numbers(space: gym.Space) -> int:
     return int(np.prod(space.shape or (), dtype=np.int64))
 
 
-def _updates(run: Orchestrator, learner: Learner, steps: int) -> Part:
-    """A new rollout goes through the network as a whole; then one minibatch at a time, kept for its gradients."""
-    collector: Any = run.stateful.get("collector")
-    rollout = steps * collector.num_envs if collector is not None else 0
-    assert run.spaces is not None
+def _updates(run: Run, learner: Learner, steps: int) -> Part:
+    """Outputs of the layers: for a whole rollout without gradients, or for one minibatch with them."""
+    rollout = steps * run.collector.num_envs if run.collector is not None else 0
     outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
-    per_batch = getattr(run.phase_configs[0], "steps_per_batch", lambda size: size)
     recurrent = any(getattr(network, "recurrent", False) for network in learner.networks.values())
-    batch = max(per_batch(rollout), steps if recurrent else 0)  # whole sequences
-    kept = 2 * batch * sum(outputs)  # and the gradients of all
+    batch = max(run.phase_configs[0].steps_per_batch(rollout), steps if recurrent else 0)  # whole sequences
+    kept = 2 * batch * sum(outputs)  # with their gradients
     if whole > kept:
         return Part("updates", whole, "environment.num_envs or algorithm.rollout_steps")
     return Part("updates", kept, "algorithm.batch_size or the hidden dims under network")
 
 
 def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
-    """Bytes that each layer puts out for one observation, measured with one; none for models of another shape."""
+    """Bytes of the output of each layer for one observation, measured; empty for other kinds of models."""
     model: Any = next((network for network in learner.networks.values() if hasattr(network, "parts")), None)
     found: list[int] = []
 
@@ -192,15 +206,13 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     return found
 
 
-def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str]:
-    """Checkpoints: weights and moments, those that stay, the best, and the one being written; buffers: the steps that
-    are alive, and those that only a checkpoint still refers to."""
-    one = sum(learner.bytes for learner in _learners(run))
-    buffers: Any = run.stateful["buffers"]
-    steps = sum(buffer.bytes for buffer in buffers.values() if buffer.own)
-    keep = config.training.checkpoints.keep
-    collector: Any = run.stateful.get("collector")
-    envs = collector.num_envs if collector is not None else 0
+def _disk(run: Run, folder: Path) -> list[str]:
+    """Compare the free disk with the checkpoints that stay, the best and the one being written, and with the buffers:
+    the steps that can be sampled and those that only a checkpoint refers to."""
+    one = sum(learner.bytes for learner in run.learners.values())
+    steps = sum(buffer.bytes for buffer in run.buffers.values() if buffer.own)
+    keep = run.config.training.checkpoints.keep
+    envs = run.collector.num_envs if run.collector is not None else 0
     wanted = (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * steps
     free = _free(folder)
     if wanted > free:
@@ -215,7 +227,7 @@ def _disk(config: ExperimentConfig, run: Orchestrator, folder: Path) -> list[str
 
 
 def _free(folder: Path) -> int:
-    """Bytes where a folder is or will be; one that cannot be at all is refused by whoever makes it."""
+    """Free bytes on the disk where a folder is or will be; 0 if it cannot be made there."""
     for place in (folder, *folder.parents):
         try:
             return shutil.disk_usage(place).free

@@ -1,0 +1,105 @@
+"""Callbacks that only watch: status.json, observations out of bounds, runs that learn nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.metrics.names import RETURN
+from ludus.orchestration.callbacks import Callback
+from ludus.types import Array, space_tree, tree_leaves
+from ludus.watch import idle
+from ludus.watch.monitor import Monitor
+
+if TYPE_CHECKING:
+    from ludus.run import Run
+
+SECONDS = 2.0
+"""Least time between two versions of status.json."""
+
+
+class Status(Callback):
+    """Writes phase, counters and the newest returns every few seconds."""
+
+    def __init__(self, write: Callable[..., None]) -> None:
+        self.write, self._due = write, 0.0
+
+    def on_epoch_end(self, run: Run) -> None:
+        """Write, but not more often than every few seconds."""
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + SECONDS
+        budget = run.scheduler.budget
+        facts: dict[str, Any] = {
+            "phase": run.phase.name,
+            **run.progress.counters,
+            f"total_{budget.noun}": budget.total,
+            "seconds": round(run.seconds, 3),
+            "train_return": run.recorder.epoch.get(RETURN),
+            "best": run.best.mean if run.best else None,
+            "threshold": run.threshold,
+            "compiled": bool(run.compiler.sizes),
+        }
+        self.write("running", **facts)
+
+
+class Bounds(Callback):
+    """Looks at the newest observations at the end of every epoch; only the first one out of bounds is reported."""
+
+    def __init__(self) -> None:
+        self._noted = False
+
+    def on_epoch_end(self, run: Run) -> None:
+        """Compare one step of every environment."""
+        if run.collector is None:
+            return
+        spaces = tree_leaves(space_tree(run.spaces.observation))
+        for space, obs in zip(spaces, tree_leaves(run.collector.newest_obs), strict=True):
+            if not self._noted and isinstance(space, gym.spaces.Box) and space.dtype != np.uint8:
+                self._compare(run, run.collector.env.id, space, obs)
+
+    def _compare(self, run: Run, name: str, space: gym.spaces.Box, obs: Array) -> None:
+        outside = (obs < space.low) | (obs > space.high)
+        if outside.any():
+            self._noted = True
+            b, *at = (int(i) for i in np.argwhere(outside)[0])
+            low, high = space.low[tuple(at)], space.high[tuple(at)]
+            found = f"{obs[(b, *at)]} at {at}, outside [{low}, {high}]"
+            run.say(f"environment {b} ({name}): its observation has {found}; its space promises less")
+
+
+class Idle(Callback):
+    """Reports a run that makes no update: at the start if it is certain, and at the end as an alert."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+
+    def on_start(self, run: Run) -> None:
+        """Warn if the budget is used up before the first update."""
+        phases = zip(run.scheduler.phases, run.phase_configs, run.scheduler.calls, strict=True)
+        waits = [
+            cfg.first_update if phase.type == "online" else 0
+            for phase, cfg, calls in phases
+            if any(call.name.startswith("update") for call in calls)
+        ]
+        total = run.scheduler.budget.total
+        if run.scheduler.budget.unit == "env_steps" and waits and min(waits) >= total:
+            run.say(
+                f"learning starts at step {min(waits):,}, and the run ends at step {total:,}; "
+                "lower algorithm.learning_starts or raise training.total_timesteps"
+            )
+
+    def on_end(self, run: Run) -> None:
+        """Raise the alert, unless the run will be resumed."""
+        if run.interrupted is None and made_no_update(run):
+            idle.tell(self.monitor)
+
+
+def made_no_update(run: Run) -> bool:
+    """Whether the phases have hooks that update, and none of them reported an update."""
+    asked = any(call.name.startswith("update") for calls in run.scheduler.calls for call in calls)
+    return asked and run.progress.updates == 0

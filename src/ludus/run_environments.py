@@ -1,0 +1,136 @@
+"""The environments of a run: to train in, to evaluate in, to record; or stored steps and none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from ludus.config.schema import Environment, ExperimentConfig
+from ludus.config.training import Phase
+from ludus.data.buffers.stored import StoredConfig, stored_spaces
+from ludus.data.collector import Collector
+from ludus.envs.make import describe, make_vector, probe
+from ludus.envs.vector import VectorEnv
+from ludus.errors import ConfigError
+from ludus.preflight import check_environments
+from ludus.seeding import Streams
+from ludus.text import did_you_mean
+from ludus.types import Spaces
+
+if TYPE_CHECKING:
+    from ludus.run import Run
+
+
+def training_environments(config: ExperimentConfig) -> VectorEnv | None:
+    """The environments to train in; none for a run that takes no steps and learns from stored ones."""
+    if config.training.offline and _stored_buffer(config):
+        return None
+    if not config.environment.id:
+        problem = "the run has neither an environment nor stored steps to learn from"
+        raise ConfigError("environment.id", problem, "name one, or set buffers.replay to {type: stored, path: RUN}")
+    check_environments(config)
+    return make_vector(config.environment)
+
+
+def spaces_of_stored_steps(config: ExperimentConfig) -> Spaces:
+    """The spaces of the steps that a run without an environment learns from."""
+    found, cfg = _stored_buffer(config), config.environment
+    assert found is not None
+    for field, used in (("normalize_obs", cfg.normalize_obs == "rolling"), ("normalize_reward", cfg.normalize_reward)):
+        if used:
+            problem = "its statistics come from collected steps, and this run collects none"
+            raise ConfigError(f"environment.{field}", problem, "set it to false")
+    return stored_spaces(found[1], f"{found[0]}.path")
+
+
+def _stored_buffer(config: ExperimentConfig) -> tuple[str, StoredConfig] | None:
+    """The first buffer with the steps of another run: its place in the config, and its settings."""
+    found = ((name, choice.config) for name, choice in config.buffers.items())
+    return next(((f"buffers.{name}", cfg) for name, cfg in found if isinstance(cfg, StoredConfig)), None)
+
+
+def threshold_of(
+    config: ExperimentConfig, phases: Sequence[Phase], spaces: Spaces, env: VectorEnv | None
+) -> float | None:
+    """The return that counts as solved; an environment to evaluate in that does not fit the spaces is refused."""
+    if env is not None:
+        own = config.environment.reward_threshold
+        return env.reward_threshold if own is None else own
+    hooked = next((phase for phase in phases if "evaluate" in phase.hook_names), None)
+    if not config.environment.id:
+        if hooked is not None:
+            where = f"training.phases.{hooked.name}.hooks"
+            raise ConfigError(where, "evaluate needs an environment", "set environment.id")
+        return None
+    if hooked is None and not config.training.evaluation.wanted:
+        return config.environment.reward_threshold
+    info = describe(config.environment)
+    if (info.observation_space, info.action_space) != (spaces.observation, spaces.action):
+        problem = "its observation or action space differs from that of the stored steps"
+        raise ConfigError("environment.id", problem, "name the environment the steps come from, with the same wrappers")
+    return info.reward_threshold
+
+
+def evaluation_environments(cfg: Environment, count: int, collector: Collector | None) -> VectorEnv:
+    """Environments to evaluate in; made anew at each reset if those of training are, too."""
+    env = make_vector(cfg, num_envs=count)
+    if collector is not None and collector.will_checkpoint and collector.resets_at_checkpoints:
+        env.choose_snapshot_method()  # from now on its resets make new environments
+    return env
+
+
+def rendered_environment(cfg: Environment) -> VectorEnv:
+    """One environment that can be recorded."""
+    return make_vector(cfg, num_envs=1, render_mode="rgb_array", vectorization="sync")
+
+
+def about_environments(run: Run) -> list[str]:
+    """What the user should know: environments that do not follow their seed, or evaluations that are not made."""
+    if run.collector is not None:
+        return probe(run.config.environment)
+    if run.evaluator is None and run.config.training.evaluation.wanted:
+        return ["environment.id is not set: the run is not evaluated"]
+    return []
+
+
+class PhaseEnvironments:
+    """Switches the collector to the environments of a phase and back; all are checked before the first step."""
+
+    def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
+        self.collector, self.streams = collector, streams
+        self.current = base
+        self.wanted = {phase.name: changed_environment(base, phase) for phase in phases}
+        for phase in phases:
+            if self.wanted[phase.name] != base:
+                self._check_spaces(phase)
+
+    def enter(self, phase: Phase) -> None:
+        """Called when a phase begins."""
+        wanted = self.wanted[phase.name]
+        if wanted == self.current:
+            return
+        old = self.collector.env
+        new = make_vector(wanted, num_envs=old.num_envs)
+        self.collector.switch(new, self.streams.integers(f"environments of phase {phase.name}", new.num_envs))
+        old.close()
+        self.current = wanted
+
+    def _check_spaces(self, phase: Phase) -> None:
+        info, env = describe(self.wanted[phase.name]), self.collector.env
+        if (info.observation_space, info.action_space) != (env.observation_space, env.action_space):
+            where = f"training.phases.{phase.name}.environment"
+            raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")
+
+
+def changed_environment(base: Environment, phase: Phase) -> Environment:
+    """The environment section as a phase changes it, checked like any config."""
+    try:
+        return Environment.model_validate({**base.model_dump(), **(phase.environment or {})})
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        where = f"training.phases.{phase.name}.environment.{path}"
+        remedy = did_you_mean(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
+        raise ConfigError(where, first["msg"], remedy) from None

@@ -1,0 +1,87 @@
+"""The contract of replay buffers: what is drawn is what happened, as a second run of the same environments tells."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from ludus.config.schema import Environment
+from ludus.data.buffers.sampling import Buffer
+from ludus.data.collector import Collector
+from ludus.envs.make import make_vector
+from ludus.types import Acted, Array, Spaces
+
+GAMMA = 0.9
+Steps = dict[bytes, tuple[int, float, bool, Array]]
+"""Observation -> (action, reward, whether it terminated, true next observation), in order."""
+
+
+class BufferContract(ABC):
+    """Inherit and override `make`."""
+
+    @abstractmethod
+    def make(self, spaces: Spaces, num_envs: int) -> Buffer:
+        """A new buffer that holds between 80 and 200 steps, with a generator of a fixed seed."""
+
+    def _filled(self, folder: Path, steps: int) -> tuple[Buffer, Steps]:
+        """A buffer with so many steps of two environments, and what happened in them."""
+        fields = {"id": "CartPole-v1", "num_envs": 2, "max_episode_steps": 15}
+        env, twin = (make_vector(Environment.model_validate(fields)) for _ in range(2))
+        collector, buffer = Collector(env, [1, 2]), self.make(Spaces(env.observation_space, env.action_space), 2)
+        buffer.attach(folder)
+        actions = np.random.default_rng(0).integers(2, size=(steps, 2))
+        script = iter(actions)
+        blind = SimpleNamespace(initial_state=lambda _: (), act=lambda *_: Acted(*[next(script)] * 2, (), {}))
+        known: Steps = {}
+        obs = twin.reset([1, 2]).copy()
+        for t, action in enumerate(actions):
+            if t % 10 == 0:
+                buffer.add(collector.collect(blind, 10))
+            told = copy.deepcopy(twin.step(action))
+            for b in range(2):
+                after = told.final_obs[b] if told.done[b] else told.obs[b]
+                known[obs[b].tobytes()] = action[b], told.reward[b], told.terminated[b], after
+            obs = told.obs
+        return buffer, known
+
+    def test_what_is_drawn_is_what_happened(self, tmp_path: Path) -> None:
+        """Steps with the sum of n rewards, and sequences; after each step comes its true next observation."""
+        buffer, known = self._filled(tmp_path, 80)
+        for n_step in (1, 3):
+            drawn = buffer.sample(64, n_step=n_step, gamma=GAMMA)
+            for i, after in enumerate(drawn["obs"][0]):
+                assert drawn["action"][0, i] == known[after.tobytes()][0]
+                total, discount = 0.0, 1.0
+                for _ in range(n_step):
+                    if after.tobytes() in known:
+                        _, reward, terminated, after = known[after.tobytes()]
+                        total, discount = total + discount * reward, 0.0 if terminated else discount * GAMMA
+                assert np.array_equal(drawn["next_obs"][0, i], after)
+                assert np.allclose([drawn["reward"][0, i], drawn["discount"][0, i]], [total, discount])
+        drawn = buffer.sample_sequences(32, 5)
+        for t, i in np.argwhere(drawn["mask"]):
+            *step, after = known[drawn["obs"][t, i].tobytes()]
+            assert [drawn[name][t, i] for name in ("action", "reward", "terminated")] == step
+            assert np.array_equal(drawn["obs"][t + 1, i], after)
+
+    def test_old_steps_make_room(self, tmp_path: Path) -> None:
+        """Every step that is left can be drawn, the newest are, the oldest are not."""
+        buffer, known = self._filled(tmp_path, 300)
+        drawn = {obs.tobytes() for _ in range(40) for obs in buffer.sample(64)["obs"][0]}
+        assert len(drawn) == len(buffer) <= 200 < buffer.added == 600
+        assert drawn.issuperset(list(known)[-20:]) and drawn.isdisjoint(list(known)[:300])
+
+    def test_a_loaded_buffer_goes_on_the_same(self, tmp_path: Path) -> None:
+        """It draws what the saved one draws, also after new priorities."""
+        buffer, _ = self._filled(tmp_path, 80)
+        other = self.make(buffer.spaces, 2)
+        other.load(buffer.save("step=1", ()), tmp_path)
+        for _ in range(3):
+            ours, theirs = buffer.sample(16), other.sample(16)
+            assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+            for one in (buffer, other):
+                one.update_priorities(ours["index"], np.arange(16))

@@ -1,0 +1,46 @@
+"""The contract of sinks: any row of metrics, at any time."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ludus.metrics.sinks import Row, Sink
+
+FIRST: Row = {"epoch": 1, "env_steps": 64, "updates": 4, "phase": "train", "seconds": 0.5, "train/loss/policy": 0.25}
+LATER: Row = {**FIRST, "epoch": 2, "env_steps": 128, "train/loss/policy": 0.125, "val/roll/ep_rew/mean": 12.0}
+ODD: Row = {**LATER, "phase": "=1+1\nnew line", "train/loss/policy": math.nan, "train/loss/value": -math.inf}
+
+
+class SinkContract(ABC):
+    """Inherit and override `make`, and `read` where what was written can be read back."""
+
+    @abstractmethod
+    def make(self, folder: Path) -> Sink:
+        """A sink that keeps its files, if it has any, in `folder`."""
+
+    def read(self, folder: Path) -> Sequence[Mapping[str, object]] | None:
+        """The rows that sinks have kept in `folder`; None where that cannot be told."""
+        return None
+
+    def test_rows_are_kept_in_order_also_after_a_resume(self, tmp_path: Path) -> None:
+        """New keys may come with any row, and another sink goes on after the rows that are there."""
+        for row in (FIRST, LATER):
+            sink, given = self.make(tmp_path), dict(row)
+            sink.write(given)
+            sink.close()
+            assert given == row, "the row was changed"
+        found = self.read(tmp_path)
+        for kept, row in zip(found or (), (FIRST, LATER), strict=found is not None):
+            for name, value in row.items():
+                assert kept[name] == value or float(str(kept[name])) == value, name
+
+    def test_odd_values_and_files_are_taken(self, tmp_path: Path) -> None:
+        """Numbers that are not finite, text that looks like a formula, a file by its path; closing twice is fine."""
+        sink = self.make(tmp_path)
+        sink.write(ODD)
+        sink.file(Path(__file__), env_steps=64)
+        sink.close()
+        sink.close()

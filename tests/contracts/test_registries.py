@@ -1,0 +1,241 @@
+"""Every registered part passes the suite that plugin authors are given (`ludus.testing`)."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from ludus.config.schema import Network
+from ludus.metrics.sinks import Sink
+from ludus.metrics.sinks.csv import Csv
+from ludus.metrics.sinks.jsonl import Jsonl, read_rows
+from ludus.metrics.sinks.tensorboard import TensorBoard
+from ludus.networks.encoders import build_encoder
+from ludus.registry import ALGORITHMS, BUFFERS, CALLBACKS, ENCODERS, WRAPPERS
+from ludus.testing import (
+    AlgorithmContract,
+    BufferContract,
+    CallbackContract,
+    EncoderContract,
+    SinkContract,
+    WrapperContract,
+)
+
+# ---- algorithms ----------------------------------------------------------------------------------------------------
+
+REPLAY = {"learning_starts": 32, "batch_size": 8, "update_ratio": 0.2, "epoch_steps": 64}
+SEQUENCES = {**REPLAY, "sequence_length": 6, "burn_in": 2}
+RAINBOW = {**SEQUENCES, "dueling": True, "noisy": True, "atoms": 5, "n_step": 3}
+SMALL = {"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}}
+ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "a2c": ("CartPole-v1", {"rollout_steps": 16}),
+    "dqn": ("CartPole-v1", {**SEQUENCES, "epsilon": 0.5}),
+    "dqn dict": ("LookAndFeel-v0", {**SEQUENCES, "epsilon": 0.5}),
+    "dqn rainbow": ("CartPole-v1", RAINBOW),
+    "ppo": ("CartPole-v1", {"rollout_steps": 16, "epochs": 1}),
+    "ppo box": ("Pendulum-v1", {"rollout_steps": 16, "epochs": 1}),
+    "ppo dict": ("LookAndFeel-v0", {"rollout_steps": 16, "epochs": 1}),
+    "ppo_replay": ("CartPole-v1", {"rollout_steps": 16, "epochs": 1}),
+    "q_learning": ("CliffWalking-v1", {"rollout_steps": 8, "epsilon": 0.5}),
+    "random": ("CartPole-v1", {"rollout_steps": 16}),
+    "reinforce": ("CartPole-v1", {"rollout_steps": 32}),
+    "sac": ("Pendulum-v1", SEQUENCES),
+    "sac discrete": ("CartPole-v1", SEQUENCES),
+    "td3": ("Pendulum-v1", SEQUENCES),
+}
+"""Settings of each algorithm and an environment for it."""
+WITHOUT_MEMORY = {"random", "q_learning"}
+MEMORIES = [
+    (case, core) for case in ALGORITHM for core in ("none", "gru") if core == "none" or case not in WITHOUT_MEMORY
+]
+
+
+class TestAlgorithms(AlgorithmContract):
+    @pytest.fixture(autouse=True, params=MEMORIES, ids=" ".join)
+    def case(self, request: pytest.FixtureRequest) -> None:
+        case, core = request.param
+        env, settings = ALGORITHM[case]
+        name = case.split()[0]
+        self.sections = {
+            "algorithm": {"name": name, **settings},
+            "environment": {"id": env, "num_envs": 2, "max_episode_steps": 25},
+            "network": {**SMALL, "memory": core},
+            **({"buffers": {"replay": {"type": "uniform", "size": 300}}} if ALGORITHMS[name].buffers else {}),
+        }
+
+
+def test_every_algorithm_is_here() -> None:
+    assert {case.split()[0] for case in ALGORITHM} == set(ALGORITHMS.names())
+
+
+# ---- buffers -------------------------------------------------------------------------------------------------------
+
+
+class TestBuffers(BufferContract):
+    @pytest.fixture(autouse=True, params=sorted(set(BUFFERS.names()) - {"stored"}))
+    def case(self, request: pytest.FixtureRequest) -> None:
+        self.kind = BUFFERS[request.param]
+
+    def make(self, spaces: Any, num_envs: int) -> Any:
+        rng = np.random.default_rng(0)
+        return self.kind(self.kind.Config(size=120), spaces, num_envs, name="replay", rng=rng)
+
+
+# ---- encoders ------------------------------------------------------------------------------------------------------
+
+SIDES = {"nature": 36, "cnn": 40, "impala": 9, "small": 7, "mlp": 0, "auto": 5}
+VECTOR = gym.spaces.Box(-1, 1, (4,), np.float32)
+
+
+class TestEncoders(EncoderContract):
+    @pytest.fixture(autouse=True, params=[*ENCODERS.names(), "auto dict"])
+    def case(self, request: pytest.FixtureRequest) -> None:
+        self.name, _, kind = request.param.partition(" ")
+        side = SIDES[self.name]
+        picture = gym.spaces.Box(0, 255, (3, side, side), np.uint8) if side else VECTOR
+        self.space = gym.spaces.Dict({"look": picture, "feel": VECTOR}) if kind else picture
+
+    def make(self) -> Any:
+        widths = {"hidden_dims": [8]} if self.name == "mlp" else {}
+        return build_encoder(Network(encoder={"type": self.name, **widths}).encoder, self.space)
+
+
+# ---- wrappers ------------------------------------------------------------------------------------------------------
+
+PONG = {"id": "ALE/Pong-v5", "kwargs": {"frameskip": 1}}
+GRID = {"id": "MiniGrid-Empty-5x5-v0"}
+LAKE, CAR = {"id": "FrozenLake-v1"}, {"id": "MountainCar-v0"}
+PIXELS = {"id": "ContractPicture-v0"}
+WRAPPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "action_reward": ({"id": "CartPole-v1"}, {"rewards": {0: 0.5}}),
+    "ale_action_masking": (PONG, {"actions": ["NOOP", "RIGHT", "LEFT"]}),
+    "breakout_features": ({**PONG, "id": "ALE/Breakout-v5"}, {}),
+    "cart_pole_shaping": ({"id": "CartPole-v1"}, {}),
+    "cast_observation": (PIXELS, {}),
+    "channels_first": (PIXELS, {}),
+    "clip_action": ({"id": "Pendulum-v1"}, {}),
+    "clip_observation": (CAR, {"low": -0.5, "high": 0.5}),
+    "clip_reward": ({"id": "Pendulum-v1"}, {}),
+    "crop": (PIXELS, {"top": 1, "bottom": 2}),
+    "discrete_encoder": (LAKE, {"encoding": "onehot"}),
+    "episodic_life": ({**PONG, "id": "ALE/Breakout-v5"}, {}),
+    "fire_reset": ({**PONG, "id": "ALE/Breakout-v5"}, {}),
+    "flatten": (PIXELS, {}),
+    "frame_skip": (CAR, {"skip": 3}),
+    "frame_stack": (CAR, {"frames": 3}),
+    "grayscale": (PIXELS, {}),
+    "mask_observation": ({"id": "CartPole-v1"}, {"indices": [1, 3]}),
+    "max_and_skip": (PONG, {"skip": 4}),
+    "minigrid_image": (GRID, {}),
+    "minigrid_rgb": (GRID, {}),
+    "minigrid_symbols": (GRID, {}),
+    "mountain_car_shaping": (CAR, {}),
+    "noop_reset": (PONG, {"noop_max": 5}),
+    "normalize_observation": (CAR, {"mean": [0.0, 0.0], "std": [1.0, 0.1]}),
+    "one_hot": (LAKE, {}),
+    "pixels_only": ({"id": "CartPole-v1"}, {}),
+    "pong_features": (PONG, {}),
+    "pong_shaping": (PONG, {}),
+    "remap_actions": (CAR, {"mapping": [0, 2]}),
+    "rescale_action": ({"id": "Pendulum-v1"}, {"low": -1.0, "high": 1.0}),
+    "resize": (PIXELS, {"size": 6}),
+    "scale_observation": ({"id": "Pendulum-v1"}, {"low": 0.0, "high": 1.0}),
+    "scale_reward": (CAR, {"scale": 0.1}),
+    "state_count_bonus": (CAR, {}),
+    "sticky_actions": (CAR, {"probability": 0.3}),
+    "time_aware": (CAR, {}),
+}
+EXTRAS = {"ALE": "ale_py", "MiniGrid": "minigrid"}
+ELSEWHERE = {"old_api", "retro_mario_shaping", "vizdoom_shaping"}
+"""They need a ROM, a screen or an environment of the old interface; tests/envs tries them with such."""
+
+
+class Picture(gym.Env):
+    """Random colours; episodes end at random."""
+
+    metadata = {"render_modes": []}
+    observation_space = gym.spaces.Box(0, 255, (12, 10, 3), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._show(), {}
+
+    def step(self, action: Any) -> Any:
+        return self._show(), 1.0, bool(self.np_random.random() < 0.1), False, {}
+
+    def _show(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (12, 10, 3), np.uint8)
+
+
+class TestWrappers(WrapperContract):
+    @pytest.fixture(autouse=True, params=WRAPPED)
+    def case(self, request: pytest.FixtureRequest) -> None:
+        if "ContractPicture-v0" not in gym.registry:
+            gym.register("ContractPicture-v0", Picture)
+        self.environment, settings = WRAPPED[request.param]
+        for start, module in EXTRAS.items():
+            if str(self.environment["id"]).startswith(start):
+                pytest.importorskip(module)
+        self.wrapper = {"id": request.param, **settings}
+
+
+def test_every_wrapper_is_here() -> None:
+    """Each class by one of its names."""
+    assert {WRAPPERS[name] for name in {*WRAPPED, *ELSEWHERE}} == {WRAPPERS[name] for name in WRAPPERS.names()}
+
+
+# ---- callbacks -----------------------------------------------------------------------------------------------------
+
+CALLBACK: dict[str, dict[str, Any]] = {
+    "plateau": {"patience": 1, "monitor": "train/loss/policy", "actions": [{"field": "lr", "multiply": 0.5}]},
+}
+
+
+class TestCallbacks(CallbackContract):
+    @pytest.fixture(autouse=True, params=CALLBACKS.names())
+    def case(self, request: pytest.FixtureRequest) -> None:
+        self.name = request.param
+        self.changes_learning = self.name == "plateau"
+
+    def make(self) -> Any:
+        return CALLBACKS[self.name](CALLBACKS[self.name].Config(**CALLBACK[self.name]))
+
+
+# ---- sinks ---------------------------------------------------------------------------------------------------------
+
+
+class TestJsonl(SinkContract):
+    def make(self, folder: Path) -> Sink:
+        return Jsonl(folder / "metrics.jsonl")
+
+    def read(self, folder: Path) -> list[dict[str, float | str]]:
+        return list(read_rows(folder / "metrics.jsonl"))
+
+
+class TestCsv(SinkContract):
+    def make(self, folder: Path) -> Sink:
+        return Csv(folder / "metrics.csv")
+
+    def read(self, folder: Path) -> list[dict[str, Any]]:
+        with (folder / "metrics.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+
+class TestTensorBoard(SinkContract):
+    def make(self, folder: Path) -> Sink:
+        pytest.importorskip("tensorboard")
+        return TensorBoard(folder)
+
+
+def test_every_sink_is_here() -> None:
+    """`wandb` talks to a service; tests/metrics/sinks/test_wandb.py runs this contract with a stand-in."""
+    folder = Path(importlib.import_module("ludus.metrics.sinks").__file__ or "").parent
+    assert {path.stem for path in folder.glob("*.py")} == {"__init__", "jsonl", "csv", "tensorboard", "wandb"}
