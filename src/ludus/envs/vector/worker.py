@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ludus.envs import snapshot
+from ludus.envs.snapshots import ladder
 from ludus.envs.vector import protocol
 from ludus.envs.vector.buffers import VectorArrays
 from ludus.envs.vector.stepper import Stepper, require_equal_spaces
@@ -101,7 +101,7 @@ def _serve_rarely(command: bytes, link: socket.socket, stepper: Stepper, recipe:
     if command == protocol.RENDER:
         answer = stepper.render(*protocol.receive(link))
     elif command == protocol.WATCH:
-        stepper.watch(snapshot.keeper(protocol.receive(link), recipe))
+        stepper.watch(ladder.keeper(protocol.receive(link), recipe))
     elif command == protocol.SNAPSHOT:
         answer = stepper.snapshot()
     elif command == protocol.RESTORE:
