@@ -18,7 +18,7 @@ from ludus.algorithms._on_policy import (
     policy_learner,
 )
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.learning.networks import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import weighted_mean
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS

@@ -19,7 +19,6 @@ from ludus.learning.torch_private import fused_adam, fused_adamw
 from ludus.math.losses import Scalar
 
 COLUMNS = 256
-Scalars = Mapping[str, Scalar]
 Rates = list[tuple[slice, Scalar]]
 """Stretches that cover a flat tensor, each with its learning rate."""
 
