@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,28 +13,8 @@ from ludus.errors import ConfigError
 from ludus.math.values import n_step_rows
 from ludus.types import Array, Tree
 
-
-class Moment(Protocol):
-    """What drawing has to know of the moment: settings such as `batch_size`, and where schedules stand."""
-
-    @property
-    def cfg(self) -> Any:
-        """batch_size, learning_starts, n_step, gamma, sequence_length and burn_in."""
-
-    @property
-    def type(self) -> str:
-        """An `offline` phase does not wait for `learning_starts`."""
-
-    @property
-    def position(self) -> int:
-        """How much of the run's budget is used."""
-
-    @property
-    def total(self) -> int:
-        """The run's budget."""
-
-    def at(self, schedule: Any) -> float:
-        """The value of a schedule now."""
+if TYPE_CHECKING:
+    from ludus.algorithms import PhaseContext
 
 
 def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True) -> None:
@@ -60,7 +40,7 @@ def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
 
 
 def draw(
-    buffer: Buffer, now: Moment, *, recurrent: bool, device: torch.device, blank: Tree = None
+    buffer: Buffer, now: PhaseContext, *, recurrent: bool, device: torch.device, blank: Tree = None
 ) -> tuple[dict[str, Any], Array] | None:
     """A batch to learn from now and what to tell the buffer its priorities by; none while too little is stored.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ludus.envs.failure import pass_on
 from ludus.envs.info import wrapper_of
-from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
 from ludus.types import Array, tree_index, tree_leaves
@@ -72,10 +72,23 @@ def repeats(fresh: gym.Env, make: Callable[[], gym.Env], *, beat: Beat = _unhear
         _compare(expected, found)
 
 
-def vector_resumes(make: Callable[[], VectorEnv]) -> None:
+def vector_choice(method: str, make: Callable[[], VectorEnv]) -> SnapshotChoice:
+    """The choice of a backend with vectors of its own: `method` if it passes its self-test, else none."""
+    try:
+        if method == BARRIER:
+            vector_repeats(make)
+        else:
+            vector_resumes(make, method)
+    except Refused as reason:
+        return SnapshotChoice(NONE, {method: str(reason)})
+    return SnapshotChoice(method, {})
+
+
+def vector_resumes(make: Callable[[], VectorEnv], method: str) -> None:
     """The same as `resumes` for a backend that saves itself."""
     with _trial() as stack:
         one, other = make(), make()
+        one.snapshot_method = other.snapshot_method = method
         stack.callback(one.close)
         stack.callback(other.close)
         for env, seed in ((one, 0), (other, one.num_envs)):

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs.failure import raised
-from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import action_conversion, observation_conversion
 from ludus.envs.suites.atari import Preprocessing
 from ludus.envs.vector import CountsLives, VectorEnv
@@ -78,11 +78,7 @@ class Emulators(CountsLives):
         raise ConfigError("environment.vectorization", "ALE's vector environment does not draw", "use sync for videos")
 
     def _choose(self) -> SnapshotChoice:
-        try:
-            trial.vector_repeats(lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
-        except Refused as reason:
-            return SnapshotChoice(NONE, {BARRIER: str(reason)})
-        return SnapshotChoice(BARRIER, {})
+        return trial.vector_choice(BARRIER, lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
 
     def _construct(self, num_envs: int) -> Any:
         from ale_py.vector_env import AtariVectorEnv

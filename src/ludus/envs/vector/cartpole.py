@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -15,7 +16,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from ludus.envs.failure import frame
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import NONE, Refused, SnapshotChoice, generators, trial
+from ludus.envs.snapshots import SnapshotChoice, generators, trial
 from ludus.envs.vector import VectorEnv
 from ludus.types import Array, State, StepResult
 
@@ -111,18 +112,8 @@ class CartPoleVectorEnv(VectorEnv):
             self._screen.close()
 
     def _choose(self) -> SnapshotChoice:
-        method = "adapter"
-
-        def make() -> CartPoleVectorEnv:
-            env = CartPoleVectorEnv(self.info, 4, sutton_barto_reward=self._penalty)
-            env.snapshot_method = method
-            return env
-
-        try:
-            trial.vector_resumes(make)
-        except Refused as reason:
-            return SnapshotChoice(NONE, {method: str(reason)})
-        return SnapshotChoice(method, {})
+        make = partial(CartPoleVectorEnv, self.info, 4, sutton_barto_reward=self._penalty)
+        return trial.vector_choice("adapter", make)
 
     def _move(self, action: Array) -> None:
         """Barto, Sutton and Anderson (1983) by explicit Euler; scalar by scalar what Gymnasium computes."""

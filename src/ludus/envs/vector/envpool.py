@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import CountsLives, Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
@@ -158,14 +159,9 @@ class EnvPoolVectorEnv(CountsLives):
         raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
 
     def _choose(self) -> SnapshotChoice:
-        threads = self._arguments["num_threads"]
-        try:
-            trial.vector_repeats(
-                lambda: EnvPoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options, self._see)
-            )
-        except Refused as reason:
-            return SnapshotChoice(NONE, {BARRIER: str(reason)})
-        return SnapshotChoice(BARRIER, {})
+        details = (2, self._arguments["num_threads"], self._options, self._see)
+        make = partial(EnvPoolVectorEnv, self._envpool, self._recipe, self._id, *details)
+        return trial.vector_choice(BARRIER, make)
 
     def close(self) -> None:
         if self._pool is not None:

@@ -15,7 +15,7 @@ from ludus.envs import catalog
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
@@ -107,11 +107,7 @@ class GymVectorEnv(VectorEnv):
         self._env.close()
 
     def _choose(self) -> SnapshotChoice:
-        try:
-            trial.vector_repeats(lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
-        except Refused as reason:
-            return SnapshotChoice(NONE, {BARRIER: str(reason)})
-        return SnapshotChoice(BARRIER, {})
+        return trial.vector_choice(BARRIER, lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
         where = f"environments 0 to {self.num_envs - 1} ({self.id})"
