@@ -1,4 +1,4 @@
-"""Samples of a buffer in the one form off-policy algorithms take: [T, B], single transitions or sequences."""
+"""Samples of a buffer in the form that off-policy algorithms take: [T, B], single transitions or sequences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True) -> None:
-    """Refuse a buffer that can never hold what an update draws, or what the first one waits for."""
+    """Refuse a buffer that is too small for a batch, or for the steps before the first update."""
     remedy = f"raise buffers.{buffer.name}.size"
     for name in ("learning_starts", "batch_size"):
         if buffer.own and getattr(cfg, name) > buffer.size:
@@ -30,7 +30,7 @@ def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True
 
 
 def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
-    """Refuse sequences that can never be drawn: those that begin where memory is stored, at one step of `every`."""
+    """Refuse sequences that can never be drawn, if one may begin at every `every`-th step, where memory is stored."""
     if not buffer.fits(length + every - 1):
         problem = f"sequences of {length:,} steps"
         problem += f", one of which begins every {every:,} steps," if every > 1 else ""
@@ -42,13 +42,13 @@ def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
 def draw(
     buffer: Buffer, now: PhaseContext, *, recurrent: bool, device: torch.device, blank: Tree = None
 ) -> tuple[dict[str, Any], Array] | None:
-    """A batch to learn from now and what to tell the buffer its priorities by; none while too little is stored.
+    """A batch to learn from, and the index of its samples for new priorities; None while too few steps are stored.
 
     Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
     """
     cfg, gamma = now.cfg, now.at(now.cfg.gamma)
     if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
-        return None  # counted are the steps ever added: shorter episodes leave fewer of them in the buffer, later on
+        return None  # steps ever added: with short episodes fewer of them stay in the buffer later
     buffer.at(now.position, now.total)
     if recurrent:
         length, stored = cfg.burn_in + cfg.sequence_length, blank is None

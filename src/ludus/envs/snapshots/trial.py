@@ -1,4 +1,4 @@
-"""The self-tests of the ladder: throwaway environments, fixed seeds, every bit compared."""
+"""The self-tests of the snapshot methods: temporary environments, fixed seeds, every bit compared."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
 
 STEPS = 30
-"""Steps of an episode before it is cut by a reset: every trial sees several beginnings, however long episodes are."""
+"""Steps after which a trial resets an episode, so that it sees several beginnings."""
 SEEDS = (101, 102)
 EPISODES = 8
-"""Where something may be carried over from episode to episode, it need not show in the first ones."""
+"""Episodes to compare where state may survive a reset, which need not show in the first ones."""
 
 
 Beat = Callable[[], None]
 
 
 def _unheard() -> None:
-    """For whoever does not ask for a sign of life after every step."""
+    """The default `beat`: does nothing after a step."""
 
 
 def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2, *, beat: Beat = _unheard) -> None:
-    """Refused unless restored environments go on like `fresh`, whose state was taken now and then; closes it."""
+    """Raise Refused unless restored environments go on like `fresh`, from which states are taken; closes it."""
     with _trial() as stack:
         env = keeper.attach(fresh)
         stack.callback(env.close)
@@ -57,7 +57,7 @@ def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: 
 
 
 def repeats(fresh: gym.Env, make: Callable[[], gym.Env], *, beat: Beat = _unheard) -> None:
-    """Refused unless two new environments with the same seed and actions do the same; closes both."""
+    """Raise Refused unless two new environments with the same seed and actions do the same; closes both."""
     with _trial() as stack:
         stack.callback(fresh.close)
         other = make()
@@ -115,7 +115,7 @@ def vector_repeats(make: Callable[[], VectorEnv]) -> None:
 
 @contextmanager
 def _trial() -> Iterator[ExitStack]:
-    """Closes what was made; whatever goes wrong refuses the method and never the run."""
+    """Close the environments at the end; any error becomes Refused, so that it never ends the run."""
     with ExitStack() as stack:
         try:
             yield stack
@@ -129,7 +129,7 @@ def _trial() -> Iterator[ExitStack]:
 
 
 def _play(env: gym.Env, actions: Iterator[Any], episodes: int, beat: Beat) -> list[bytes]:
-    """Goes on where the environment is; digests of all it shows."""
+    """Play on from the current state; returns digests of everything the environment returns."""
     meter, seen = wrapper_of(env, RawReward), []
     for episode in range(episodes):
         if episode:

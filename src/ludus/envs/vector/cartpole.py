@@ -1,4 +1,4 @@
-"""CartPole for a whole vector: the arithmetic of Gymnasium's CartPoleEnv in place, in its order of operations.
+"""CartPole for a whole vector: the arithmetic of Gymnasium's CartPoleEnv, in place and in the same order.
 
 Every environment has its own generator, seeded and drawn from like the single environment's, so that this backend
 equals `sync` bit for bit. Shapes: B environments.
@@ -36,7 +36,7 @@ _FORCES = np.array([-FORCE, FORCE])
 
 
 class CartPoleVectorEnv(VectorEnv):
-    """CartPole-v0/v1, about a quarter of the time of Gymnasium's own vector class."""
+    """CartPole-v0 and v1 in about a quarter of the time of Gymnasium's vector class."""
 
     backend = "native"
 
@@ -116,7 +116,7 @@ class CartPoleVectorEnv(VectorEnv):
         return trial.vector_choice("adapter", make)
 
     def _move(self, action: Array) -> None:
-        """Barto, Sutton and Anderson (1983) by explicit Euler; scalar by scalar what Gymnasium computes."""
+        """Barto, Sutton and Anderson (1983) by explicit Euler; every number equals Gymnasium's."""
         sin, cos, temp, below = self._sin, self._cos, self._temp, self._below
         push = _FORCES[action]
         np.sin(self._angle, sin)

@@ -1,7 +1,7 @@
 """EnvPool: C++ environments on its own threads. Finished ones are reset by a second, partial call.
 
-EnvPool cannot tell an episode that ends at the very step of its time limit from a truncated one: such a step is
-truncated here and terminated elsewhere.
+EnvPool does not say whether an episode that ends at the step of its time limit terminated: such a step is truncated
+here and terminated in the other backends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
 ARCADE = "ALE/"
-"""EnvPool has the games under their bare names."""
+"""Prefix of Atari ids, which EnvPool's names do not have."""
 
 
 def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
@@ -66,7 +66,7 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
 
 
 def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:
-    """Waits, then presses FIRE; nothing else differs from ALE's own vector environment."""
+    """Atari games: they wait first, then press FIRE; otherwise they equal ALE's own vector environment."""
     from ludus.envs.suites.atari import preprocessing
     from ludus.envs.vector.atari import finished
 
@@ -92,7 +92,7 @@ def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int)
 
 
 class EnvPoolVectorEnv(CountsLives):
-    """One EnvPool; its seeds are fixed when it is made, so every reset makes a new one."""
+    """One EnvPool; it takes seeds only when it is made, so every reset makes a new one."""
 
     backend = "envpool"
 
@@ -171,14 +171,14 @@ class EnvPoolVectorEnv(CountsLives):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Its bounds are doubles, which Gymnasium warns about whenever they become a space."""
+    """Suppress Gymnasium's warning about EnvPool's bounds, which are doubles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
 def _repaired(space: gym.Space) -> gym.Space:
-    """Some tasks give the largest and the least positive float as bounds where they mean none."""
+    """Replace bounds of the largest or smallest positive float, by which some tasks mean no bound."""
     if not isinstance(space, gym.spaces.Box) or space.dtype.kind != "f":
         return space
     limits = np.finfo(space.dtype)
