@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from typing import TypeGuard
 
 import gymnasium as gym
@@ -29,13 +30,16 @@ Makers = dict[str, Callable[[], Array]]
 class Facts(Mapping[str, Array]):
     """What can be told about a decision; each fact is computed when it is first read, with the weights of then."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
-        self._makers, self._known = makers, dict[str, Array]()
+    def __init__(self, strategy: Strategy, outputs: Outputs, drawn: Array) -> None:
+        self._decision = strategy, outputs, drawn
+
+    @cached_property
+    def _makers(self) -> Makers:
+        strategy, outputs, drawn = self._decision
+        return {name: cache(make) for name, make in strategy.facts(outputs, drawn).items()}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self._known:
-            self._known[name] = self._makers[name]()
-        return self._known[name]
+        return self._makers[name]()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._makers)

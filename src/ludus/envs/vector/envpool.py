@@ -52,7 +52,8 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
     if recipe.max_episode_steps is not None:
         options["max_episode_steps"] = recipe.max_episode_steps
     first, *rest = recipe.wrappers or (None,)
-    if first is not None and hasattr(first.cls, "conversion"):  # MiniGrid's: it turns several observations into one
+    if first is not None and getattr(first.cls, "observes", False) and hasattr(first.cls, "conversion"):
+        # MiniGrid's: it turns several observations into one
         if recipe.max_episode_steps is not None:
             problem = f"EnvPool's '{recipe.id}' would pay by it"
             raise ConfigError("environment.max_episode_steps", problem, "leave it out, or use sync")
