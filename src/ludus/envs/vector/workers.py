@@ -1,7 +1,7 @@
 """Environments in worker processes over shared memory, several per worker.
 
-Workers are started fresh (no fork of this process: torch, CUDA and their threads are no concern) and reach the parent
-through one socket each; the arrays lie in anonymous shared memory that vanishes with its last user.
+Workers are new interpreters, not forks, so that threads of torch and CUDA cause no trouble. Each has a socket to the
+parent; the arrays lie in anonymous shared memory that is freed with its last user.
 """
 
 from __future__ import annotations
