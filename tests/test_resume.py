@@ -23,6 +23,8 @@ DQN = ["algorithm.update_ratio=0.05", "algorithm.batch_size=16", "algorithm.epoc
 CASES = {
     "CartPole-v1:ppo": [*PPO],
     "CartPole-v1:reinforce": ["algorithm.rollout_steps=64"],
+    "CartPole-v1:a2c": ["algorithm.rollout_steps=32"],
+    "LookAndFeel-v0:dqn": [*DQN],
     "CartPole-v1:ppo_gru_masked": ["algorithm.rollout_steps=32"],
     "CartPole-v1:ppo_trxl_masked": ["algorithm.rollout_steps=32", "algorithm.epochs=2"],
     "Pendulum-v1:ppo": [*PPO],

@@ -47,6 +47,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     fake = types.ModuleType("ludus.session")
     fake.train = train  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ludus.session", fake)
+    monkeypatch.setattr(ludus, "session", fake, raising=False)
     return calls
 
 
@@ -101,7 +102,7 @@ def test_version_and_bare_call(ludus_):
         (["train", "CartPole-v1:ppo", "algorithm.lr=-1"], "algorithm.lr: must start above 0"),
         (["train", "CartPole-v1:ppo", "--override", "environment.num_envs=0"], "environment.num_envs"),
         (["train", "CartPole-v1:ppo", "Acrobot-v1:ppo"], "a second spec"),
-        (["train", "CartPole-v1:ppo", "--config_id", "Acrobot-v1:ppo"], "more than once"),
+        (["train", "CartPole-v1:ppo", "--config_id", "Acrobot-v1:ppo"], "both name what to train"),
         (["train", "CartPole-v1:ppo", "--seed", "1,x"], "whole numbers"),
         (["train", "CartPole-v1:ppo", "--seed", "1,1"], "different"),
         (["train", "CartPole-v1:ppo", "--seed", "1", "experiment.seed=2"], "both set"),

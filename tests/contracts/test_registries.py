@@ -35,10 +35,13 @@ SEQUENCES = {**REPLAY, "sequence_length": 6, "burn_in": 2}
 RAINBOW = {**SEQUENCES, "dueling": True, "noisy": True, "atoms": 5, "n_step": 3}
 SMALL = {"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}}
 ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "a2c": ("CartPole-v1", {"rollout_steps": 16}),
     "dqn": ("CartPole-v1", {**SEQUENCES, "epsilon": 0.5}),
+    "dqn dict": ("LookAndFeel-v0", {**SEQUENCES, "epsilon": 0.5}),
     "dqn rainbow": ("CartPole-v1", RAINBOW),
     "ppo": ("CartPole-v1", {"rollout_steps": 16, "epochs": 1}),
     "ppo box": ("Pendulum-v1", {"rollout_steps": 16, "epochs": 1}),
+    "ppo dict": ("LookAndFeel-v0", {"rollout_steps": 16, "epochs": 1}),
     "ppo_replay": ("CartPole-v1", {"rollout_steps": 16, "epochs": 1}),
     "q_learning": ("CliffWalking-v1", {"rollout_steps": 8, "epsilon": 0.5}),
     "random": ("CartPole-v1", {"rollout_steps": 16}),
@@ -88,14 +91,16 @@ class TestBuffers(BufferContract):
 # ---- encoders ------------------------------------------------------------------------------------------------------
 
 SIDES = {"nature": 36, "cnn": 40, "impala": 9, "small": 7, "mlp": 0, "auto": 5}
+VECTOR = gym.spaces.Box(-1, 1, (4,), np.float32)
 
 
 class TestEncoders(EncoderContract):
-    @pytest.fixture(autouse=True, params=ENCODERS.names())
+    @pytest.fixture(autouse=True, params=[*ENCODERS.names(), "auto dict"])
     def case(self, request: pytest.FixtureRequest) -> None:
-        self.name, side = request.param, SIDES[request.param]
-        picture = gym.spaces.Box(0, 255, (3, side, side), np.uint8)
-        self.space = picture if side else gym.spaces.Box(-1, 1, (4,), np.float32)
+        self.name, _, kind = request.param.partition(" ")
+        side = SIDES[self.name]
+        picture = gym.spaces.Box(0, 255, (3, side, side), np.uint8) if side else VECTOR
+        self.space = gym.spaces.Dict({"look": picture, "feel": VECTOR}) if kind else picture
 
     def make(self) -> Any:
         widths = {"hidden_dims": [8]} if self.name == "mlp" else {}

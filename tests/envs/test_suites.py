@@ -18,7 +18,7 @@ from ludus.config.schema import Environment
 from ludus.envs import catalog
 from ludus.envs.make import make_env, make_vector, resolve
 from ludus.envs.snapshots import Refused, minigrid
-from ludus.envs.snapshots.values import Decoder, Encoder
+from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.suites import mujoco, old_api
 from ludus.envs.wrappers.minigrid import KINDS
 from ludus.errors import ConfigError, MissingExtra
@@ -181,8 +181,8 @@ class TestMiniGrid:
         objects = pytest.importorskip("minigrid.core.world_object")
         key = objects.Key("red")
         box = objects.Box("blue", key)
-        node = Encoder().encode([box, key, objects.Door("grey", is_locked=True)], "x")
-        made = Decoder(node).decode(node)
+        node = ValueEncoder().encode([box, key, objects.Door("grey", is_locked=True)], "x")
+        made = ValueDecoder(node).decode(node)
         assert made[0].contains is made[1] and made[1] is not key
         assert [type(thing) for thing in made] == [objects.Box, objects.Key, objects.Door]
         assert vars(made[2]) == vars(objects.Door("grey", is_locked=True))
@@ -196,7 +196,7 @@ class TestMiniGrid:
 
         Trap.__module__ = objects.__name__
         with pytest.raises(Refused):
-            Encoder().encode(Trap("red"), "x")
+            ValueEncoder().encode(Trap("red"), "x")
         for module, name in (("os", "PathLike"), (objects.__name__, "np"), (objects.__name__, "Popen")):
             with pytest.raises(ValueError, match="no part of MiniGrid"):
                 minigrid.blank(module, name)
@@ -229,7 +229,9 @@ class TestControlSuite:
         assert load("dmc/cartpole-swingup:ppo").spec and load("dmc/cartpole_swingup:ppo").spec
         pytest.importorskip("shimmy")
         env = make_vector(Environment(id="dm_control/cartpole-swingup-v0", num_envs=1))
-        assert env.reset([1]).dtype == np.float32 and env.observation_space.shape == (5,)
+        parts = env.reset([1])
+        assert isinstance(env.observation_space, gym.spaces.Dict) and sum(part.shape[1] for part in parts.values()) == 5
+        assert all(part.dtype == np.float32 for part in parts.values())
 
     @pytest.mark.parametrize("task", ["cartpole_swingup", "reacher_easy", "walker_walk"])
     def test_exact_resume(self, make: Make, task: str) -> None:

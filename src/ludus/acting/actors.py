@@ -8,7 +8,6 @@ themselves. Both give the same outputs to rounding (tests/acting/test_actors.py)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -29,17 +28,25 @@ LARGEST_NUMPY_LAYER = 256
 class Outputs:
     """What the heads of a network say about one step of `batch` environments; a head is computed when it is read."""
 
-    def __init__(self, batch: int, heads: Collection[str] = (), read: Callable[..., Array] | None = None) -> None:
-        self.batch, self.heads, self._read = batch, heads, read
+    __slots__ = ("_features", "_known", "_read", "batch", "heads")
+
+    def __init__(
+        self,
+        batch: int,
+        heads: Collection[str] = (),
+        features: Array | Tensor | None = None,
+        read: Callable[..., Array] | None = None,
+    ) -> None:
+        self.batch, self.heads, self._features, self._read = batch, heads, features, read
         self._known: dict[str, Array] = {}
 
     def __call__(self, head: str, *inputs: Array) -> Array:
         """Output [B, ...] of a head; some critics take an action [B, A] beside the features."""
         assert self._read is not None, "an actor has to look before it is asked"
         if inputs:
-            return self._read(head, *inputs)
+            return self._read(self._features, head, *inputs)
         if head not in self._known:
-            self._known[head] = self._read(head)
+            self._known[head] = self._read(self._features, head)
         return self._known[head]
 
 
@@ -88,7 +95,10 @@ class TorchActor:
         obs = tree_index(to_device(obs_B, self.device), None)
         first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
         features, state = self.trunk(obs, state, first)
-        return Outputs(len(first_B), self.heads, partial(through_torch, self.heads, features)), state
+        return Outputs(len(first_B), self.heads, features, self._read), state
+
+    def _read(self, features_1BD: Tensor, head: str, *inputs: Array) -> Array:
+        return through_torch(self.heads[head], features_1BD, *inputs)
 
 
 class NumpyActor:
@@ -128,21 +138,21 @@ class NumpyActor:
         for weight, bias, activation in self.encoder:
             x = activation(x @ weight + bias)
         x, state = self.core(x, state, first_B)
-        return Outputs(len(first_B), self.heads, partial(self._read, x)), state
+        return Outputs(len(first_B), self.heads, x, self._read), state
 
     def _read(self, features_BD: Array, head: str, *inputs: Array) -> Array:
         if head == self.chooser:
             assert self.choose is not None
             return self.choose(features_BD)
-        return through_torch(self.heads, torch.from_numpy(features_BD).unsqueeze(0), head, *inputs)
+        return through_torch(self.heads[head], torch.from_numpy(features_BD).unsqueeze(0), *inputs)
 
 
 @torch.no_grad()
-def through_torch(heads: Mapping[str, nn.Module], features_1BD: Tensor, name: str, *inputs: Array) -> Array:
+def through_torch(head: nn.Module, features_1BD: Tensor, *inputs: Array) -> Array:
     """The output [B, ...] (of an ensemble: [N, B, ...]) of a head for one step."""
     more = [torch.as_tensor(x, device=features_1BD.device).unsqueeze(0) for x in inputs]
-    out = heads[name](features_1BD, *more)
-    return out.squeeze(1 if isinstance(heads[name], Critics) else 0).cpu().numpy()
+    out = head(features_1BD, *more)
+    return out.squeeze(1 if isinstance(head, Critics) else 0).cpu().numpy()
 
 
 # ---- layers and heads in numpy -------------------------------------------------------------------
@@ -170,8 +180,8 @@ def numpy_head(head: nn.Module, take: Take) -> Callable[[Array], Array] | None:
 def _q_head(head: QHead, take: Take) -> Callable[[Array], Array] | None:
     advantage = numpy_head(head.advantage, take)
     value = None if head.value is None else numpy_head(head.value, take)
-    if advantage is None:
-        return None
+    if advantage is None or (value is None and head.atoms == 1):
+        return advantage
 
     def apply(x: Array) -> Array:
         out = advantage(x).reshape(len(x), head.actions, head.atoms)

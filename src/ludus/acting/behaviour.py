@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from ludus.acting.actors import Actor, Outputs
-from ludus.acting.strategies import Facts, Strategy
+from ludus.acting.facts import Facts
+from ludus.acting.strategies import Strategy
 from ludus.types import Acted, ActResult, Array, Tree
 
 
@@ -58,7 +59,7 @@ class Behaviour:
         outputs, state = self._outputs(self.strategy, obs_B, state, first_B)
         drawn = self.strategy.draw(outputs, None if deterministic else self.evaluation_rng)
         action = self.strategy.for_environment(self.strategy.stored(drawn))
-        return ActResult(action, state, Facts(self.strategy.facts(outputs, drawn)))
+        return ActResult(action, state, Facts(self.strategy, outputs, drawn))
 
     def _outputs(self, strategy: Strategy, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
         if self.actor is None or (strategy.blind and not self.actor.recurrent):

@@ -13,7 +13,8 @@ from pydantic import PositiveInt
 
 from ludus.acting.actors import Outputs
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import Level, Makers, Strategy, q_facts
+from ludus.acting.facts import Makers, q_facts
+from ludus.acting.strategies import Level, Strategy
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout
@@ -98,7 +99,7 @@ class Table:
 
     def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
         """The values of these states."""
-        return Outputs(len(obs_B), ("q",), lambda _: self.q_SA[obs_B]), state
+        return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda values, _: values), state
 
     def learn(self, rollout: Rollout, lr: float, gamma: float) -> float:
         """Q(s, a) += lr (r + gamma max Q(s', .) - Q(s, a)) step by step; returns the mean absolute error."""

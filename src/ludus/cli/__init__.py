@@ -1,12 +1,12 @@
-"""The `ludus` command: one file per subcommand, imported only when that subcommand runs."""
+"""The `ludus` command: one file per subcommand, which is imported only when that subcommand runs."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Annotated, NoReturn, cast
 
 import typer
 
@@ -15,13 +15,11 @@ from ludus.cli import process
 from ludus.errors import ConfigError, LudusError, ResourceError, of_system
 from ludus.terminal import mute
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+Command = typer.Typer | Callable[..., int | None]
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
-    "resume": ("ludus.cli.resume:resume", "Go on with a run, to the bit."),
-    "verify": ("ludus.cli.verify:verify", "Prove that a run can be repeated to the bit."),
+    "resume": ("ludus.cli.resume:resume", "Continue a run, bit for bit."),
+    "verify": ("ludus.cli.verify:verify", "Retrain a run and check that every number matches."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
     "evaluate": ("ludus.cli.evaluate:evaluate", "Measure a checkpoint over many episodes."),
     "list": ("ludus.cli.listing:list_runs", "List runs; filter and sort by anything."),
@@ -30,20 +28,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("ludus.cli.export:export", "Export runs to csv, json, markdown or LaTeX."),
     "report": ("ludus.cli.report:report", "Write the report of a run."),
     "tag": ("ludus.cli.tag:tag", "Label runs."),
-    "cleanup": ("ludus.cli.cleanup:cleanup", "Remove checkpoints nobody needs; shows the plan first."),
+    "cleanup": ("ludus.cli.cleanup:cleanup", "Remove checkpoints that are no longer needed; shows the plan first."),
     "index": ("ludus.cli.index:app", "The index of runs."),
     "model": ("ludus.cli.model:model", "Show the network of an experiment."),
     "env": ("ludus.cli.env:app", "List, show and check environments."),
-    "smoke": ("ludus.cli.smoke:app", "Try everything that is shipped for a moment."),
-    "bench": ("ludus.cli.bench:app", "Measure speed here."),
+    "smoke": ("ludus.cli.smoke:smoke", "Run every shipped config briefly."),
+    "bench": ("ludus.cli.bench:app", "Measure speed on this machine."),
     "migrate": ("ludus.cli.migrate:migrate", "Check the version of a config file or run folder."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
-"""Name -> (where it is, its line in `ludus --help`). A new command is one file and one line here."""
+"""Name -> (function or app, line in `ludus --help`). A new command is one file and one line here."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit; a user's mistake is one line on stderr."""
+    """Run the command line and exit; a mistake of the user is one line on stderr."""
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     process.open_standard_streams()
     before = process.waited_for()
@@ -54,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _code(args: list[str]) -> int:
-    """The exit code of a command, after its one line if it failed."""
+    """Run a command and return its exit code; print the error if it failed."""
     try:
         code = run(args)
         process.flush()
@@ -75,7 +73,7 @@ def _code(args: list[str]) -> int:
 
 
 def _failure(error: BaseException) -> LudusError | None:
-    """What is one line for the user; None: a bug, which keeps its traceback."""
+    """The error to print on one line; None for a bug, which keeps its traceback."""
     if isinstance(error, LudusError):
         return error
     if isinstance(error, process.OutputLost):
@@ -83,7 +81,7 @@ def _failure(error: BaseException) -> LudusError | None:
         return ResourceError("standard output", f"cannot be written: {error.strerror}", "send it where there is room")
     if isinstance(error, OSError):
         return process.lost_directory() or of_system(error)
-    if isinstance(error, SystemExit):  # commands return their code: this is code of the user's
+    if isinstance(error, SystemExit):  # our commands return their code, so this comes from user code
         return ConfigError("a plugin", f"ended the program with sys.exit({error.code!r})", "remove that call")
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
         return ResourceError("memory", " ".join(str(error).split())[:200] or "there is none left", "ask for less")
@@ -91,11 +89,11 @@ def _failure(error: BaseException) -> LudusError | None:
 
 
 _NO_MEMORY = ("can't allocate memory", "out of memory")
-"""What torch says of it, as a RuntimeError."""
+"""Texts of torch's RuntimeErrors when memory runs out."""
 
 
 def run(args: list[str]) -> int:
-    """Build the application around the one command that was asked for, and run it."""
+    """Build the application around the selected command, and run it."""
     selected = _selected(args)
     command = _load(COMMANDS[selected][0]) if selected in COMMANDS else None
     if not (inspect.isfunction(command) and "debug" in inspect.signature(command).parameters):
@@ -106,8 +104,8 @@ def run(args: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def build(selected: str | None, command: Any) -> Callable[..., Any]:
-    """The whole command tree; commands that are not selected are only lines of the help."""
+def build(selected: str | None, command: Command | None) -> Callable[..., object]:
+    """The command tree; commands that are not selected are only lines of the help."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback(help=_root.__doc__)(_root)
     for name, (_, line) in COMMANDS.items():
@@ -115,7 +113,7 @@ def build(selected: str | None, command: Any) -> Callable[..., Any]:
             app.command(name, help=line)(_elsewhere)
         elif isinstance(command, typer.Typer):
             app.add_typer(command, name=name, help=line)
-        else:
+        elif command is not None:
             app.command(name, context_settings=getattr(command, "context_settings", None))(command)
     return app
 
@@ -136,13 +134,13 @@ def _root(
 
 
 def _elsewhere() -> None:
-    raise AssertionError("a placeholder of the help never runs")
+    raise AssertionError("only listed in the help")
 
 
 def _selected(args: Sequence[str]) -> str | None:
     return next((arg for arg in args if not arg.startswith("-")), None)
 
 
-def _load(target: str) -> Any:
+def _load(target: str) -> Command:
     module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return cast("Command", getattr(importlib.import_module(module), name))

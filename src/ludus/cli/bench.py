@@ -1,4 +1,4 @@
-"""`ludus bench`: how fast things are here."""
+"""`ludus bench`: measure speed on this machine, and compare memory cores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ludus.cli.bench_memory import memory
+from ludus.cli.options import Json, numbers, words
+from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.bench.fps import Speed
@@ -17,7 +19,7 @@ app.command()(memory)
 
 @app.callback()
 def bench() -> None:
-    """Measure: each command prints a table, or JSON."""
+    """Measure speed, and compare memory cores."""
 
 
 @app.command()
@@ -30,14 +32,14 @@ def env(
         str, typer.Option(metavar="NAME[,NAME...]", help="Which backends.")
     ] = "sync,async,native,envpool",
     seconds: Annotated[float, typer.Option(min=0.01, help="Time for each measurement, after a warm-up.")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Random-action steps per second by backend and number of environments, bare and as stored rollouts."""
     from ludus.bench.fps import measure
     from ludus.checks.trial import environment
     from ludus.cli.table import Column, print_table
 
-    names, counts = _names(backends), _counts(num_envs)
+    names, counts = _names(backends), numbers("--num-envs", num_envs, "1,8,16")
     rows: list[Speed] = []
     for id in ids or _one_of_each():
         cfg = environment(id)
@@ -61,27 +63,16 @@ def _cells(row: Speed) -> list[str]:
 
 def _names(text: str) -> list[str]:
     from ludus.bench.fps import BACKENDS
-    from ludus.errors import ConfigError
     from ludus.text import did_you_mean
 
-    names = [part.strip() for part in text.split(",")]
-    for name in names:
+    for name in words(text):
         if name not in BACKENDS:
             raise ConfigError(f"--backends {text}", f"'{name}' is no backend", did_you_mean(name, BACKENDS))
-    return names
-
-
-def _counts(text: str) -> list[int]:
-    from ludus.errors import ConfigError
-
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ConfigError(f"--num-envs {text}", "not a list of whole numbers", "write --num-envs 1,8,16")
-    return [int(part) for part in parts]
+    return words(text)
 
 
 def _one_of_each() -> list[str]:
-    """The first environment of every suite that is installed."""
+    """The first environment of every installed suite."""
     from ludus.envs.facts import shipped
 
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`ludus bench memory`: memory architectures under one PPO."""
+"""`ludus bench memory`: compare memory cores under one PPO."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.errors import ConfigError
+from ludus.cli.options import numbers, words
 
 
 def memory(
@@ -39,27 +39,16 @@ def memory(
         return 0
     from ludus.bench.memory import Plan, bench
 
-    chosen = pick_tasks(_words(env)), pick_cores(_words(cores))
-    plan = Plan(*chosen, _seeds(seeds), match_params or None, _budgets(steps))
+    chosen = pick_tasks(words(env)), pick_cores(words(cores))
+    budgets = [numbers("--steps", word, "100000 or --steps 65536,131072")[0] for word in words(steps)]
+    plan = Plan(*chosen, _seeds(seeds), match_params or None, budgets)
     failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
     if (out / "table.md").is_file():
         print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")
     return 1 if failures else 0
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _budgets(text: str) -> list[int]:
-    words = [word.replace("_", "") for word in _words(text)]
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise ConfigError(f"--steps {text}", "not a number of steps", "write --steps 100000 or --steps 65536,131072")
-    return [int(word) for word in words]
-
-
 def _seeds(text: str) -> list[int]:
-    words = _words(text)
-    if not words or not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
-        raise ConfigError(f"--seeds {text}", "neither a number nor a list of them", "write --seeds 5 or --seeds 1,2,3")
-    return [int(word) for word in words] if len(words) > 1 else list(range(1, int(words[0]) + 1))
+    """`5` means the seeds 1 to 5, `1,2,3` these seeds."""
+    found = numbers("--seeds", text, "5 or --seeds 1,2,3", least=0)
+    return found if len(found) > 1 else list(range(1, found[0] + 1))

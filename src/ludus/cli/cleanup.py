@@ -1,4 +1,4 @@
-"""`ludus cleanup`: remove checkpoints and videos of runs nobody needs any more."""
+"""`ludus cleanup`: remove checkpoints and videos of old runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.listing import Filter, RunsDir
+from ludus.cli.options import Filter, RunsDir
 
 if TYPE_CHECKING:
     from ludus.runs.cleanup import CleanupItem
@@ -18,10 +18,10 @@ def cleanup(
     keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="The N best runs of each environment stay.")] = 10,
     keep_recent: Annotated[float, typer.Option(min=0, metavar="DAYS", help="Runs younger than this stay.")] = 30,
     filter: Filter = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this only the plan is shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove; without it only the plan is shown.")] = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> int:
-    """Free space: removes checkpoints, videos, event files and replay data of runs that are not kept.
+    """Free space: remove checkpoints, videos, event files and replay data of runs that are not kept.
 
     Configs, metrics, logs and reports always stay. Running runs and those tagged `keep` are never touched.
     """

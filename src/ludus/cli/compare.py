@@ -7,35 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.listing import Filter, Json, RunsDir
+from ludus.cli.options import Filter, GroupBy, Json, Metrics, Runs, RunsDir, words
 
 if TYPE_CHECKING:
     from ludus.reports.compare import Comparison
 
 _WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to threshold": 1}
-Runs = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[RUN|GLOB|FILTER]...", help="Ids, prefixes, @last, @best, 'cart*', algorithm=ppo; default: all."
-    ),
-]
 
 
 def compare(
     runs: Runs = None,
-    metrics: Annotated[
-        str, typer.Option("--metrics", "-m", metavar="A,B", help="reward, loss, entropy, ... or a whole name.")
-    ] = "reward",
-    group_by: Annotated[
-        str, typer.Option("--group-by", "-g", metavar="config|spec|FIELD", help="config: all but the seed.")
-    ] = "config",
+    metrics: Metrics = "reward",
+    group_by: Annotated[str, GroupBy] = "config",
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Learning curves as .png, .svg or .pdf.")] = None,
-    statistic: Annotated[str, typer.Option(metavar="iqm|mean", help="Of the plotted curves.")] = "iqm",
+    statistic: Annotated[str, typer.Option(metavar="iqm|mean", help="What the curves show.")] = "iqm",
     filter: Filter = None,
     json: Json = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
-    """Compare runs: those that differ only in the seed are one group, with IQM and 95 % bootstrap interval."""
+    """Compare groups of runs with IQM and 95 % bootstrap interval; runs that differ only in the seed are one group."""
     from ludus.cli.table import say
     from ludus.errors import ConfigError
     from ludus.reports.compare import compare as compare_runs
@@ -45,8 +35,8 @@ def compare(
 
     if statistic not in ("iqm", "mean"):
         raise ConfigError(f"--statistic {statistic}", "is not known", did_you_mean(statistic, ["iqm", "mean"]))
-    names = [name.strip() for name in metrics.split(",") if name.strip()] or ["reward"]
-    found = compare_runs(Index(runs_dir).pick([*(runs or []), *(filter or [])]), metrics=names, group_by=group_by)
+    records = Index(runs_dir).pick([*(runs or []), *(filter or [])])
+    found = compare_runs(records, metrics=words(metrics) or ["reward"], group_by=group_by)
     drawn = None
     if plot is not None:
         from ludus.reports.plots import plot as draw

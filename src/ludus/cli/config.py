@@ -16,7 +16,7 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def show(
     words: Annotated[list[str], typer.Argument(metavar="SPEC [OVERRIDES]...", help="As for ludus train.")],
-    origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
 ) -> None:
     """Print the resolved config as YAML."""
     from ludus.cli.train import pick_spec, split
@@ -54,7 +54,7 @@ def validate(
         except LudusError as error:
             bad += 1
             print(f"error: {error.line()}", file=sys.stderr)
-    print(f"{len(specs) - bad} of {len(specs)} are fine")
+    print(f"{len(specs) - bad} of {len(specs)} configs are valid")
     return 2 if bad else 0
 
 
@@ -63,7 +63,7 @@ def schema(
     write: Annotated[bool, typer.Option("--write", help="Write a file instead.")] = False,
     output: Annotated[Path, typer.Option(help="The file for --write.")] = Path("configs/schema.json"),
 ) -> None:
-    """The JSON schema of a config, for editors."""
+    """Print the JSON schema of a config, for editors."""
     import json
 
     from ludus.config.reference import json_schema
@@ -76,7 +76,7 @@ def reference(
     write: Annotated[bool, typer.Option("--write", help="Write a file instead.")] = False,
     output: Annotated[Path, typer.Option(help="The file for --write.")] = Path("docs/reference/config.md"),
 ) -> None:
-    """Every field with its type, default and meaning, as markdown."""
+    """Print every field with its type, default and meaning, as markdown."""
     from ludus.config.reference import markdown
 
     _deliver(markdown(), output if write else None)

@@ -7,26 +7,19 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.compare import Runs
-from ludus.cli.listing import Filter, RunsDir, split_columns
+from ludus.cli.listing import split_columns
+from ludus.cli.options import Filter, GroupBy, Metrics, Runs, RunsDir, words
 
 
 def export(
     runs: Runs = None,
-    format: Annotated[str, typer.Option("--format", metavar="csv|json|markdown|latex", help="Which.")] = "csv",
+    format: Annotated[str, typer.Option("--format", metavar="csv|json|markdown|latex", help="File format.")] = "csv",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: the terminal.")
     ] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,...", help="Fields or config paths.")] = None,
-    group_by: Annotated[
-        str | None,
-        typer.Option(
-            "--group-by", "-g", metavar="config|spec|FIELD", help="Groups with IQM and interval instead of runs."
-        ),
-    ] = None,
-    metrics: Annotated[
-        str, typer.Option("--metrics", "-m", metavar="A,B", help="With --group-by: of these metrics.")
-    ] = "reward",
+    group_by: Annotated[str | None, GroupBy] = None,
+    metrics: Metrics = "reward",
     fragment: Annotated[bool, typer.Option("--fragment", help="LaTeX: only the tabular, for \\\\input.")] = False,
     filter: Filter = None,
     sort: Annotated[
@@ -34,7 +27,7 @@ def export(
     ] = "started:asc",
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
-    """Export runs (default: all) for spreadsheets, scripts and papers; json is everything known about them."""
+    """Export runs (default: all); json contains everything. With --group-by: groups with IQM and interval instead."""
     from ludus import files
     from ludus.errors import of_system
     from ludus.reports.compare import compare
@@ -46,8 +39,8 @@ def export(
     check_format(format)
     records = query.order(Index(runs_dir).pick([*(runs or []), *(filter or [])]), sort)
     if group_by is not None:
-        names = [name.strip() for name in metrics.split(",") if name.strip()] or ["reward"]
-        text = export_comparison(compare(records, metrics=names, group_by=group_by), format, fragment=fragment)
+        found = compare(records, metrics=words(metrics) or ["reward"], group_by=group_by)
+        text = export_comparison(found, format, fragment=fragment)
     else:
         text = render(records, format, split_columns(columns), fragment=fragment)
     if output is None:

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import typer
 
-from ludus.cli.listing import RunsDir
+from ludus.cli.options import RunsDir
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback()
 def index() -> None:
-    """The index of runs (runs/index.sqlite): a cache of the run folders, kept up to date by itself."""
+    """The index of runs (runs/index.sqlite): a cache of the run folders that updates itself."""
 
 
 @app.command()
 def rebuild(runs_dir: RunsDir = Path("runs")) -> None:
-    """Forget the index and make it anew from the run folders."""
+    """Build the index again from the run folders."""
     from ludus.runs.index import Index
 
     there = Index(runs_dir)

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.options import Filter, Json, RunsDir, words
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.runs.record import Record
 
-Filter = Annotated[
-    list[str] | None,
-    typer.Option("--filter", "-f", metavar="KEY=VALUE", help="Only runs where it holds: = != > >= < <= or ~ (regex)."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RunsDir = Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")]
 _WEIGHTS = {"tags": 9, "size": 8, "started": 7, "algorithm": 6, "environment": 5, "seed": 4, "solved": 3, "last": 2}
 
 
@@ -26,7 +21,7 @@ def list_runs(
     sort: Annotated[
         str, typer.Option("--sort", "-s", metavar="FIELD[:asc|desc]", help="Any field or config path.")
     ] = "started",
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="The first N.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N.")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,...", help="Fields or config paths to show.")] = None,
     json: Json = False,
     runs_dir: RunsDir = Path("runs"),
@@ -55,8 +50,8 @@ def list_runs(
 
 
 def split_columns(text: str | None) -> list[str]:
-    """`a,b` as names."""
-    names = [part.strip() for part in (text or "").split(",") if part.strip()]
+    """The names in `--columns`."""
+    names = words(text or "")
     if text is not None and not names:
         raise ConfigError(f"--columns {text}", "names no column", "write --columns id,reward,algorithm.lr")
     return names
@@ -68,16 +63,11 @@ def _print(records: list[Record], keys: list[str], *, chosen: bool) -> None:
 
     styles = {
         "state": state_style,
-        "solved": lambda text: {"yes": "green", "no": "dim"}.get(text, "dim"),
+        "solved": lambda text: "green" if text == "yes" else "dim",
         "reward": lambda _: "bold",
     }
-    made = [
-        Column(
-            key,
-            right=any(show.is_number(key, record.get(key)) for record in records),
-            weight=0 if chosen else _WEIGHTS.get(key, 0),
-            style=styles.get(key, lambda _: ""),
-        )
-        for key in keys
-    ]
+    made = []
+    for key in keys:
+        right = any(show.is_number(key, record.get(key)) for record in records)
+        made.append(Column(key, right, 0 if chosen else _WEIGHTS.get(key, 0), styles.get(key, lambda _: "")))
     print_table(made, [[show.cell(record, key) for key in keys] for record in records])

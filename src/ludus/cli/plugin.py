@@ -1,4 +1,4 @@
-"""User code, loaded because a command line asks for it by file name."""
+"""User code, loaded only from files that `--plugin` names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Plugin = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Python 
 
 
 def load_plugins(paths: list[Path] | None) -> None:
-    """What every command with `--plugin` does first."""
+    """Run every file that `--plugin` names."""
     for path in paths or []:
         load_plugin(path)
 
@@ -32,12 +32,12 @@ def load_plugin(path: Path) -> None:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise ConfigError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the plugin") from None
+        raise ConfigError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "fix the plugin") from None
     except LudusError:
         raise
     except ImportError as error:
         problem = f"cannot import what it needs: {error}"
-        raise ConfigError(f"--plugin {path}", problem, "install that, or mend the plugin") from error
+        raise ConfigError(f"--plugin {path}", problem, "install that, or fix the plugin") from error
     except (Exception, SystemExit) as error:  # its code may raise what it likes
         problem = f"raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-        raise ConfigError(f"--plugin {path}", problem, "mend the plugin; --debug shows the traceback") from error
+        raise ConfigError(f"--plugin {path}", problem, "fix the plugin; --debug shows the traceback") from error

@@ -1,4 +1,4 @@
-"""The process around a command: streams that cannot be written, threads and processes that do not end."""
+"""The process around a command: output that cannot be written, threads and processes that do not end."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from ludus.errors import ConfigError, LudusError
 from ludus.terminal import mute, warn
 
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    Waited = set[threading.Thread | BaseProcess]
+
 PATIENCE = 3.0
-"""Seconds that threads of an environment may take to end after everything else has."""
+"""Seconds that threads of an environment may run after the command has ended."""
 
 
 def open_standard_streams() -> None:
-    """Without 0, 1 or 2 the next file of a run would get that number, and every stray print would go into it."""
+    """Open closed standard streams: otherwise the next file would get their number and receive stray prints."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
@@ -31,7 +36,7 @@ def open_standard_streams() -> None:
 
 
 def fail(line: str, code: int) -> int:
-    """`error: ...` on stderr, if anybody can still read it."""
+    """Print `error: ...` on stderr if that is possible, and return the exit code."""
     from ludus.secrets import hide
 
     with contextlib.suppress(OSError):
@@ -40,7 +45,7 @@ def fail(line: str, code: int) -> int:
 
 
 def print_traceback(error: BaseException) -> None:
-    """For --debug; with that of a worker if there is one."""
+    """Print the traceback of an error, and that of a worker if there is one."""
     with contextlib.suppress(OSError):
         traceback.print_exception(error)
         print(getattr(error, "detail", ""), end="", file=sys.stderr)
@@ -51,24 +56,24 @@ class OutputLost(OSError):
 
 
 class Output:
-    """Standard output whose errors can be told from others; a reader that went away had enough, which is none."""
+    """Standard output whose errors are OutputLost; a reader that closed the pipe is not an error."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """As the stream's."""
+        """Write text."""
         self._own(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """As the stream's."""
+        """Flush what was written."""
         self._own(self._stream.flush)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
-    def _own(self, function: Callable[..., Any], *args: Any) -> None:
+    def _own(self, function: Callable[..., object], *args: str) -> None:
         try:
             function(*args)
         except BrokenPipeError:
@@ -81,14 +86,14 @@ class Output:
 
 
 def flush() -> None:
-    """What was printed reaches whoever reads it; an environment may have put something else in the place of stdout."""
+    """Flush standard output; an environment may have replaced it."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def own_output() -> Iterator[None]:
-    """While inside, an error of standard output is an OutputLost."""
+    """Turn errors of standard output into OutputLost."""
     before = sys.stdout
     sys.stdout = cast("TextIO", Output(before))
     try:
@@ -98,7 +103,7 @@ def own_output() -> Iterator[None]:
 
 
 def lost_directory() -> LudusError | None:
-    """A working directory that is gone, or None if it is there."""
+    """An error if the working directory has been removed, else None."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -106,20 +111,20 @@ def lost_directory() -> LudusError | None:
     return None
 
 
-def waited_for() -> set[Any]:
-    """Threads, and processes of `multiprocessing`, that Python waits for at its end."""
+def waited_for() -> Waited:
+    """Threads, and processes of `multiprocessing`, that Python waits for when it ends."""
     known = sys.modules.get("multiprocessing.process")
     children = known.active_children() if known is not None else []
     return {part for part in (*threading.enumerate(), *children) if not part.daemon}
 
 
-def leave_behind(left: set[Any], code: int) -> None:
-    """A command that is done ends, even if threads and processes that an environment started do not."""
+def leave_behind(left: Waited, code: int) -> None:
+    """End the process even if threads and processes that an environment started do not end."""
     if left:
         threading.Thread(target=_leave, args=(left, code), daemon=True).start()
 
 
-def _leave(left: set[Any], code: int) -> None:
+def _leave(left: Waited, code: int) -> None:
     while threading.main_thread().is_alive():  # until Python begins to wait for the others
         time.sleep(0.05)
     time.sleep(PATIENCE)
@@ -128,7 +133,7 @@ def _leave(left: set[Any], code: int) -> None:
         return
     warn(f"{len(stuck)} threads or processes of an environment do not end, such as '{stuck[0].name}': left behind")
     for part in stuck:
-        if hasattr(part, "kill"):  # forked from here, it may have our handlers of milder signals
+        if hasattr(part, "kill"):  # a fork of this process may ignore milder signals as we do
             part.kill()
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.listing import RunsDir
+from ludus.cli.options import Run, RunsDir
 
 
 def report(
-    run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best.")] = "@last",
-    open: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    run: Run = "@last",
+    open: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
-    """Write the report of a run anew and print where it is."""
+    """Write the report of a run again and print its path."""
     from ludus.errors import ResourceError
     from ludus.reports.report import write_report
     from ludus.runs.index import Index
@@ -24,9 +24,7 @@ def report(
     try:
         path = write_report(folder)
     except OSError as error:
-        raise ResourceError(
-            str(folder), f"no report: {error.strerror}", "free some space or check the rights"
-        ) from None
+        raise ResourceError(str(folder), f"no report: {error.strerror}", "check space and permissions") from None
     print(path)
     if open:
         import webbrowser

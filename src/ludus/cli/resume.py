@@ -1,4 +1,4 @@
-"""`ludus resume RUN`: go on with a run, or start another from its weights."""
+"""`ludus resume RUN`: continue a run, or start another one from its weights."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ludus.cli.options import RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 
 
 class Mode(StrEnum):
-    """What is taken over from the run."""
+    """How much of the run's state is used."""
 
     exact = "exact"
     warm_start = "warm_start"
@@ -22,15 +23,15 @@ class Mode(StrEnum):
 def resume(
     run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
-    mode: Annotated[Mode, typer.Option(help="exact goes on to the bit; the others start a new run.")] = Mode.exact,
+    mode: Annotated[Mode, typer.Option(help="exact continues bit for bit; the others start a new run.")] = Mode.exact,
     rebuild_buffer: Annotated[
-        bool, typer.Option("--rebuild-buffer", help="Begin with empty buffers where the stored steps are damaged.")
+        bool, typer.Option("--rebuild-buffer", help="Start with empty buffers if the stored steps are damaged.")
     ] = False,
     plugin: Plugin = None,
-    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
+    runs_dir: RunsDir = Path("runs"),
     debug: Annotated[bool, typer.Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
-    """Go on with a run where its newest good checkpoint was taken."""
+    """Continue a run from its newest good checkpoint."""
     from ludus import session
     from ludus.config.compose import Resolved, load
     from ludus.runs import consent, rebuild

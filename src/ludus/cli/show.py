@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.listing import Json, RunsDir
+from ludus.cli.options import Json, Run, RunsDir
 
 if TYPE_CHECKING:
     from ludus.runs.record import Record
@@ -17,9 +17,9 @@ _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "u
 
 
 def show(
-    run: Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best.")] = "@last",
+    run: Run = "@last",
     config: Annotated[
-        bool, typer.Option("--config", help="Every config value; those that are not defaults marked.")
+        bool, typer.Option("--config", help="All config values; changed ones with their default.")
     ] = False,
     json: Json = False,
     runs_dir: RunsDir = Path("runs"),

@@ -1,22 +1,21 @@
-"""Tables on the screen: as wide as the terminal, plain text when nobody looks."""
+"""Tables on the terminal: fitted to its width and coloured; plain text of full width in a pipe."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ludus.text import ascii_only, clean
 
-_CODES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "": ""}
+_CODES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _GAP = 2
 _MOST = 160
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column; `weight` decides which goes first when there is no room (0 stays)."""
+class Column(NamedTuple):
+    """One column; where there is no room the one with the largest `weight` is dropped first, and 0 never."""
 
     title: str
     right: bool = False
@@ -26,42 +25,39 @@ class Column:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Title line and rows; columns go, then text is cut, until a line fits the terminal."""
-    terminal = sys.stdout.isatty()
-    colour = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    """Print titles and rows; on a terminal, columns are dropped and the widest one is cut until a line fits."""
     cells = [
-        [cell if cell.isprintable() and len(cell) <= _MOST else clean(cell, _MOST) for cell in row] for row in rows
+        [text if text.isprintable() and len(text) <= _MOST else clean(text, _MOST) for text in row] for row in rows
     ]
     titles = [clean(column.title, _MOST) for column in columns]
-    widths = [max([_width(title), *(_width(row[i]) for row in cells)]) for i, title in enumerate(titles)]
+    widths = [max(map(_width, texts)) for texts in zip(titles, *cells, strict=True)]
     shown = list(range(len(columns)))
-    if terminal:
-        room = max(os.get_terminal_size().columns, 40)
-        shown = _fitting(columns, widths, room)
-        over = sum(widths[i] for i in shown) + _GAP * (len(shown) - 1) - room
+    if sys.stdout.isatty():
+        room = max(os.get_terminal_size().columns, 40) + _GAP
+        while (over := sum(widths[i] + _GAP for i in shown) - room) > 0 and any(columns[i].weight for i in shown):
+            shown.remove(max(shown, key=lambda i: columns[i].weight))
         if over > 0:
             widest = max(shown, key=lambda i: widths[i])
             widths[widest] = max(widths[widest] - over, 8)
-    lines = [[(titles[i], "dim", widths[i], columns[i].right) for i in shown]]
-    lines += [[(row[i], columns[i].style(row[i]), widths[i], columns[i].right) for i in shown] for row in cells]
-    text = "\n".join((" " * _GAP).join(_cell(*cell, colour) for cell in line).rstrip() for line in lines)
-    say(text)
+    for row in (titles, *cells):
+        styles = [column.style(text) if row is not titles else "dim" for column, text in zip(columns, row, strict=True)]
+        line = [_cell(row[i], styles[i], widths[i], columns[i].right) for i in shown]
+        say((" " * _GAP).join(line).rstrip())
 
 
 def say(text: str) -> None:
-    """Print, in ASCII where the terminal knows no more."""
-    encoding = sys.stdout.encoding or "ascii"
+    """Print, in ASCII if the terminal cannot show more."""
     try:
-        text.encode(encoding)
+        text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
         text = "\n".join(ascii_only(line) for line in text.split("\n"))
     print(text)
 
 
 def painted(text: str, style: str) -> str:
-    """Text in a style, if it goes to a terminal."""
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if colour and style else text
+    """Text in a style, if it goes to a terminal with colours."""
+    colour = style and sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if colour else text
 
 
 def state_style(state: str) -> str:
@@ -69,22 +65,11 @@ def state_style(state: str) -> str:
     return {"running": "cyan", "finished": "", "stopped": "yellow", "failed": "red", "lost": "red"}.get(state, "dim")
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    shown = list(range(len(columns)))
-    while sum(widths[i] for i in shown) + _GAP * (len(shown) - 1) > room:
-        heaviest = max(shown, key=lambda i: columns[i].weight)
-        if columns[heaviest].weight == 0:
-            break
-        shown.remove(heaviest)
-    return shown
-
-
-def _cell(text: str, style: str, width: int, right: bool, colour: bool) -> str:
+def _cell(text: str, style: str, width: int, right: bool) -> str:
     if _width(text) > width:
         text = text[: width - 1] + "…"
     space = " " * (width - _width(text))
-    painted_text = f"\x1b[{_CODES[style]}m{text}\x1b[0m" if colour and style else text
-    return space + painted_text if right else painted_text + space
+    return space + painted(text, style) if right else painted(text, style) + space
 
 
 def _width(text: str) -> int:

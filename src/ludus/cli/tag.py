@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.listing import RunsDir
+from ludus.cli.options import RunsDir
 
 
 def tag(

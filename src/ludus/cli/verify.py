@@ -1,21 +1,19 @@
-"""`ludus verify RUN`: prove that a run can be repeated to the bit."""
+"""`ludus verify RUN`: retrain a run and check that every number matches."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from ludus.cli.options import Run, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 
 
 def verify(
-    run: Annotated[str, typer.Argument(help="Run id, unique prefix or @last.")],
+    run: Run,
     plugin: Plugin = None,
-    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept.")] = Path("runs"),
+    runs_dir: RunsDir = Path("runs"),
 ) -> int:
-    """Train again from the run's config and compare every metric and the final state."""
+    """Retrain a run from its config, and compare every metric and the final state."""
     from ludus.runs.store import RunFolder
     from ludus.verify import verify as verify_run
 

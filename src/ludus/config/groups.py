@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from ludus.config.aliases import ALIASES, canonical
 from ludus.config.merge import Draft, Layer, layers_of
-from ludus.config.read import Block, place, plain, read_file, shown
+from ludus.config.read import FileMapping, place, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
-from ludus.text import did_you_mean
+from ludus.text import did_you_mean, near
 
 SUFFIXES = (".yaml", ".yml", ".json")
 EXPERIMENT = "experiment"
@@ -40,7 +40,7 @@ class EnvironmentFile:
     """One environment file, read and taken apart."""
 
     def __init__(self, path: Path, dirs: Sequence[Path]) -> None:
-        self.path, self.dirs, self.name = path, dirs, shown(path)
+        self.path, self.dirs, self.name = path, dirs, near(path)
         self.block = read_file(path)
         self.base = self.block.only(lambda key: key in ExperimentConfig.model_fields or canonical((key,))[0] != (key,))
         others = [key for key in self.block if key not in self.base and key != FACTS]
@@ -65,7 +65,7 @@ class EnvironmentFile:
         if variant not in self.variants:
             problem = f"{self.path.stem} has no variant '{variant}'"
             raise ConfigError(trail[-1] if trail else self.name, problem, did_you_mean(variant, self.variants))
-        shared = self.parts.get("_base", Block())
+        shared = self.parts.get("_base", FileMapping())
         return [*layers_of(self.base, self.name), *layers_of(shared, self.name), *self._chain(variant, trail)]
 
     def description(self, variant: str) -> str:
@@ -88,14 +88,14 @@ class EnvironmentFile:
                 layers += self._chain(parent, (*trail, me))
         return [*layers, *layers_of(block.only(lambda key: key != "extends"), self.name)]
 
-    def _part(self, key: str, value: object) -> Block:
+    def _part(self, key: str, value: object) -> FileMapping:
         where, sections = place(self.block, key, self.name), list(ExperimentConfig.model_fields)
         if value is None:
-            return Block()
-        if not isinstance(value, Block):
+            return FileMapping()
+        if not isinstance(value, FileMapping):
             raise ConfigError(where, f"{key}: unknown key", did_you_mean(key, [*sections, *ALIASES]))
-        near = difflib.get_close_matches(key, sections, n=1, cutoff=0.85)
-        if near or difflib.get_close_matches(key, [FACTS], n=1, cutoff=0.75):
+        close = difflib.get_close_matches(key, sections, n=1, cutoff=0.85)
+        if close or difflib.get_close_matches(key, [FACTS], n=1, cutoff=0.75):
             remedy = did_you_mean(key, [*sections, FACTS])
             raise ConfigError(where, f"{key}: neither a section nor a likely variant", remedy)
         return value
@@ -113,8 +113,8 @@ def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]
     found = environment_files(dirs)
     wanted = env_id.replace("/", "-")
     forms = {stem: stem.replace("_", "-") for stem in found}
-    near = [s for s, form in forms.items() if wanted.replace("_", "-") in (form, re.sub(r"-v\d+$", "", form))]
-    stem = near[0] if wanted not in found and len(near) == 1 else wanted
+    similar = [s for s, form in forms.items() if wanted.replace("_", "-") in (form, re.sub(r"-v\d+$", "", form))]
+    stem = similar[0] if wanted not in found and len(similar) == 1 else wanted
     if stem not in found:
         close = did_you_mean(stem, found)
         remedy = close if "did you mean" in close else "`ludus train --list-envs` shows those that have one"
@@ -144,7 +144,7 @@ class Option(NamedTuple):
         """The option's layers, its keys below `package`: first what it extends, then its own."""
         if self.variant is not None:
             return EnvironmentFile(self.path, dirs).layers(self.variant)
-        block, name = read_file(self.path), shown(self.path)
+        block, name = read_file(self.path), near(self.path)
         layers: list[Layer] = []
         for parent in _parents(block, place(block, "extends", name)):
             if ":" not in parent:
@@ -165,7 +165,7 @@ class Option(NamedTuple):
         """Its defaults list."""
         found = plain(read_file(self.path).get("defaults", [])) if self.variant is None else []
         if not isinstance(found, list) or re.search(r"\$\{[^}]*:", str(found)):
-            raise ConfigError(shown(self.path), "defaults: must be a list without resolvers", "write - group: option")
+            raise ConfigError(near(self.path), "defaults: must be a list without resolvers", "write - group: option")
         return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic_core import PydanticUndefined
 
 from ludus.config.aliases import Path, canonical
-from ludus.config.read import MAX_NODES, Block, place, plain
+from ludus.config.read import MAX_NODES, FileMapping, place, plain
 from ludus.config.schedule import PARTS, expand
 from ludus.config.validate import MISSING, Many, brief, chooser, field_at, section, select
 from ludus.errors import ConfigError
@@ -72,7 +72,7 @@ def layers_of(block: Mapping[str, Any], file: str, at: Path = ()) -> list[Layer]
     """The layers of one mapping in a file: what came from a `<<`, then its own keys."""
     layers = Layer(), Layer()
     for key, value in block.items():
-        own = not isinstance(block, Block) or key not in block.inherited
+        own = not isinstance(block, FileMapping) or key not in block.inherited
         layers[own].feed((*at, key), value, place(block, key, file), file)
     return list(layers)
 

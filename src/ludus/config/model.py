@@ -1,4 +1,4 @@
-"""The base of every config model, and fields whose shape a registered class decides."""
+"""The base of all config models, and fields whose keys depend on a registered class."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     field_validator,
 )
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ludus.registry import Registry, UnknownName
 
 
 class Model(BaseModel):
-    """Frozen, strict about keys; the docstring under a field is its documentation."""
+    """A frozen model that refuses unknown keys; the docstring under a field is its documentation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def true_is_no_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-        """Python takes `true` for 1; a budget of one step is not what anybody means by it."""
+    def true_is_no_number(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        """Refuse `true` for a number: Python would read it as 1."""
         found = validate(value)
         if isinstance(value, bool) and type(found) in (int, float):
             raise ValueError(f"must be a number, not {str(value).lower()}")
@@ -37,25 +37,25 @@ class Model(BaseModel):
 
 @dataclass(frozen=True)
 class Registered:
-    """Annotation: the field holds the `Config` of the class that `key` names in `registry`.
+    """Annotation of a field that holds the `Config` of a registered class, chosen by the value under `key`.
 
-    A bare string is short for `{key: string}`. The parsed value is the class's own Config model; its registered
-    name is written back on dump, so that a saved config loads again.
+    A bare string is short for `{key: string}`. The dumped value contains the name, so that it can be loaded again.
     """
 
     registry: Registry[Any]
     key: str = "type"
     default: str | None = None
-    """The name when only other keys are given."""
+    """The name if `key` is missing."""
     parts: bool = False
-    """Whether a mapping under any other key is a choice for the part of that name."""
+    """Whether a mapping under another key is the choice for the part with that name."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
             self.parse, serialization=core_schema.plain_serializer_function_ser_schema(self.dump)
         )
 
-    def parse(self, value: Any) -> Choice:
+    def parse(self, value: object) -> Choice:
+        """The choice that a string or a mapping means."""
         if isinstance(value, Choice):
             return value
         if isinstance(value, str):
@@ -77,13 +77,12 @@ class Registered:
             return Choice(str(name), config)
         return Choice(str(name), config, TypeAdapter(dict[str, Annotated[Choice, self]]).validate_python(parts))
 
-    def dump(self, choice: Choice) -> dict[str, Any]:
+    def dump(self, choice: Choice) -> dict[str, object]:
+        """The mapping that `parse` turns into an equal choice."""
         parts = {name: self.dump(part) for name, part in choice.parts.items()}
         return {self.key: choice.name, **choice.config.model_dump(mode="json"), **parts}
 
-    def __get_pydantic_json_schema__(
-        self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
         options = []
         for name in self.registry.names():
             body = handler.resolve_ref_schema(handler(self.registry[name].Config.__pydantic_core_schema__))
@@ -96,9 +95,9 @@ class Registered:
 
 @dataclass(frozen=True)
 class Choice:
-    """A registered name and the validated Config of the class behind it."""
+    """A registered name and the validated Config of its class."""
 
     name: str
     config: Any
     parts: Mapping[str, Choice] = field(default_factory=dict)
-    """Other choices for some parts, by their names (encoders: the keys of a Dict observation)."""
+    """Choices for single parts by name (the keys of a Dict observation, for encoders)."""

@@ -17,6 +17,7 @@ import yaml
 
 from ludus import files
 from ludus.errors import ConfigError
+from ludus.text import near
 
 MAX_BYTES = 2 * 2**20
 MAX_DEPTH = 64
@@ -37,7 +38,7 @@ _TYPES = {_TAG + "int": (int,), _TAG + "float": (int, float), _TAG + "bool": (bo
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Block(dict[str, Any]):
+class FileMapping(dict[str, Any]):
     """A mapping that knows the line of each key and which of its keys came from a `<<`."""
 
     def __init__(self) -> None:
@@ -45,34 +46,29 @@ class Block(dict[str, Any]):
         self.lines: dict[str, int] = {}
         self.inherited: set[str] = set()
 
-    def only(self, keep: Callable[[str], bool]) -> Block:
+    def only(self, keep: Callable[[str], bool]) -> FileMapping:
         """The same mapping with the keys for which `keep` is true."""
-        block = Block()
+        block = FileMapping()
         block.update({key: value for key, value in self.items() if keep(key)})
         block.lines, block.inherited = self.lines, self.inherited & block.keys()
         return block
 
 
-def read_file(path: Path) -> Block:
+def read_file(path: Path) -> FileMapping:
     """The mapping in a file."""
-    name = shown(path)
+    name = near(path)
     text = _text(path, name)
     data = _json(text, name) if path.suffix == ".json" else _Yaml(text, name).document()
     if data is None:
         raise ConfigError(name, "the file is empty", "write a mapping of sections into it")
-    if not isinstance(data, Block):
+    if not isinstance(data, FileMapping):
         raise ConfigError(name, f"holds a {type(data).__name__}, not a mapping", "start with 'key: value' lines")
     return data
 
 
-def shown(path: Path) -> str:
-    """A path for messages: relative to the working directory if it is below it."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
 def place(block: Mapping[str, object], key: str, file: str) -> str:
     """`file:line` of a key, as far as it is known."""
-    line = block.lines.get(key) if isinstance(block, Block) else None
+    line = block.lines.get(key) if isinstance(block, FileMapping) else None
     return f"{file}:{line}" if line else file
 
 
@@ -193,9 +189,9 @@ class _Yaml:
             items.append(self._node(item, depth + 1))
         return items
 
-    def _mapping(self, event: yaml.CollectionStartEvent, depth: int) -> Block:
+    def _mapping(self, event: yaml.CollectionStartEvent, depth: int) -> FileMapping:
         self._check_tag(event, "map")
-        block, own = Block(), Block()
+        block, own = FileMapping(), FileMapping()
         while not isinstance(key := next(self.events), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
                 self._fail(key, "a key must be a plain name", "quote it")
@@ -213,9 +209,9 @@ class _Yaml:
         block.lines.update(own.lines)
         return block
 
-    def _merge(self, event: yaml.Event, block: Block, value: object) -> None:
+    def _merge(self, event: yaml.Event, block: FileMapping, value: object) -> None:
         for part in value if isinstance(value, list) else [value]:
-            if not isinstance(part, Block):
+            if not isinstance(part, FileMapping):
                 self._fail(event, "'<<' needs a mapping or a list of mappings", "write <<: *anchor")
             new = {key: item for key, item in part.items() if key not in block}
             block.update(new)
@@ -233,8 +229,8 @@ def _json(text: str, name: str) -> object:
         if depth > MAX_DEPTH:
             raise ConfigError(name, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
 
-    def block_of(items: list[tuple[str, object]]) -> Block:
-        block = Block()
+    def block_of(items: list[tuple[str, object]]) -> FileMapping:
+        block = FileMapping()
         for key, value in items:
             if key in block:
                 raise ConfigError(name, f"duplicate key '{key}'", "remove one of them")

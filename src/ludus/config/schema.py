@@ -1,7 +1,7 @@
-"""The sections of an experiment: what may stand in a YAML file, validated once and frozen.
+"""The sections of a config: every field with its type, default and meaning, validated once and then frozen.
 
-Reading order: ExperimentConfig at the end ties the sections together. An algorithm's, encoder's or memory core's own
-fields live beside its class; `Registered` looks them up by name.
+`ExperimentConfig` at the end joins the sections. The fields of an algorithm, encoder, memory core or buffer are
+declared beside its class; `Registered` looks them up by name.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM"
 
 
 class Experiment(Model):
-    """Who this run is."""
+    """Name, seed, device and tags."""
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
-    """Name of the project the run belongs to: up to 64 letters, digits, `.`, `_` and `-`, not starting with `.` or `-`;
-    the default is the stem of the environment file."""
+    """Project of the run: up to 64 letters, digits, `.`, `_` and `-`, not starting with `.` or `-`; the default is the
+    name of the environment file."""
     description: str = ""
-    """One line for listings."""
+    """One line that listings show."""
     seed: int = Field(default=42, ge=0, lt=2**32)
-    """The one seed every random stream is derived from."""
+    """Seed of the run; every random stream is derived from it."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
-    """`auto`, `cpu`, `cuda`, `cuda:N` or `mps`; asking for one that is not there is an error."""
+    """`auto`, `cpu`, `cuda`, `cuda:N` or `mps`; a missing device is an error."""
     tags: tuple[str, ...] = ()
     """Labels to find the run by."""
 
     @field_validator("name")
     @classmethod
     def portable(cls, value: str | None) -> str | None:
+        """Refuse names that Windows cannot use for a folder."""
         if value and value.split(".")[0].upper() in WINDOWS_DEVICES:
             raise ValueError(f"'{value}' is a device name on Windows")
         return value
 
 
 class Wrapper(Model):
-    """One environment wrapper by registered id; its other keys are the wrapper's own arguments."""
+    """An environment wrapper: its registered name, and its arguments as further keys."""
 
     model_config = {**Model.model_config, "extra": "allow"}
     id: str
@@ -53,12 +54,14 @@ class Wrapper(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def bare_id(cls, value: Any) -> Any:
+    def bare_id(cls, value: object) -> object:
+        """Accept a name without arguments."""
         return {"id": value} if isinstance(value, str) else value
 
     @field_validator("id")
     @classmethod
     def known(cls, value: str) -> str:
+        """Refuse a name that is not registered."""
         try:
             WRAPPERS[value]
         except UnknownName as error:
@@ -72,149 +75,152 @@ class Wrapper(Model):
 
 
 class Environment(Model):
-    """Which environments to train in, how many, and what stands between them and the policy."""
+    """The environments of a run: which, how many, and how observations and rewards are transformed."""
 
     id: str = ""
-    """Gymnasium id, or one of ours (`Bandit-v0`). A run that only learns from stored steps may leave it out: it is then
-    never evaluated."""
+    """Id of a Gymnasium environment or of a Ludus task (`Bandit-v0`). A run that learns only from stored steps may omit
+    it; it is then never evaluated."""
     num_envs: PositiveInt | Literal["auto"] = 8
-    """Environments stepped side by side; `auto` is eight per core."""
+    """Number of environments that are stepped together; `auto` is eight per core."""
     vectorization: Literal["auto", "sync", "async", "native", "envpool"] = "auto"
-    """Backend; `auto` takes the fastest one that is semantically equal."""
+    """Backend of the vector environment; `auto` takes the fastest one with the same behaviour."""
     workers: PositiveInt | None = None
-    """Processes of the async backend; the default is one per core."""
+    """Number of processes of the async backend; the default is one per core."""
     kwargs: dict[str, Any] = {}
-    """Arguments for the environment's constructor."""
+    """Arguments of the environment's constructor."""
     wrappers: tuple[Wrapper, ...] = ()
-    """Applied in order, the first one innermost."""
+    """Wrappers in the order they are applied, the innermost first."""
     valid_actions: tuple[NonNegativeInt, ...] | None = None
-    """Of a Discrete action space, the actions the policy may choose from; all others are never taken."""
+    """The actions of a Discrete space that the policy may choose; the default is all of them."""
     grayscale_obs: bool = False
-    """Images as brightness, after the wrappers."""
+    """Convert images to grayscale, after the wrappers."""
     resize_obs: bool | PositiveInt | tuple[PositiveInt, PositiveInt] = False
-    """Images of this side, or height and width; true is 84."""
+    """Resize images to a square of this side, or to a height and a width; true is 84."""
     frame_stack: PositiveInt = 1
-    """The last observations as one, after everything else."""
+    """Stack this many observations, after all other transformations."""
     max_episode_steps: PositiveInt | None = None
-    """Time limit; the default is the environment's own."""
+    """Time limit of an episode; the default comes from the environment."""
     normalize_obs: Literal[False, "rolling", "static"] = False
-    """`rolling`: running mean and variance of training observations; `static`: the space's bounds to [-1, 1]."""
+    """`rolling` normalises by running mean and variance of training; `static` scales the space's bounds to [-1, 1]."""
     normalize_reward: bool = False
-    """Divide rewards by the running deviation of the discounted return; logged returns stay raw."""
+    """Divide rewards by the running standard deviation of the discounted return; logged returns are not divided."""
     reward_threshold: float | None = None
-    """Evaluated mean return that counts as solved; the default is the environment's own."""
+    """Mean evaluation return that counts as solved; the default comes from the environment."""
     step_deadline: float = Field(default=60.0, gt=0)
-    """Seconds a worker may take for one step before it counts as hung; making and resetting have 120 s at least."""
+    """Seconds after which an unfinished step counts as a hung worker; making and resetting get at least 120."""
     on_worker_death: Literal["fail", "restart"] = "fail"
-    """`restart` replaces a dead or hung worker and drops its broken episode."""
+    """`restart` replaces a dead or hung worker and drops its unfinished episode."""
 
     @field_validator("normalize_obs", mode="before")
     @classmethod
-    def true_means_rolling(cls, value: Any) -> Any:
+    def true_means_rolling(cls, value: object) -> object:
+        """Accept `true` for `rolling`."""
         return "rolling" if value is True else value
 
 
 class Head(Model):
-    """Hidden layers between the trunk and an output."""
+    """Hidden layers between encoder or memory and an output."""
 
     type: Literal["mlp"] = "mlp"
     """Kind of layers."""
     hidden_dims: tuple[PositiveInt, ...] | None = None
-    """Widths; the default is (64, 64) after a trunk without layers of its own, else none."""
+    """Widths of the layers; the default is (64, 64) if encoder and memory have no layers, else none."""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
-    """Nonlinearity between the layers."""
+    """Activation function."""
 
 
 class Network(Model):
-    """encoder -> memory -> actor and critic heads."""
+    """The policy network: encoder -> memory -> actor and critic heads."""
 
     encoder: Annotated[Choice, Registered(ENCODERS, default="auto", parts=True)] = Field(default=AUTO)
     """Observation encoder; `auto` is `nature`, `impala` or `small` for images, by size, and `mlp` for all else. For a
     Dict, a mapping under the name of a part is that part's encoder: `{camera: {type: nature}, state: {type: mlp}}`."""
     memory: Annotated[Choice, Registered(MEMORY, default="none")] = Field(default=NONE)
-    """Memory core; `none` is feed-forward."""
+    """Memory core; `none` makes a feed-forward network."""
     actor: Head = Head()
-    """Policy head."""
+    """Head of the policy."""
     critic: Head = Head()
-    """Value head."""
+    """Head of the value function."""
 
 
-class Wandb(Model):
+class WandbConfig(Model):
     """Weights & Biases; keys come from the environment or `wandb login`, never from a config."""
 
     enabled: bool = False
-    """Log there too; without a network the run is kept offline."""
+    """Whether to log to W&B; without a network the run is stored offline."""
     project: str = "ludus"
     """Project name."""
     entity: str | None = None
     """Team or user."""
     tags: tuple[str, ...] = ()
-    """Labels of the run there."""
+    """Tags of the run on W&B."""
 
     @model_validator(mode="before")
     @classmethod
-    def switch(cls, value: Any) -> Any:
+    def switch(cls, value: object) -> object:
+        """Accept `true` and `false`."""
         return {"enabled": value} if isinstance(value, bool) else value
 
 
 class Logging(Model):
-    """Where metrics go besides `metrics.jsonl`."""
+    """Where metrics are written, besides `metrics.jsonl`."""
 
     console: bool = True
-    """Table, sparklines and progress bar."""
+    """Show a table, sparklines and a progress bar."""
     csv: bool = True
-    """metrics.csv"""
+    """Write `metrics.csv`."""
     tensorboard: bool = False
-    """Event files under `tensorboard/`."""
-    wandb: Wandb = Wandb()
+    """Write TensorBoard event files under `tensorboard/`."""
+    wandb: WandbConfig = WandbConfig()
     """Weights & Biases."""
     every_epochs: PositiveInt = 1
-    """Epochs per metrics row."""
+    """Write a row of metrics at every N-th epoch."""
     alert_command: tuple[str, ...] = ()
-    """Program and arguments run with the text of each new alert as one more argument; no shell. From a file only after
-    the user has agreed to that very command."""
+    """Program and arguments to run on each new alert, with the alert's text as the last argument and without a shell. A
+    command from a file runs only after the user has agreed to it."""
     stalled_seconds: float | None = Field(default=600.0, gt=0)
-    """Seconds without a finished epoch that are an alert; none is off."""
+    """Alert when no epoch has finished for this many seconds; none is off."""
 
 
 class Runtime(Model):
-    """How to run; of these only `overlap` changes what is learned."""
+    """How the run is computed; only `overlap` changes what is learned."""
 
     threads: PositiveInt | Literal["auto"] = "auto"
-    """Torch threads; `auto` is 1 for small networks and one per core for large ones."""
+    """Number of torch threads; `auto` is 1 for small networks and one per core for large ones."""
     compile: Literal["auto", "always", "never"] = "auto"
-    """Ahead-of-time compiled updates; `auto` compiles them where a run plans enough updates to pay for it."""
+    """Whether updates are compiled ahead of time; `auto` compiles if the run plans enough updates to pay for it."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
-    """In what image encoders compute; `auto` is bfloat16 on processors that multiply it, else float32."""
+    """Number format of image encoders; `auto` is bfloat16 on processors that support it, else float32."""
     overlap: bool = False
-    """The first vector step of each cycle is taken while the cycle before it still learns, by the policy it learns
-    with: another run than without, but just as reproducible. Off-policy algorithms only."""
+    """Take the first vector step of each cycle while the previous cycle is still learning, with the policy from before
+    those updates. Results differ from those without it, but are as reproducible. Off-policy algorithms only."""
 
 
 class ExperimentConfig(Model):
-    """Everything a run is made of."""
+    """A complete config."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    """Format of this file."""
+    """Version of the file format."""
     experiment: Experiment = Experiment()
-    """Name, seed, device."""
+    """Name, seed, device and tags."""
     environment: Environment = Environment()
-    """Environment."""
+    """Environments."""
     algorithm: Annotated[Choice, Registered(ALGORITHMS, key="name")]
-    """`name` picks the algorithm; the other keys are its own."""
+    """`name` chooses the algorithm; the other keys are its settings."""
     network: Network = Field(default_factory=Network)
     """Policy network."""
     buffers: dict[str, Annotated[Choice, Registered(BUFFERS, default="uniform")]] = {}
-    """Buffers by name; algorithms that need one have one named `replay`."""
+    """Buffers by name; algorithms that need one use `replay` by default."""
     training: Training = Training()
     """Budget, phases, evaluation, stops."""
     logging: Logging = Logging()
-    """Sinks."""
+    """Where metrics are written."""
     runtime: Runtime = Runtime()
-    """Threads, compilation."""
+    """Threads, compilation, precision."""
 
     @model_validator(mode="after")
     def environment_named(self) -> ExperimentConfig:
+        """Require an environment unless the run learns only from stored steps."""
         if not self.environment.id and not self.training.offline:
             loc = ("environment", "id") if "environment" in self.model_fields_set else ("environment",)
             error = InitErrorDetails(type="missing", loc=loc, input=self.environment.id)

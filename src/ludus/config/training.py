@@ -12,14 +12,14 @@ from ludus.registry import CALLBACKS
 
 
 class Phase(Model):
-    """One stage of a curriculum: a cycle of hooks repeated until a limit is reached."""
+    """One stage of a curriculum: a cycle of hooks that repeats until a limit is reached."""
 
     name: str
-    """Shown in the console and in every metrics row."""
+    """Name of the phase in the console and in every row of metrics."""
     type: Literal["online", "offline", "eval_only"] = "online"
-    """`offline` forbids collecting, `eval_only` also updating."""
+    """`offline` phases do not collect, `eval_only` phases neither collect nor update."""
     hooks: tuple[str | dict[str, Any], ...] = Field(min_length=1)
-    """One cycle: `name`, `{name: repeats}` or `{name: {per_env_step: ratio}}`."""
+    """The hooks of one cycle: `name`, `{name: repeats}` or `{name: {per_env_step: ratio}}`."""
     duration_steps: PositiveInt | None = None
     """The phase ends after this many environment steps."""
     duration_updates: PositiveInt | None = None
@@ -27,11 +27,11 @@ class Phase(Model):
     duration_cycles: PositiveInt | None = None
     """The phase ends after this many cycles."""
     set: dict[str, Any] = {}
-    """Changes to the algorithm's config during the phase."""
+    """Algorithm settings that the phase changes."""
     buffer: str | None = None
-    """Buffer that is filled and sampled, by its name under `buffers`."""
+    """Name (under `buffers`) of the buffer that the phase fills and samples."""
     environment: dict[str, Any] | None = None
-    """Changes to the environment section during the phase; the spaces must stay the same."""
+    """Environment settings that the phase changes; the spaces must stay the same."""
 
     @property
     def hook_names(self) -> list[str]:
@@ -40,21 +40,21 @@ class Phase(Model):
 
 
 class Video(Model):
-    """Recordings of evaluated policies, each in an environment and with random streams of its own."""
+    """Videos of evaluated policies; each uses a separate environment and separate random streams."""
 
     every_evaluations: int = Field(default=0, ge=0)
     """Record every N-th evaluation; 0 is off."""
     episodes: PositiveInt = 1
-    """Episodes per recording."""
+    """Episodes per video."""
     max_steps: PositiveInt = 5_000
-    """Longest recording in environment steps; an episode that is still running then is cut."""
+    """Maximum length of a video in environment steps; a longer episode is cut."""
 
 
 class Evaluation(Model):
     """Episodes in separate environments with the current weights."""
 
     episodes: PositiveInt = 10
-    """Finished episodes per evaluation."""
+    """Number of finished episodes per evaluation."""
     every_epochs: int | None = Field(default=None, ge=0)
     """Evaluate at every N-th epoch; none or 0 is off."""
     every_steps: int | None = Field(default=None, ge=0)
@@ -64,13 +64,13 @@ class Evaluation(Model):
     warmup_epochs: float = Field(default=0, ge=0)
     """No evaluation up to and including this epoch; below 1 it is a fraction of the budget."""
     deterministic: bool | None = None
-    """Greedy actions; the default depends on the algorithm."""
+    """Whether actions are greedy; the default depends on the algorithm."""
     num_envs: PositiveInt | None = None
-    """Evaluation environments; the default is as many as episodes, at most 16."""
+    """Number of evaluation environments; the default is the number of episodes, at most 16."""
     timeout_seconds: float | None = Field(default=None, gt=0)
     """Stop an evaluation that takes longer and report the episodes finished so far."""
     video: Video = Video()
-    """Recordings."""
+    """Videos."""
 
     @property
     def wanted(self) -> bool:
@@ -82,11 +82,11 @@ class Stop(Model):
     """Reasons to end before the budget is used up; checked at the end of every epoch."""
 
     train_reward: float | Literal["threshold"] | None = None
-    """Mean return of the last 100 training episodes reaches this; `threshold` is the environment's."""
+    """Stop when the mean return of the last 100 training episodes reaches this; `threshold` is the environment's."""
     eval_reward: float | Literal["threshold"] | None = None
-    """Evaluated mean return reaches this; `threshold` is the environment's."""
+    """Stop when the mean evaluation return reaches this; `threshold` is the environment's."""
     minutes: float | None = Field(default=None, gt=0)
-    """Wall time of training."""
+    """Stop after this many minutes of training."""
 
 
 class CheckpointPlan(Model):
@@ -105,7 +105,7 @@ class CheckpointPlan(Model):
 
 
 class Training(Model):
-    """How long, in which phases, when to evaluate and when to stop."""
+    """Length of the run, phases, evaluation, checkpoints and early stops."""
 
     total_timesteps: PositiveInt = Field(default=100_000, le=10**15)
     """Budget in environment steps (not vector steps); the last rollout is cut short so that it is never exceeded
@@ -124,12 +124,12 @@ class Training(Model):
     checkpoints: CheckpointPlan = CheckpointPlan()
     """When to save."""
     on_nan: Literal["raise", "skip", "rollback"] = "raise"
-    """A loss or gradient that is not finite ends the run; `skip` undoes that update, `rollback` returns to the weights
-    of the newest checkpoint. Both are counted as alerts."""
+    """What happens when a loss or gradient is not finite: `raise` ends the run, `skip` undoes that update, `rollback`
+    returns to the weights of the newest checkpoint. The last two count as alerts."""
     resume_path: str | None = None
-    """Folder of a checkpoint (`runs/<id>/checkpoints/step=N`) whose complete state a new run begins with."""
+    """Checkpoint folder (`runs/<id>/checkpoints/step=N`) from whose complete state a new run starts."""
     callbacks: tuple[Annotated[Choice, Registered(CALLBACKS)], ...] = ()
-    """Further callbacks by registered name."""
+    """Additional callbacks by registered name."""
 
     @property
     def offline(self) -> bool:
@@ -147,6 +147,7 @@ class Training(Model):
 
     @model_validator(mode="after")
     def one_unit(self) -> Training:
+        """Refuse settings in environment steps for a run that is counted in updates."""
         if not self.offline:
             return self
         for phase in self.phases or ():

@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from ludus.envs import Observation
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.spaces import ConvertSpaces
@@ -21,10 +22,16 @@ from ludus.types import tree_leaves
 STEPS = 3
 """Random steps of the check: enough for a wrong dtype or shape to show, cheap for slow environments."""
 PROBE_STEPS = 10
+Answer = Any
+"""What an environment returned, of whatever type."""
+Check = Callable[[gym.Space, Observation], str | None]
+"""Why a value does not fit a space."""
+Leaves = list[Any]
+"""The arrays and numbers of an observation."""
 
 
 def check(env: gym.Env, id: str, deadline: float = math.inf) -> None:
-    """Reset and a few steps; refuse what does not match the spaces. Leaves the environment in need of a reset."""
+    """Reset and step a few times; refuse values that do not match the spaces. A reset is due afterwards."""
     call = partial(_call, id, deadline)
     raw = env.env if isinstance(env, ConvertSpaces) else env
     raw.action_space.seed(0)
@@ -57,7 +64,7 @@ def probe(env: gym.Env, id: str, deadline: float = math.inf) -> list[str]:
     return []
 
 
-def fault(space: gym.Space, value: Any) -> str | None:
+def fault(space: gym.Space, value: Observation) -> str | None:
     """Why `value` is not in `space`."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _fault_of_parts(fault, space, value)
@@ -69,7 +76,7 @@ def fault(space: gym.Space, value: Any) -> str | None:
     return None if space.contains(value) else f"is {_kind(value)}, not in {space}"
 
 
-def misfit(space: gym.Space, value: Any) -> str | None:
+def misfit(space: gym.Space, value: Observation) -> str | None:
     """Why `value` has another kind, shape or dtype than values of `space`; its numbers are not checked."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _fault_of_parts(misfit, space, value)
@@ -85,8 +92,8 @@ def misfit(space: gym.Space, value: Any) -> str | None:
     return None if fits else f"has dtype {array.dtype}, its space {space.dtype}{remedy}"
 
 
-def _fault_of_parts(check: Callable[[gym.Space, Any], str | None], space: gym.Space, value: Any) -> str | None:
-    """The first part of a Dict or Tuple that `check` finds fault with."""
+def _fault_of_parts(check: Check, space: gym.Space, value: object) -> str | None:
+    """The fault that `check` finds in the first faulty part of a Dict or Tuple."""
     if isinstance(space, spaces.Dict):
         if not isinstance(value, dict) or set(value) != set(space.keys()):
             return f"is {_kind(value)} with keys other than {sorted(space.keys())}"
@@ -99,7 +106,7 @@ def _fault_of_parts(check: Callable[[gym.Space, Any], str | None], space: gym.Sp
     return next((f"{at} {problem}" for at, part, inner in parts if (problem := check(part, inner))), None)
 
 
-def _box_fault(space: spaces.Box, given: Any) -> str | None:
+def _box_fault(space: spaces.Box, given: Observation) -> str | None:
     problem = misfit(space, given)
     if problem:
         return problem
@@ -113,17 +120,17 @@ def _box_fault(space: spaces.Box, given: Any) -> str | None:
     return None
 
 
-def _require(id: str, verb: str, space: gym.Space, obs: Any) -> None:
+def _require(id: str, verb: str, space: gym.Space, obs: Observation) -> None:
     problem = fault(space, obs)
     if problem:
         raise _wrong(id, verb, f"returned an observation that {problem}")
 
 
-def _call(id: str, deadline: float, verb: str, function: Callable[[], Any]) -> Any:
+def _call(id: str, deadline: float, verb: str, function: Callable[[], Answer]) -> Answer:
     try:
         with Within(deadline, f"environment {id}", verb):
             return function()
-    except BaseException as error:  # whatever an environment raises is named, with its traceback
+    except BaseException as error:  # whatever an environment raises is reported with its traceback
         raise raised(f"environment {id}", verb, error) from error
 
 
@@ -131,23 +138,21 @@ def _wrong(id: str, verb: str, problem: str) -> EnvironmentFailed:
     return EnvironmentFailed(f"environment {id}", f"{verb} {problem}", "fix the environment or wrap it")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {str(value)[:40]}"
 
 
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.shape == () and value.dtype.kind in "iu"
-    return isinstance(value, numbers.Integral)
+def _is_integer(value: object) -> bool:
+    scalar = isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "iu"
+    return scalar or isinstance(value, numbers.Integral)
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.shape == () and value.dtype.kind in "fiu"
-    return isinstance(value, numbers.Real)
+def _is_number(value: object) -> bool:
+    scalar = isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "fiu"
+    return scalar or isinstance(value, numbers.Real)
 
 
-def _trace(env: gym.Env, call: Callable[..., Any]) -> list[list[Any]]:
+def _trace(env: gym.Env, call: Callable[..., Answer]) -> list[Leaves]:
     """Observations and rewards of an episode's first steps, with the same seed and actions every time."""
     env.action_space.seed(0)
     obs, _ = call("reset", lambda: env.reset(seed=0))
@@ -160,6 +165,6 @@ def _trace(env: gym.Env, call: Callable[..., Any]) -> list[list[Any]]:
     return seen
 
 
-def _same(a: list[Any], b: list[Any]) -> bool:
+def _same(a: Leaves, b: Leaves) -> bool:
     pairs = [(np.asarray(one), np.asarray(other)) for one, other in zip(a, b, strict=True)]
     return all(np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in pairs)

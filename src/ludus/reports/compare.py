@@ -121,7 +121,7 @@ class Comparison:
 
 
 def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
-    """RunGroup runs by `config` (all but the seed), `spec`, or any field or config path."""
+    """Group runs by `config` (all but the seed), `spec`, or any field or config path."""
     if not records:
         raise ConfigError("compare", "there is no run to compare", "ludus list shows what there is")
     if group_by not in ("config", "spec"):

@@ -12,7 +12,7 @@ import numpy as np
 from ludus.config.schema import ExperimentConfig
 from ludus.experiment import build, build_player
 from ludus.orchestration.callbacks import Callback
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from ludus.types import Spaces
@@ -72,17 +72,15 @@ def small_config(sections: Sections) -> ExperimentConfig:
     )
 
 
-def trained(run: ExperimentConfig | Orchestrator, callbacks: Sequence[Callback] = ()) -> Orchestrator:
+def trained(run: ExperimentConfig | Run, callbacks: Sequence[Callback] = ()) -> Run:
     """A run that has come to its end, with its environments shut down."""
     run = build(run, callbacks=callbacks, will_checkpoint=True) if isinstance(run, ExperimentConfig) else run
     run.run()
-    for part in (run.evaluator, run.algorithm.collector):
-        if part is not None:
-            part.close()
+    run.close()
     return run
 
 
-def learned(run: Orchestrator) -> str:
+def learned(run: Run) -> str:
     """All that training has changed and all that it will draw from, in one line."""
     kept = {
         name: part
@@ -98,6 +96,6 @@ class _Save(Callback):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def on_epoch_end(self, run: Orchestrator) -> None:
+    def on_epoch_end(self, run: Run) -> None:
         if run.progress.env_steps >= 96 and not checkpoint.checkpoints(self.folder):
             checkpoint.save(self.folder, run.state_dict(), name="step=96")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from ludus.config.schema import Environment
 from ludus.data.buffers.sampling import Buffer
 from ludus.data.collector import Collector
 from ludus.envs.make import make_vector
-from ludus.types import Array, Spaces
+from ludus.types import Acted, Array, Spaces
 
 GAMMA = 0.9
 Steps = dict[bytes, tuple[int, float, bool, Array]]
@@ -31,21 +32,20 @@ class BufferContract(ABC):
         fields = {"id": "CartPole-v1", "num_envs": 2, "max_episode_steps": 15}
         env, twin = (make_vector(Environment.model_validate(fields)) for _ in range(2))
         collector, buffer = Collector(env, [1, 2]), self.make(Spaces(env.observation_space, env.action_space), 2)
-        collector.keep_raw = True
         buffer.attach(folder)
         actions = np.random.default_rng(0).integers(2, size=(steps, 2))
         script = iter(actions)
-        blind = SimpleNamespace(initial_state=lambda _: (), act=lambda *_: (*[next(script)] * 2, ()))
+        blind = SimpleNamespace(initial_state=lambda _: (), act=lambda *_: Acted(*[next(script)] * 2, (), {}))
         known: Steps = {}
         obs = twin.reset([1, 2]).copy()
         for t, action in enumerate(actions):
             if t % 10 == 0:
                 buffer.add(collector.collect(blind, 10))
-            shown, reward, terminated, truncated, final = (np.array(part) for part in twin.step(action))
+            told = copy.deepcopy(twin.step(action))
             for b in range(2):
-                after = final[b] if terminated[b] | truncated[b] else shown[b]
-                known[obs[b].tobytes()] = action[b], reward[b], terminated[b], after
-            obs = shown
+                after = told.final_obs[b] if told.done[b] else told.obs[b]
+                known[obs[b].tobytes()] = action[b], told.reward[b], told.terminated[b], after
+            obs = told.obs
         return buffer, known
 
     def test_what_is_drawn_is_what_happened(self, tmp_path: Path) -> None:

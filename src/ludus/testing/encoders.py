@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 import gymnasium as gym
 import numpy as np
 import torch
-from torch import Tensor
 
 from ludus.networks.encoders import Encoder
+from ludus.types import Tree, tree_index, tree_leaves, tree_map
 
 T, B = 3, 4
 
@@ -24,20 +24,20 @@ class EncoderContract(ABC):
     def make(self) -> Encoder:
         """A new encoder for `space`."""
 
-    def _made(self, seed: int = 0) -> tuple[Encoder, Tensor]:
+    def _made(self, seed: int = 0) -> tuple[Encoder, Tree]:
         """An encoder and observations [T, B, ...] that are drawn from the space."""
         torch.manual_seed(0)
         self.space.seed(seed)
-        drawn = np.stack([np.asarray(self.space.sample()) for _ in range(T * B)])
-        return self.make(), torch.from_numpy(drawn.reshape(T, B, *drawn.shape[1:]))
+        drawn = [self.space.sample() for _ in range(T * B)]
+        return self.make(), tree_map(lambda *rows: torch.from_numpy(np.stack(rows)).unflatten(0, (T, B)), *drawn)
 
     def test_each_observation_is_encoded_by_itself(self) -> None:
         """Into `out_dim` float32 numbers: neither time nor batch are mixed, and the observations stay as they are."""
         encoder, obs = self._made()
-        before, whole = obs.clone(), encoder(obs)
+        before, whole = tree_map(torch.clone, obs), encoder(obs)
         assert (whole.shape, whole.dtype) == ((T, B, encoder.out_dim), torch.float32) and whole.isfinite().all()
-        assert torch.equal(encoder(obs), whole) and torch.equal(obs, before)
-        alone = [encoder(obs[t : t + 1, b : b + 1]) for t in range(T) for b in range(B)]
+        assert torch.equal(encoder(obs), whole) and all(tree_leaves(tree_map(torch.equal, obs, before)))
+        alone = [encoder(tree_index(obs, np.s_[t : t + 1, b : b + 1])) for t in range(T) for b in range(B)]
         for other in (torch.cat(alone, 1).view_as(whole), encoder(encoder.arrange(obs))):
             torch.testing.assert_close(other, whole, atol=1e-5, rtol=1e-4)
 

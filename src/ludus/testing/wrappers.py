@@ -11,7 +11,7 @@ from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
 from ludus.envs.snapshots import UNSAVED
 from ludus.envs.vector import VectorEnv
-from ludus.types import Array
+from ludus.types import Array, tree_index, tree_leaves, tree_map
 
 SEEDS = (1, 2)
 
@@ -32,12 +32,11 @@ class WrapperContract(ABC):
         shown: list[Array] = []
         for _ in range(steps):
             result = env.step(np.stack([np.asarray(env.action_space.sample()) for _ in SEEDS]))
-            last = result.obs if result.final_obs is None else result.final_obs
-            done = result.terminated | result.truncated
-            for obs in (*result.obs, *last[done]):
-                assert env.observation_space.contains(obs), f"{obs} is not in {env.observation_space}"
+            last = tree_index(result.obs if result.final_obs is None else result.final_obs, result.done)
             assert np.isfinite(result.reward).all()
-            shown += [np.array(part) for part in (result.obs, result.reward, done, env.raw_reward, last[done])]
+            for obs, count in ((result.obs, len(SEEDS)), (last, result.done.sum())):
+                assert all(env.observation_space.contains(tree_index(obs, b)) for b in range(count)), obs
+            shown += tree_leaves(tree_map(np.array, (result.obs, last, result.reward, result.raw_reward, result.done)))
         return shown
 
     def test_seeds_decide_everything_on_every_backend(self) -> None:
@@ -45,7 +44,7 @@ class WrapperContract(ABC):
         found = []
         for backend in ("sync", "sync", "auto"):
             with self._made(backend) as env:
-                found.append([np.array(env.reset(SEEDS)), *self._played(env, 45)])
+                found.append([*tree_leaves(tree_map(np.array, env.reset(SEEDS))), *self._played(env, 45)])
         for one, again, native in zip(*found, strict=True):
             np.testing.assert_array_equal(one, again)
             np.testing.assert_array_equal(one, native)

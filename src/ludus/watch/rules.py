@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, ValidationError
 
 from ludus.config.model import Model
-from ludus.config.read import plain, read_file, shown
+from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError
 from ludus.metrics.names import group
-from ludus.text import did_you_mean
+from ludus.text import did_you_mean, near
 
 SHIPPED = Path(__file__).parents[1] / "configs" / "metrics.yaml"
 OVERLAY = Path("configs/metrics.yaml")
@@ -103,7 +103,7 @@ class Rules:
         for path in (SHIPPED, overlay):
             if path is SHIPPED or path.exists():
                 for name, fields in plain(read_file(path)).items():
-                    entries[name] = {**entries.get(name, {}), **_check(name, fields, shown(path))}
+                    entries[name] = {**entries.get(name, {}), **_check(name, fields, near(path))}
         return cls(entries, General.model_validate(entries.pop("_global", {})))
 
     def __getitem__(self, key: str) -> Rule:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +13,7 @@ from ludus.envs.spaces import Conversion, Image, is_picture, observation_convers
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.vector_wrapper import VectorWrapper
 from ludus.errors import DataError
-from ludus.types import Array, StepResult
+from ludus.types import Array, State, StepResult
 
 
 class FrameStack(gym.Wrapper):
@@ -78,19 +77,17 @@ class _StackedVector(VectorWrapper):
         """The first stack of an episode."""
         return np.concatenate([obs] * self._frames, 1)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> State:
         """The state of the environments and the stacks."""
         return {"inner": self.inner.snapshot(), "stack": self._stack.copy()}
 
-    def restore(self, state: dict[str, Any]) -> Array:
+    def restore(self, state: State) -> Array:
         """Continue from a snapshot."""
-        stack: Any = state.get("stack")
-        if np.shape(stack) != self._stack.shape:
-            raise DataError(
-                f"snapshot of {self.id}", "its frames do not fit", "resume with the config it was saved with"
-            )
+        if np.shape(state.get("stack", ())) != self._stack.shape:
+            where, remedy = f"snapshot of {self.id}", "resume with the config it was saved with"
+            raise DataError(where, "its frames do not fit", remedy)
         self.inner.restore(state["inner"])
-        self._stack = np.array(stack, self._stack.dtype)
+        self._stack = np.array(state["stack"], self._stack.dtype)
         return self._stack
 
     def _pushed(self, stack: Array, obs: Array) -> Array:

@@ -120,7 +120,10 @@ class ChannelsFirst(gym.ObservationWrapper):
 
     def __init__(self, env: gym.Env, channels: Literal["auto", "first", "last"] = "auto") -> None:
         super().__init__(env)
-        self.observation_space, self._move = image_conversion(_picture(env.observation_space), channels)
+        space = _picture(env.observation_space)
+        if channels == "last" and isinstance(space, Image):
+            raise ValueError("the channels come first already; put it before the wrapper that moved them")
+        self.observation_space, self._move = image_conversion(space, channels)
 
     def observation(self, observation: Observation) -> Array:
         """[C, H, W]."""

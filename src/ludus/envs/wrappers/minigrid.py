@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict
 
 from ludus.envs import Observation
 from ludus.envs.spaces import Conversion, observation_conversion
+from ludus.envs.wrappers.observations import observation_wrapper
 from ludus.types import Array
 
 KINDS = (11, 6, 4)
@@ -24,41 +25,44 @@ LARGEST_CODE = 10
 """Of an object, a colour or a state."""
 
 
-def _parts(env: gym.Env) -> Any:
-    """The observation space of a MiniGrid environment: image, direction and mission."""
-    space = env.observation_space
+def _parts(space: gym.Space) -> Any:
+    """The observation space of a MiniGrid environment, after a check that it is one."""
     if not isinstance(space, Dict) or set(space.keys()) != {"image", "direction", "mission"}:
         raise ValueError(f"is for MiniGrid and comes first, the observation is {space}")
     return space
 
 
-class MiniGridImage(gym.ObservationWrapper):
-    """Object, colour and state of the cells in view, uint8 7x7x3; direction and mission are dropped.
+@observation_wrapper
+def minigrid_image(space: gym.Space) -> Conversion:
+    """Object, colour and state of the cells in view, uint8 3x7x7; direction and mission are dropped.
 
     MiniGrid's own space reaches to 255, as if these codes were brightness.
     """
-
-    observes = True
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-        self.observation_space = _codes(_parts(env)["image"])
-
-    def observation(self, observation: Observation) -> Array:
-        """The image alone."""
-        image: Array = observation["image"]
-        return image
-
-    @staticmethod
-    def conversion(space: gym.Space) -> Conversion:
-        """How EnvPool's batches are converted."""
-        image = observation_conversion(_codes(space["image"]), "MiniGrid")  # type: ignore[index]
-        move = image.convert or (lambda value: value)
-        return Conversion(image.space, lambda obs: move(obs["image"]))
+    codes = Box(0, LARGEST_CODE, _parts(space)["image"].shape, np.uint8)
+    move = observation_conversion(codes, "MiniGrid")
+    return Conversion(move.space, lambda obs: move(obs["image"]))
 
 
-def _codes(space: gym.Space) -> Box:
-    return Box(0, LARGEST_CODE, space.shape, np.uint8)
+@observation_wrapper
+def minigrid_symbols(space: gym.Space) -> Conversion:
+    """One-hot cells, direction and mission, as uint8; the default for MiniGrid's ids.
+
+    A mission out of a list is one-hot; one that never changes is left out; of BabyAI's the words are marked, each in
+    one of 64 places.
+    """
+    symbols = _Symbols(_parts(space))
+
+    def convert(obs: Observation) -> Array:
+        """A vector for one observation, or for each of EnvPool's, whose missions are bytes."""
+        if isinstance(obs["mission"], str):
+            return symbols.encode(obs["image"][None], np.array([obs["direction"]]), [obs["mission"]])[0]
+        missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if symbols.reads else []
+        return symbols.encode(obs["image"], obs["direction"], missions)
+
+    return Conversion(symbols.space, convert)
+
+
+minigrid_image.observes = minigrid_symbols.observes = True
 
 
 class MiniGridRGB(gym.ObservationWrapper):
@@ -70,7 +74,7 @@ class MiniGridRGB(gym.ObservationWrapper):
         super().__init__(env)
         if tile_size < 1:
             raise ValueError(f"tile_size must be at least 1, got {tile_size}")
-        rows, columns, _ = _parts(env)["image"].shape
+        rows, columns, _ = _parts(env.observation_space)["image"].shape
         self._tile = tile_size
         self.observation_space = Box(0, 255, (rows * tile_size, columns * tile_size, 3), np.uint8)
 
@@ -79,38 +83,6 @@ class MiniGridRGB(gym.ObservationWrapper):
         game: Any = self.env.unwrapped
         frame: Array = game.get_frame(tile_size=self._tile, agent_pov=True)
         return frame
-
-
-class MiniGridSymbols(gym.ObservationWrapper):
-    """One-hot cells, direction and mission, as uint8; the default for MiniGrid's ids.
-
-    A mission out of a list is one-hot; one that never changes is left out; of BabyAI's the words are marked, each in
-    one of 64 places.
-    """
-
-    observes = True
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-        self._symbols = _Symbols(_parts(env))
-        self.observation_space = self._symbols.space
-
-    def observation(self, observation: Observation) -> Array:
-        """uint8 [D]."""
-        image, direction = observation["image"][None], np.array([observation["direction"]])
-        return self._symbols.encode(image, direction, [observation["mission"]])[0]
-
-    @staticmethod
-    def conversion(space: gym.Space) -> Conversion:
-        """How EnvPool's batches are converted: its missions are bytes."""
-        symbols = _Symbols(space)
-
-        def convert(obs: Observation) -> Array:
-            """uint8 [B, D]."""
-            missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if symbols.reads else []
-            return symbols.encode(obs["image"], obs["direction"], missions)
-
-        return Conversion(symbols.space, convert)
 
 
 class _Symbols:

@@ -22,11 +22,13 @@ from ludus.types import Array
 class ConvertObservation(gym.ObservationWrapper):
     """Converts observations by a function of their space; see `observation_wrapper`."""
 
-    _conversion: ClassVar[Callable[..., Conversion]]
+    conversion: ClassVar[Callable[..., Conversion]]
+    observes: ClassVar[bool] = False
+    """It makes the observations of a suite supported ones."""
 
     def __init__(self, env: gym.Env, **arguments: object) -> None:
         super().__init__(env)
-        self.observation_space, self._convert = self._conversion(env.observation_space, **arguments)
+        self.observation_space, self._convert = self.conversion(env.observation_space, **arguments)
 
     def observation(self, observation: Observation) -> Observation:
         """The converted observation."""
@@ -35,7 +37,7 @@ class ConvertObservation(gym.ObservationWrapper):
     @classmethod
     def vectorize(cls, venv: VectorEnv, **arguments: object) -> VectorEnv:
         """The same for a whole vector at once."""
-        return _ConvertedVector(venv, cls._conversion(venv.observation_space, **arguments))
+        return _ConvertedVector(venv, cls.conversion(venv.observation_space, **arguments))
 
 
 class _ConvertedVector(VectorWrapper):
@@ -55,7 +57,7 @@ def observation_wrapper(function: Callable[..., Conversion]) -> type[ConvertObse
     """
     space, *arguments = inspect.signature(function, eval_str=True).parameters.values()
     body = {
-        "_conversion": staticmethod(function),
+        "conversion": staticmethod(function),
         "__doc__": function.__doc__,
         "__module__": function.__module__,
         "__signature__": inspect.Signature([space.replace(name="env", annotation=gym.Env), *arguments]),
@@ -163,7 +165,7 @@ def discrete_encoder(space: gym.Space, encoding: Literal["array", "binary", "one
 @observation_wrapper
 def one_hot(space: gym.Space) -> Conversion:
     """A discrete observation as a unit vector, for wrappers that need vectors; networks encode it so anyway."""
-    return discrete_encoder._conversion(space, "onehot")
+    return discrete_encoder.conversion(space, "onehot")
 
 
 class Flatten(gym.ObservationWrapper):

@@ -14,7 +14,7 @@ from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
 from ludus.envs.info import is_pixels, wrapper_of
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.vector_wrapper import VectorWrapper
-from ludus.types import Array, StepResult
+from ludus.types import Array, State, StepResult
 
 
 class FrameSkip(gym.Wrapper):
@@ -113,11 +113,11 @@ class _TimedVector(VectorWrapper):
         """Observations with the time of each environment."""
         return np.concatenate((obs, self._elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> State:
         """The state of the environments and their times."""
         return {"inner": self.inner.snapshot(), "elapsed": self._elapsed.copy()}
 
-    def restore(self, state: dict[str, Any]) -> Array:
+    def restore(self, state: State) -> Array:
         """Continue from a snapshot."""
         obs = self.inner.restore(state["inner"])
         self._elapsed[...] = state["elapsed"]

@@ -16,6 +16,8 @@ from ludus.networks.layers import stack
 from ludus.registry import ENCODERS
 from ludus.types import Array, Tree, space_tree, tree_leaves
 
+CONTAINERS = (gym.spaces.Dict, gym.spaces.Tuple)  # a tuple: every step asks, and making a union takes longer
+
 
 class MLPConfig(Model):
     """Fully connected layers shared by actor and critic."""
@@ -50,7 +52,7 @@ def vector_dim(space: gym.Space) -> int:
 
 def as_vector(obs_TB: Tree, space: gym.Space) -> Tensor:
     """Observations as float vectors [T, B, D]: discretes one-hot, the parts of a tree in the order of its leaves."""
-    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+    if isinstance(space, CONTAINERS):
         parts = zip(tree_leaves(obs_TB), tree_leaves(space_tree(space)), strict=True)
         return torch.cat([as_vector(part, leaf) for part, leaf in parts], -1)
     if isinstance(space, gym.spaces.Discrete):
@@ -64,7 +66,7 @@ def as_vector(obs_TB: Tree, space: gym.Space) -> Tensor:
 
 def as_vector_numpy(obs_B: Tree, space: gym.Space) -> Array:
     """`as_vector` for one step of numpy observations [B, ...]."""
-    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+    if isinstance(space, CONTAINERS):
         parts = zip(tree_leaves(obs_B), tree_leaves(space_tree(space)), strict=True)
         return np.concatenate([as_vector_numpy(part, leaf) for part, leaf in parts], -1)
     if isinstance(space, gym.spaces.Discrete):
