@@ -11,8 +11,8 @@ import torch
 from ludus.errors import ConfigError
 from support import build, close, config, moment
 
-SETTINGS = {"name": "a2c", "rollout_steps": 12, "lr": 0.1, "entropy_coef": 0.3, "value_coef": 0.7, "max_grad_norm": None}
-SGD = {"optimizer": {"type": "sgd"}}
+SETTINGS = {"name": "a2c", "rollout_steps": 12, "lr": 0.1, "entropy_coef": 0.3, "value_coef": 0.7}
+SGD = {"optimizer": {"type": "sgd"}, "max_grad_norm": None}
 
 
 def collected(memory: str = "none", env: str = "CartPole-v1", **algorithm: Any) -> Any:

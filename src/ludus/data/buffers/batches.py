@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,9 +15,10 @@ from ludus.types import Array, Tree
 
 if TYPE_CHECKING:
     from ludus.algorithms import PhaseContext
+    from ludus.algorithms._replay import ReplayConfig
 
 
-def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True) -> None:
+def check_size(buffer: Buffer, cfg: ReplayConfig, *, recurrent: bool, stored: bool = True) -> None:
     """Refuse a buffer that is too small for a batch, or for the steps before the first update."""
     remedy = f"raise buffers.{buffer.name}.size"
     for name in ("learning_starts", "batch_size"):
@@ -41,7 +42,7 @@ def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
 
 def draw(
     buffer: Buffer, now: PhaseContext, *, recurrent: bool, device: torch.device, blank: Tree = None
-) -> tuple[dict[str, Any], Array] | None:
+) -> tuple[dict[str, Tree], Array] | None:
     """A batch to learn from, and the index of its samples for new priorities; None while too few steps are stored.
 
     Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
