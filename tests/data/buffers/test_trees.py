@@ -112,7 +112,7 @@ def test_another_run_reads_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sample["obs"]["picture"][..., -1, 2, 0], sample["obs"]["step"])
     assert len(stored) == len(other)
     other_space = Spaces(gym.spaces.Dict({**space(1).spaces, "step": gym.spaces.Box(0, 1, (2,))}), other.spaces.action)
-    with pytest.raises(ConfigError, match="obs.step there is"):
+    with pytest.raises(ConfigError, match=r"obs\.step there is"):
         cls(cls.Config(path=str(tmp_path / "tree")), other_space, 7, name="demos", rng=np.random.default_rng(1))
 
 
