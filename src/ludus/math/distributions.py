@@ -175,7 +175,10 @@ class DiagonalGaussian(Distribution):
 
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
         """Of the Gaussian itself: before its samples are squashed."""
-        return {"mean": self.mode, "std": lambda params: self._shaped(params, self._split(params)[1].exp())}
+        return {
+            "mean": lambda params: self._shaped(params, self._split(params)[0]),
+            "std": lambda params: self._shaped(params, self._split(params)[1].exp()),
+        }
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         mean, log_std = params[..., : self.size], self._bounded(params[..., self.size :])
