@@ -29,8 +29,9 @@ from ludus.text import near
 class Home:
     """What `build` needs to give a run a folder; as a context it holds the lock and records why a run failed.
 
-    `make_folder` is called once everything is built and fits, `load_state` once all callbacks are there and before
-    anything is written. `title` is the config as the user named it, `root` where the folder is or will be.
+    `title` is the config as the user named it, `root` where the folder is or will be. The folder is the one that is
+    held, or `create` makes it once everything is built and the `checks` have passed. `loads` are called once all
+    callbacks are there, before anything is written.
     """
 
     def __init__(
@@ -50,8 +51,9 @@ class Home:
         """What every checkpoint repeats of meta.json."""
         self.notes: list[str] = []
         self.warnings: list[str] = []
-        self.make_folder: Callable[[Run], RunFolder]
-        self.load_state: Callable[[Run], None] = lambda _: None
+        self.create: Callable[[], RunFolder]
+        self.checks: list[Callable[[Run], object]] = []
+        self.loads: list[Callable[[Run], object]] = []
         self.folder: RunFolder | None = None
         self.console: Console | None = None
         self._run: Run | None = None
@@ -80,14 +82,17 @@ class Home:
     def open(self, run: Run) -> RunFolder:
         """The folder of a run that is built and fits."""
         self._run = run
-        folder = self.make_folder(run)
-        if self._lock is None:
-            self.hold(folder)
-        return folder
+        for check in self.checks:
+            check(run)
+        if self.folder is None:
+            self.hold(self.create())
+        assert self.folder is not None
+        return self.folder
 
     def begin(self, run: Run) -> None:
         """Load the state the run begins with."""
-        self.load_state(run)
+        for load in self.loads:
+            load(run)
         self._begun = True
 
     def confirm(self) -> None:

@@ -58,20 +58,15 @@ def verify(folder: RunFolder, announce: Callable[[str], None] = lambda _: None) 
         tempfile.TemporaryDirectory() as scratch,
         Home(config, folder.id, Path(scratch), announce=announce) as home,
     ):
-        home.make_folder = lambda run: begin(run, folder, Path(scratch))
-        home.load_state = lambda run: as_before(run, folder)
+        start = rebuild.meta(folder.path).get("start")
+        if isinstance(start, dict):
+            home.checks.append(lambda run: begin_from(run, start, folder.path.parent))
+        home.create = lambda: RunFolder(Path(scratch))
+        home.loads.append(lambda run: as_before(run, folder))
         judge.run = build(config, home=home, sinks=[judge])
         judge.run.run()
         judge.run.close()
         return judge.verdict(_same_state(folder, Path(scratch)) if judge.difference is None else None)
-
-
-def begin(run: Run, repeated: RunFolder, scratch: Path) -> RunFolder:
-    """The folder of the repetition, which begins with the same weights as the run it repeats."""
-    start = rebuild.meta(repeated.path).get("start")
-    if isinstance(start, dict):
-        begin_from(run, start, repeated.path.parent)
-    return RunFolder(scratch)
 
 
 def as_before(run: Run, repeated: RunFolder) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -11,10 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.schema import Environment
+from ludus.config.schema import Environment, Network
 from ludus.data.rollout import minibatches
 from ludus.envs.make import make_vector
+from ludus.errors import ConfigError
 from ludus.learning import package
+from ludus.networks.encoders import build_encoder
 from ludus.networks.encoders._tree import TreeEncoder
 from ludus.play import episodes, policy_of
 from ludus.runs import checkpoint
@@ -29,23 +33,25 @@ LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn": ("LookAndFeel-v0", REPLAY),
     "sac": ("LookAndFeel/Continuous-v0", REPLAY),
 }
+SEQUENCES = {"batch_size": 4, "learning_starts": 64, "sequence_length": 4, "burn_in": 2, "update_ratio": 0.1}
 EVERY = {
     "ppo": {"rollout_steps": 16, "batch_size": 0.5},
     "a2c": {"rollout_steps": 16},
     "reinforce": {"rollout_steps": 16},
     "ppo_replay": {"rollout_steps": 16, "batch_size": 0.5},
-    "dqn": {"batch_size": 16, "learning_starts": 64, "sequence_length": 4, "burn_in": 2},
-    "sac": {"batch_size": 16, "learning_starts": 64, "sequence_length": 4, "burn_in": 2},
-    "td3": {"batch_size": 16, "learning_starts": 64, "sequence_length": 4, "burn_in": 2},
+    "dqn": SEQUENCES,
+    "sac": SEQUENCES,
+    "td3": SEQUENCES,
 }
 
 
-def small(name: str, memory: str = "none", steps: int = 192, length: int = 5, **sections: Any):
+def small(name: str, memory: str = "none", steps: int = 128, length: int = 5, **sections: Any):
     """A run of a few updates in episodes of several questions."""
     env = "LookAndFeel/Continuous-v0" if name == "td3" else "LookAndFeel-v0"
     training = {"total_timesteps": steps, **sections.pop("training", {})}
     environment = {"num_envs": 4, "kwargs": {"length": length}, **sections.pop("environment", {})}
     network = {**NETWORK, "memory": {"type": memory, **({"hidden_dim": 16} if memory == "gru" else {})}}
+    network["encoder"] = {"camera": {"type": "small", "features": 8}, "touch": {"hidden_dims": [8]}}
     return config(
         {"name": name, **EVERY[name]}, env=env, network=network, training=training, environment=environment, **sections
     )
@@ -68,14 +74,8 @@ def accuracy(algorithm: Any, env_id: str, masked: str | None = None, questions: 
 def test_a_policy_learns_from_both_parts(name: str) -> None:
     """The answer is the picture XOR the vector: with one part hidden no policy is better than a coin."""
     env, algorithm = LEARNERS[name]
-    steps = 2_048 if name == "ppo" else 1_280
-    cfg = config(
-        {"name": name, **algorithm},
-        env,
-        network=NETWORK,
-        environment={"num_envs": 16},
-        training={"total_timesteps": steps},
-    )
+    training = {"total_timesteps": 2_048 if name == "ppo" else 1_024}
+    cfg = config({"name": name, **algorithm}, env, network=NETWORK, environment={"num_envs": 16}, training=training)
     learned = run(cfg).algorithm
     assert accuracy(learned, env) > 0.9
     for part in ("camera", "touch"):
@@ -159,14 +159,11 @@ def test_a_checkpoint_goes_on_to_the_bit(name: str, memory: str, sections: dict[
     """2N steps == N steps, a checkpoint on disk, N steps more; episodes are open at the cut."""
     whole, half, rest = (build(small(name, memory, **sections), will_checkpoint=True) for _ in range(3))
     for i, each in enumerate((whole, half, rest)):
-        each.stateful["buffers"].attach(tmp_path / ("half" if i else "whole"))
+        each.buffers.attach(tmp_path / ("half" if i else "whole"))
     for _ in range(2):
         trained(whole)
     trained(half)
-    folder = checkpoint.save(tmp_path, {n: part.state_dict() for n, part in half.stateful.items()}, step=1)
-    state = checkpoint.load(folder)
-    for label, part in rest.stateful.items():
-        part.load_state_dict(state[label])
+    rest.load_state_dict(checkpoint.load(checkpoint.save(tmp_path, half.state_dict(), name="step=1")))
     trained(rest)
     assert torch.equal(whole.algorithm.learner.theta, rest.algorithm.learner.theta)
     for a, b in zip(*(tree_leaves(each.algorithm.collector.newest_obs) for each in (whole, rest)), strict=True):
@@ -178,7 +175,7 @@ def test_a_checkpoint_goes_on_to_the_bit(name: str, memory: str, sections: dict[
 def trained(one: Any) -> None:
     """A few rounds of collecting and learning."""
     now = moment(one.config.algorithm.config, env_steps=100)
-    for _ in range(24 if "replay" in one.stateful["buffers"] else 2):
+    for _ in range(20 if "replay" in one.buffers else 2):
         one.algorithm.collect(now)
         one.algorithm.update_controller(now)
 
@@ -198,7 +195,9 @@ def test_pixels_stay_bytes_and_vectors_are_normalised() -> None:
 SPACE = gym.spaces.Dict(
     {
         "camera": gym.spaces.Box(0, 255, (3, 40, 40), np.uint8),
-        "arm": gym.spaces.Dict({"tip": gym.spaces.Box(0, 255, (1, 8, 8), np.uint8), "speed": gym.spaces.Box(-1, 1, (2,))}),
+        "arm": gym.spaces.Dict(
+            {"tip": gym.spaces.Box(0, 255, (1, 8, 8), np.uint8), "speed": gym.spaces.Box(-1, 1, (2,), np.float32)}
+        ),
         "mode": gym.spaces.Discrete(3),
         "force": gym.spaces.Box(-1, 1, (4,), np.float32),
     }
@@ -206,14 +205,9 @@ SPACE = gym.spaces.Dict(
 
 
 def encoded(settings: Any) -> TreeEncoder:
-    from ludus.config.schema import Network
-    from ludus.networks.encoders import build_encoder
-
     encoder = build_encoder(Network.model_validate({"encoder": settings}).encoder, SPACE)
     assert isinstance(encoder, TreeEncoder)
-    obs = tree_map(
-        lambda leaf: torch.as_tensor(np.asarray(leaf))[None, None], {k: v for k, v in SPACE.sample().items()}
-    )
+    obs = tree_map(lambda leaf: torch.as_tensor(np.asarray(leaf))[None, None], SPACE.sample())
     assert encoder(obs).shape == (1, 1, encoder.out_dim)
     assert torch.equal(encoder(encoder.arrange(obs)), encoder(obs))
     return encoder
@@ -234,7 +228,7 @@ def test_encoders_by_shape_and_by_name() -> None:
 def test_settings_of_parts_survive_a_saved_config() -> None:
     cfg = small("ppo")
     again = type(cfg).model_validate(cfg.model_dump(mode="json"))
-    assert again.network == cfg.network and again.network.encoder.parts["touch"].config.hidden_dims == (32,)
+    assert again.network == cfg.network and again.network.encoder.parts["touch"].config.hidden_dims == (8,)
 
 
 @pytest.mark.parametrize(
@@ -250,18 +244,14 @@ def test_settings_of_parts_survive_a_saved_config() -> None:
     ],
 )
 def test_wrong_settings_of_parts_are_named(settings: Any, message: str) -> None:
-    from ludus.errors import ConfigError
-
     with pytest.raises(ConfigError) as caught:
         encoded(settings)
-    import re
-
     assert re.search(message, caught.value.line()), caught.value.line()
 
 
 def test_everything_holds_without_asserts() -> None:
     """`python -O` strips asserts: none may be needed for a Dict run."""
-    code = "import sys; sys.path[:0] = sys.argv[1:]; import test_dict_observations as t; t.run(t.small('dqn', 'gru'))"
-    paths = [str(__import__("pathlib").Path(__file__).parent), str(__import__("pathlib").Path(__file__).parents[1])]
+    code = "import sys; sys.path[:0] = sys.argv[1:]; import test_dict_observations as t; t.run(t.small('dqn'))"
+    paths = [str(Path(__file__).parents[i]) for i in (0, 1)]
     done = subprocess.run([sys.executable, "-O", "-c", code, *paths], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]

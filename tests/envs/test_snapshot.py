@@ -13,8 +13,7 @@ from safetensors.torch import load, save
 
 from envs import test_snapshot_probes
 from envs.conftest import Make
-from ludus.envs import snapshot
-from ludus.envs.snapshots import SnapshotChoice, key
+from ludus.envs.snapshots import SnapshotChoice, key, ladder
 from ludus.envs.vector import VectorEnv
 from ludus.errors import DataError, EnvironmentFailed
 from ludus.runs.tree import flatten, unflatten
@@ -75,12 +74,12 @@ def tested_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(key.VARIABLE, str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it is
     known: dict[str, SnapshotChoice] = {}
-    choose = snapshot.choose
+    choose = ladder.choose
 
     def remembered(recipe: Any) -> SnapshotChoice:
         return known.setdefault(repr(recipe), known.get(repr(recipe)) or choose(recipe))
 
-    monkeypatch.setattr(snapshot, "choose", remembered)
+    monkeypatch.setattr(ladder, "choose", remembered)
 
 
 def stored(state: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from envs import test_snapshot_probes
 from envs.conftest import Make
 from envs.test_snapshot import assert_begins_anew, assert_resumes, go, run, stored
 from ludus.config.schema import Environment
-from ludus.envs import snapshot
 from ludus.envs.make import resolve
-from ludus.envs.snapshots import Refused, key, replay
+from ludus.envs.snapshots import Refused, key, ladder, replay
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.vector.sync import SyncVectorEnv
 from ludus.errors import EnvironmentFailed
@@ -49,7 +48,7 @@ def own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_first_rung_that_holds(make: Make, id: str, rung: str, reasons: dict[str, str]) -> None:
     one, other = make(id, num_envs=2), make(id, num_envs=2)
     assert one.choose_snapshot_method() == rung
-    order = [*snapshot.KEEPERS, "none"]
+    order = [*ladder.KEEPERS, "none"]
     assert list(one.refused) == order[: order.index(rung)]
     for name, reason in reasons.items():
         assert re.search(reason, one.refused[name]), one.refused[name]
@@ -71,8 +70,8 @@ def test_two_views_of_one_memory_are_not_taken_apart(make: Make) -> None:
 
 def test_the_self_test_is_lazy_cheap_and_done_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    choose = snapshot.choose
-    monkeypatch.setattr(snapshot, "choose", lambda recipe: calls.append(recipe) or choose(recipe))
+    choose = ladder.choose
+    monkeypatch.setattr(ladder, "choose", lambda recipe: calls.append(recipe) or choose(recipe))
     env = make("CartPole-v1")
     run_without = env.reset(range(4))
     env.step(np.zeros(4, int))
@@ -156,7 +155,7 @@ def test_a_rung_that_stops_holding_is_named(make: Make) -> None:
 
 
 def test_code_that_appears_later_is_refused() -> None:
-    keeper = snapshot.keeper("adapter", resolve(Environment(id="Rung/Walk-v0")))
+    keeper = ladder.keeper("adapter", resolve(Environment(id="Rung/Walk-v0")))
     env = keeper.make()
     env.reset(seed=0)
     inner: Any = env.unwrapped
@@ -170,7 +169,7 @@ def test_code_that_appears_later_is_refused() -> None:
 
 def test_a_changed_mujoco_model_is_refused() -> None:
     pytest.importorskip("mujoco"), pytest.importorskip("imageio")
-    keeper = snapshot.keeper("adapter", resolve(Environment(id="InvertedPendulum-v5")))
+    keeper = ladder.keeper("adapter", resolve(Environment(id="InvertedPendulum-v5")))
     env: Any = keeper.make()
     env.reset(seed=0)
     keeper.capture(env)
@@ -298,7 +297,7 @@ def test_wrappers_are_saved_with_what_they_remember(make: Make, gymnasiums: None
 
 
 def test_spaces_that_are_drawn_from_are_saved() -> None:
-    keeper = snapshot.keeper("adapter", resolve(Environment(id="CartPole-v1")))
+    keeper = ladder.keeper("adapter", resolve(Environment(id="CartPole-v1")))
     env = keeper.make()
     env.reset(seed=0)
     env.action_space.seed(3)

@@ -13,6 +13,7 @@ QUICK = [
     "Bandit-v0:ppo",
     "Bandit-v0:reinforce",
     "CartPole-v1:ppo",
+    "CartPole-v1:a2c",
     "CartPole-v1:reinforce",
     "CartPole-v1:ppo_gru_masked",
     *(f"CartPole-v1:ppo_{core}_masked" for core in ("lstm", "min_gru", "trxl", "gtrxl", "mamba", "mamba2")),

@@ -77,7 +77,8 @@ def test_tracing_draws_no_random_number_and_moves_nothing(compiler: Compiler) ->
         torch.randn(3)
         return (yield from toy.actor_critic(nets, batch, c))
 
-    learner._variant(strange, batch, NUMBERS, {}, may_compile=True)
+    learner.batch, learner.scalars = batch, NUMBERS
+    learner._variant(strange, {}, may_compile=True)
     assert torch.equal(learner.theta, before)
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert learner.generator.bit_generator.state == stream

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from ludus.learning.flat import FlatParameters
 from ludus.learning.group import Group
-from ludus.learning.layout import Layout, flatten
 from ludus.learning.learner import Learner
 from ludus.learning.optimizer import OptimizerConfig, traced_norm, traced_share
 from toy_learners import (
@@ -127,8 +127,8 @@ def test_parameters_stay_views_after_loading() -> None:
 
 def test_flatten_keeps_values() -> None:
     model, same = network(), network()
-    theta, _ = flatten(model, Layout(dict(model.named_parameters()), ["2.bias", "0.weight", "0.bias", "2.weight"]))
-    assert theta.numel() == sum(p.numel() for p in same.parameters())
+    flat = FlatParameters(model, ["2.bias", "0.", "2.weight"])
+    assert flat.theta.numel() == sum(p.numel() for p in same.parameters())
     for a, b in zip(model.parameters(), same.parameters(), strict=True):
         assert torch.equal(a, b)
 
@@ -139,10 +139,10 @@ def test_a_parameter_in_no_group_is_a_bug() -> None:
 
 
 def test_a_stretch_has_no_gaps() -> None:
-    layout = Layout(dict(network().named_parameters()), ["0.weight", "0.bias", "2.weight", "2.bias"])
-    assert layout.span(["0.bias", "2.weight"]) == slice(64, 64 + 16 + 32)
+    flat = FlatParameters(network(), [""])
+    assert flat.span(["0.bias", "2.weight"]) == slice(64, 64 + 16 + 32)
     with pytest.raises(AssertionError, match="not neighbours"):
-        layout.span(["0.weight", "2.weight"])
+        flat.span(["0.weight", "2.weight"])
 
 
 # ---- several groups, slow copies ---------------------------------------------------------------------

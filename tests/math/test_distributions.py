@@ -79,11 +79,10 @@ def test_kl_equals_torch_and_is_zero_with_itself(case):
     torch.testing.assert_close(dist.kl(p, p), torch.zeros(5))
 
 
-def test_numpy_and_torch_agree_on_the_mode_and_it_is_the_likeliest(case):
-    space, _, dist = case
+def test_the_mode_is_the_likeliest_action(case):
+    _, _, dist = case
     params = params_for(dist, 6)
-    mode = dist.mode(params)
-    assert (mode.numpy() == dist.mode_numpy(params.numpy())).all()
+    mode = torch.as_tensor(dist.mode_numpy(params.numpy()))
     rng = np.random.default_rng(0)
     for _ in range(20):
         other = torch.as_tensor(dist.sample_numpy(params.numpy(), rng))
@@ -141,7 +140,7 @@ def test_squashed_gaussian_equals_torch():
     dist = d.SquashedGaussian((2,))
     params = 0.5 * params_for(dist, 200_000)[:1].expand(200_000, -1).contiguous()
     u = torch.as_tensor(dist.sample_numpy(params.numpy(), np.random.default_rng(0)))
-    expected = tanh(params.double()).log_prob(dist.squash(u.double()))
+    expected = tanh(params.double()).log_prob(u.double().tanh())
     torch.testing.assert_close(dist.log_prob(params, u).double(), expected, rtol=1e-4, atol=1e-4)
     surprise = -dist.log_prob(params, u)
     assert dist.entropy(params[0]).item() == pytest.approx(surprise.mean().item(), abs=0.01)

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from ludus.acting.actors import Actor, Outputs
-from ludus.acting.strategies import Facts, Strategy
+from ludus.acting.facts import Facts
+from ludus.acting.strategies import Strategy
 from ludus.types import Acted, ActResult, Array, Tree
 
 

@@ -1,51 +1,26 @@
 """Strategies: how the outputs of a network become an action while exploring, sampling and acting greedily.
 
 A strategy also says how an action as it is stored (and learned from) becomes the one that the environment gets, and
-what can be told about a decision: the vocabulary of `ActResult.info`. Shapes: B environments, A actions, Z atoms.
+which facts it can tell about a decision. Shapes: B environments, A actions, Z atoms.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, cached_property
+from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 import gymnasium as gym
 import numpy as np
-import torch
 from torch import Tensor
 
 from ludus.acting.actors import Outputs
+from ludus.acting.facts import Makers, lowest_q, policy_facts, q_facts
 from ludus.acting.uniform import bounds, uniform
 from ludus.errors import ConfigError
 from ludus.math.distributions import Distribution, distribution_for
 from ludus.networks.heads import QHead
 from ludus.types import Array
-
-Makers = dict[str, Callable[[], Array]]
-"""Name of a fact -> what computes it."""
-
-
-class Facts(Mapping[str, Array]):
-    """What can be told about a decision; each fact is computed when it is first read, with the weights of then."""
-
-    def __init__(self, strategy: Strategy, outputs: Outputs, drawn: Array) -> None:
-        self._decision = strategy, outputs, drawn
-
-    @cached_property
-    def _makers(self) -> Makers:
-        strategy, outputs, drawn = self._decision
-        return {name: cache(make) for name, make in strategy.facts(outputs, drawn).items()}
-
-    def __getitem__(self, name: str) -> Array:
-        return self._makers[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
 
 
 class Strategy(ABC):
@@ -240,38 +215,6 @@ class Level:
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Take the number over."""
         self.value = float(state["value"])
-
-
-# ---- facts---------------------------------------------------------------------------------------
-
-
-def policy_facts(distribution: Distribution, params: Array, action: Array) -> Makers:
-    """Log-probability of the action, and `probabilities` or `mean` and `std` of the distribution."""
-
-    def of(fact: Callable[..., Tensor], *more: Array) -> Callable[[], Array]:
-        return lambda: fact(*(torch.from_numpy(np.ascontiguousarray(x)) for x in (params, *more))).numpy()
-
-    facts = {name: of(fact) for name, fact in distribution.facts().items()}
-    return {"log_prob": of(distribution.log_prob, action), **facts}
-
-
-def q_facts(q_BA: Array, action: Array, epsilon: float) -> Makers:
-    """Facts about an epsilon-greedy choice; actions of equal value share the probability of the best."""
-
-    def probabilities() -> Array:
-        best_BA = q_BA == q_BA.max(-1, keepdims=True)
-        return epsilon / q_BA.shape[1] + (1 - epsilon) * best_BA / best_BA.sum(-1, keepdims=True)
-
-    def log_prob() -> Array:
-        return np.log(probabilities()[np.arange(len(action)), action])
-
-    value = {"q": lambda: q_BA, "value": lambda: q_BA.max(-1)}
-    return {**value, "probabilities": probabilities, "log_prob": log_prob}
-
-
-def lowest_q(outputs: Outputs, action: Array) -> Array:
-    """Of an ensemble's values of this action the smallest, [B]."""
-    return outputs("critic", action.reshape(outputs.batch, -1)).min(0)[..., 0]
 
 
 # ---- spaces --------------------------------------------------------------------------------------

@@ -77,7 +77,6 @@ class Context:
     collector: Collector | None = None
     """None when only `act` is needed (play, inspector)."""
     buffers: Mapping[str, Any] = field(default_factory=dict)
-    components: Mapping[str, Any] = field(default_factory=dict)
     compiler: Compiler | None = None
     precision: Precision | None = None
 

@@ -11,11 +11,12 @@ from torch import Tensor
 from ludus.acting.actors import make_actor
 from ludus.acting.behaviour import Behaviour
 from ludus.acting.strategies import SampleClipped
-from ludus.algorithms import AlgorithmConfig, Context
+from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
-from ludus.learning.learner import Group, Learner
+from ludus.learning.group import Group
+from ludus.learning.learner import Learner
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.losses import normalized
 from ludus.math.returns import gae
@@ -115,23 +116,28 @@ class MinibatchConfig(AdvantageConfig):
             raise ConfigError("algorithm.accumulate", problem, "use a divisor, or a smaller batch_size")
 
 
-def policy_learner(policy: Policy, cfg: OnPolicyConfig, context: Context, *, compiled: bool = False) -> Learner:
-    """A learner with one group, `policy`; the rate `memory` of its steps is that of the memory core."""
-    rates = {"memory": policy.memory_names}
+def build_policy(
+    cfg: OnPolicyConfig, context: Context, *, value: bool = True, compiled: bool = False
+) -> tuple[Policy, Learner, Behaviour]:
+    """A policy, its learner with the one group `policy`, and the behaviour that draws actions from it.
+
+    The rate `memory` of a step is that of the memory core. Where a forward pass is expensive, rollouts keep what acting
+    computed, and compiling would gain nothing.
+    """
+    policy = Policy(context.network, context.spaces, value=value, precision=context.precision).to(context.device)
+    heavy, rates = policy.trunk.heavy, {"memory": policy.memory_names}
     group = Group(("policy",), cfg.optimizer, cfg.max_grad_norm, parts=policy.parts, rates=rates)
-    compiler = context.compiler if compiled and not policy.recurrent else None
-    return Learner({"policy": policy}, {"policy": group}, generator=context.rng, compiler=compiler)
+    compiler = context.compiler if compiled and not (policy.recurrent or heavy) else None
+    learner = Learner({"policy": policy}, {"policy": group}, generator=context.rng, compiler=compiler)
+    strategy = SampleClipped(policy.distribution, context.spaces.action, keep=heavy and value)
+    actor, streams = make_actor(policy.trunk, policy.heads), (context.rng, context.evaluation_rng)
+    return policy, learner, Behaviour(actor, strategy, learner=learner, rng=streams[0], evaluation_rng=streams[1])
 
 
-def policy_behaviour(policy: Policy, learner: Learner, context: Context, *, keep: bool = False) -> Behaviour:
-    """Draws actions from the policy; `keep` stores what acting computed in `Rollout.extras`."""
-    return Behaviour(
-        make_actor(policy.trunk, policy.heads),
-        SampleClipped(policy.distribution, context.spaces.action, keep=keep),
-        learner=learner,
-        rng=context.rng,
-        evaluation_rng=context.evaluation_rng,
-    )
+def policy_scalars(now: PhaseContext, *names: str) -> dict[str, float]:
+    """The values now of `lr`, of these settings, and of `memory_lr` if there is one."""
+    given = ("lr", *names, *(["memory_lr"] if now.cfg.memory_lr else []))
+    return {name: now.at(getattr(now.cfg, name)) for name in given}
 
 
 class Experience(NamedTuple):

@@ -9,16 +9,9 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import (
-    AdvantageConfig,
-    Experience,
-    advantages,
-    normalized_advantage,
-    policy_behaviour,
-    policy_learner,
-)
-from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, normalized_advantage, policy_scalars
+from ludus.config.schedule import PositiveSchedule, constant
+from ludus.learning.networks import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import weighted_mean
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
@@ -28,14 +21,12 @@ from ludus.types import Report, Stateful
 class A2CConfig(AdvantageConfig):
     """Advantage actor-critic."""
 
+    fixed = AdvantageConfig.fixed | {"epoch_steps"}
+
     rollout_steps: PositiveInt = 5
     """Steps per environment between updates."""
     lr: PositiveSchedule = constant(7e-4)
     """Learning rate."""
-    gae_lambda: UnitSchedule = constant(1.0)
-    """Trade-off between bias and variance of the advantages; 1 takes all rewards of the rollout."""
-    normalize_advantage: bool = False
-    """Scale the advantages of each rollout to zero mean and unit deviation."""
     epoch_steps: PositiveInt = 1_000
     """Environment steps per epoch: metrics, evaluation and checkpoints come at its end."""
 
@@ -49,10 +40,9 @@ class A2C(Algorithm):
     def __init__(self, cfg: A2CConfig, context: Context) -> None:
         cfg.check(context.num_envs)
         self.collector = context.collector
-        self.policy = Policy(context.network, context.spaces, precision=context.precision).to(context.device)
-        self.learner = policy_learner(self.policy, cfg, context)
-        self.behaviour = policy_behaviour(self.policy, self.learner, context)
-        self.experience: Experience | None = None
+        self.policy, self.learner, self.behaviour = build_policy(cfg, context)
+        self.epoch_steps = cfg.epoch_steps
+        self.experience: Batch | None = None
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -60,22 +50,27 @@ class A2C(Algorithm):
     def state(self) -> dict[str, Stateful]:
         return {"learner": self.learner}
 
+    def metrics(self) -> dict[str, float]:
+        """Episodes, and means over the updates."""
+        return {**self.statistics(), **self.learner.metrics()}
+
     def collect(self, now: PhaseContext) -> Report:
         """A short rollout of the current policy, and its advantages."""
         rollout = self.rollout(now, now.cfg.rollout_steps)
-        self.experience = advantages(self.policy, rollout, now.at(now.cfg.gamma), now.at(now.cfg.gae_lambda))
-        return Report(env_steps=rollout.env_steps, metrics=self.statistics())
+        columns, state = advantages(self.policy, rollout, now.at(now.cfg.gamma), now.at(now.cfg.gae_lambda))
+        self.experience = {**columns, "state": state}
+        return Report(env_steps=rollout.env_steps)
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One step along the gradient of the newest rollout."""
         if self.experience is None:
             return Report()
-        (columns, state), self.experience = self.experience, None
-        batch = {**(normalized_advantage(columns) if now.cfg.normalize_advantage else columns), "state": state}
-        names = ("lr", "value_coef", "entropy_coef", *(("memory_lr",) if now.cfg.memory_lr else ()))
-        scalars = {name: now.at(getattr(now.cfg, name)) for name in names}
+        batch, self.experience = self.experience, None
+        if now.cfg.normalize_advantage:
+            batch = normalized_advantage(batch)
+        scalars = policy_scalars(now, "value_coef", "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
-        return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": scalars["lr"]})
+        return Report(updates=1)
 
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
         """One optimizer step."""

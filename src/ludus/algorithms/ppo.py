@@ -13,13 +13,13 @@ from ludus.algorithms._on_policy import (
     Experience,
     MinibatchConfig,
     advantages,
+    build_policy,
     normalized_advantage,
-    policy_behaviour,
-    policy_learner,
+    policy_scalars,
 )
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches
-from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.learning.networks import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import clipped_surrogate, clipped_value_loss, weighted_mean
 from ludus.math.returns import explained_variance
 from ludus.networks.policy import Policy
@@ -43,10 +43,7 @@ class PPO(Algorithm):
     def __init__(self, cfg: PPOConfig, context: Context) -> None:
         cfg.check(context.num_envs)
         self.collector, self.rng = context.collector, context.rng
-        self.policy = Policy(context.network, context.spaces, precision=context.precision).to(context.device)
-        heavy = self.policy.trunk.heavy
-        self.learner = policy_learner(self.policy, cfg, context, compiled=not heavy)
-        self.behaviour = policy_behaviour(self.policy, self.learner, context, keep=heavy)
+        self.policy, self.learner, self.behaviour = build_policy(cfg, context, compiled=True)
         self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
@@ -73,14 +70,8 @@ class PPO(Algorithm):
             return Report()
         cfg: PPOConfig = now.cfg
         (columns, state), self.experience = self.experience, None  # each rollout is learned from once
-        scalars = {
-            "lr": now.at(cfg.lr),
-            "clip": now.at(cfg.clip),
-            "clip_value": now.at(cfg.clip_value) if cfg.clip_value else 0.0,
-            "value_coef": now.at(cfg.value_coef),
-            "entropy_coef": now.at(cfg.entropy_coef),
-            **({"memory_lr": now.at(cfg.memory_lr)} if cfg.memory_lr else {}),
-        }
+        scalars = policy_scalars(now, "clip", "value_coef", "entropy_coef")
+        scalars["clip_value"] = now.at(cfg.clip_value) if cfg.clip_value else 0.0
         static = {
             "clip_value": cfg.clip_value is not None,
             "normalize": cfg.normalize_advantage and cfg.accumulate == 1,

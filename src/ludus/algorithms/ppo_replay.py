@@ -16,12 +16,12 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, policy_behaviour, policy_learner
+from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_scalars
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
-from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.learning.networks import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import clipped_surrogate, normalized, weighted_mean
 from ludus.math.returns import vtrace
 from ludus.networks.policy import Policy
@@ -53,9 +53,7 @@ class PPOReplay(Algorithm):
         cfg.check(context.num_envs)
         self.collector, self.rng, self.device = context.collector, context.rng, context.device
         self.replay, self.num_envs = context.buffers, context.num_envs
-        self.policy = Policy(context.network, context.spaces, precision=context.precision).to(context.device)
-        self.learner = policy_learner(self.policy, cfg, context, compiled=True)
-        self.behaviour = policy_behaviour(self.policy, self.learner, context)
+        self.policy, self.learner, self.behaviour = build_policy(cfg, context, compiled=True)
         for buffer in self.replay.values():
             buffer.add_column("log_prob")
             if self.policy.recurrent:
@@ -154,8 +152,7 @@ class PPOReplay(Algorithm):
             return Report()
         cfg: PPOReplayConfig = now.cfg
         (columns, state), self.experience = self.experience, None
-        names = ("lr", "clip", "value_coef", "entropy_coef", *(("memory_lr",) if cfg.memory_lr else ()))
-        scalars = {name: now.at(getattr(cfg, name)) for name in names}
+        scalars = policy_scalars(now, "clip", "value_coef", "entropy_coef")
         static = {"whole": cfg.accumulate == 1, "normalize": cfg.normalize_advantage}
         fresh = len(columns["used"]) * self.num_envs
         count, updates = cfg.minibatches(columns["used"].numel(), fresh), 0

@@ -12,10 +12,10 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import OnPolicyConfig, policy_behaviour, policy_learner
+from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_scalars
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
-from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.learning.networks import Batch, Metrics, Networks, Scalars
 from ludus.math.returns import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
@@ -26,8 +26,7 @@ class ReinforceConfig(OnPolicyConfig):
     """Monte Carlo policy gradient."""
 
     rollout_steps: PositiveInt = 512
-    """Steps per environment between updates. A rollout should hold several episodes: one that is still open at its end
-    has no return yet and is left out."""
+    """Steps per environment between updates. Episodes that are still open at the end of a rollout are left out."""
     lr: PositiveSchedule = constant(1e-3)
     """Learning rate."""
     returns: Literal["mc:rtg", "mc:episode"] = "mc:rtg"
@@ -47,10 +46,7 @@ class Reinforce(Algorithm):
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
         cfg.check(context.num_envs)
         self.collector, self.device = context.collector, context.device
-        policy = Policy(context.network, context.spaces, value=False, precision=context.precision)
-        self.policy = policy.to(context.device)
-        self.learner = policy_learner(self.policy, cfg, context)
-        self.behaviour = policy_behaviour(self.policy, self.learner, context)
+        self.policy, self.learner, self.behaviour = build_policy(cfg, context, value=False)
         self.experience: Batch | None = None
 
     def hooks(self) -> dict[str, Hook]:
@@ -95,9 +91,7 @@ class Reinforce(Algorithm):
         if self.experience is None or not bool(self.experience["weight"].any()):
             return Report()
         batch, self.experience = self.experience, None  # the gradient is on-policy: each rollout is used once
-        scalars = {"lr": now.at(now.cfg.lr), "entropy_coef": now.at(now.cfg.entropy_coef)}
-        if now.cfg.memory_lr:
-            scalars["memory_lr"] = now.at(now.cfg.memory_lr)
+        scalars = policy_scalars(now, "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": scalars["lr"]})
 

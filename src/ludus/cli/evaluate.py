@@ -44,18 +44,22 @@ def evaluate(
 
         print(to_json(facts), end="")
         return
+    show(facts)
+
+
+def show(facts: dict[str, Any]) -> None:
+    """The statistics as text."""
     interval = ""
     if facts["episodes"] > 1:
         low, high = facts["ci95"]
         interval = f", 95 % bootstrap interval of the mean {low:,.2f} to {high:,.2f}"
-    print(f"{found.id}/{step}")
-    print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}{interval}")
-    print(
-        f"         IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
-    )
-    print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
+    spread = f"IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
     habit = "greedy" if facts["deterministic"] else "sampled"
-    print(f"episodes {facts['episodes']}, {habit} actions, seed {seed}, {facts['seconds']:.1f} s")
+    print(f"{facts['run']}/{facts['checkpoint']}")
+    print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}{interval}")
+    print(f"         {spread}")
+    print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
+    print(f"episodes {facts['episodes']}, {habit} actions, seed {facts['seed']}, {facts['seconds']:.1f} s")
 
 
 def evaluated(

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ludus.learning.batch import Batch, parts_of
-from ludus.learning.networks import Metrics, Networks, Outputs, Running, UpdateFunction, finished
-from ludus.learning.optimizer import Scalars
+from ludus.learning.networks import Batch, Metrics, Networks, Outputs, Running, Scalars, UpdateFunction, finished
 from ludus.math.losses import Scalar
+from ludus.types import tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from ludus.learning.learner import Learner
@@ -37,6 +36,25 @@ def accumulated(
     shares = [one.share for one in nets]
     means = {name: sum(s * m[name].detach() for s, m in zip(shares, metrics, strict=True)) for name in metrics[0]}
     return nets[-1], means, {name: torch.cat([one[name] for one in outputs], 1) for name in outputs[0]}
+
+
+def parts_of(batch: Batch, count: int) -> list[tuple[slice, Batch]]:
+    """A batch cut along B into at most `count` parts, with the slice of B that each holds.
+
+    Parts are views. A column of one dimension has no B and stays whole.
+    """
+    columns = [leaf for name, tree in batch.items() if name != "state" for leaf in tree_leaves(tree)]
+    size = next(leaf.shape[1] for leaf in columns if leaf.ndim > 1)
+    count = min(count, size)
+    bounds = [part * (size // count) + min(part, size % count) for part in range(count + 1)]
+
+    def cut(name: str, leaf: Tensor, where: slice) -> Tensor:
+        return leaf[where] if name == "state" else leaf[:, where] if leaf.ndim > 1 else leaf
+
+    return [
+        (where, {name: tree_map(lambda leaf, n=name, w=where: cut(n, leaf, w), tree) for name, tree in batch.items()})
+        for where in map(slice, bounds[:-1], bounds[1:])
+    ]
 
 
 def side_by_side(running: Sequence[Running]) -> Sequence[Running]:

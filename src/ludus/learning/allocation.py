@@ -1,4 +1,4 @@
-"""Memory that is freed and wanted again a millisecond later."""
+"""Freed memory that the next update needs again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LARGEST = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Have the allocator keep what is freed; whether it could be told.
+    """Make the allocator keep freed memory instead of returning it to the kernel; whether it can.
 
     The feature maps of one update are tens of megabytes. glibc hands blocks of that size back to the kernel and gets
     them again page by page, zeroed: a fifth of the time of an update of the Nature network.

@@ -1,7 +1,7 @@
 """Which updates of a run are compiled ahead of time, decided by its config before the first step.
 
-The number of planned updates decides, batch size by batch size: never what lies in a cache. What was decided is part
-of the checkpoint, because compiled and eager updates differ in their last bits. Minibatches of any other size, such as
+The number of planned updates decides, for each batch size; the contents of the cache never do. The decision is part of
+the checkpoint, because compiled and eager updates differ in their last bits. Minibatches of any other size, such as
 those of a shorter last rollout, are always eager.
 """
 
@@ -61,9 +61,9 @@ class Compiler:
         size: int,
         late: Callable[[], Sequence[Tensor]] = tuple,
     ) -> Compiled | None:
-        """The function as machine code; None with one line for the user where it cannot be had.
+        """The function as machine code; None, after one line to the user, where there is none.
 
-        `late` gives examples of further arguments, which are known only after the function ran once, on copies.
+        `late` makes examples of further arguments, which are known after the function ran once, on copies.
         """
         try:
             package.on_copies(function, example)
@@ -71,7 +71,7 @@ class Compiler:
         except package.Unavailable as problem:
             self.sizes -= {size}
             self.reason = str(problem)
-            self.announce(f"updates run eagerly, which is slower and rounds otherwise: {problem}")
+            self.announce(f"updates run eagerly, which is slower and rounds differently: {problem}")
             return None
 
     def decline(self, reason: str) -> None:
@@ -83,9 +83,9 @@ class Compiler:
         return "compiled" if self.sizes else f"eager ({self.reason})"
 
     def state_dict(self) -> dict[str, Any]:
-        """What was decided: a resumed run must not decide again."""
+        """The decision: a resumed run must not decide again."""
         return {"sizes": sorted(self.sizes), "reason": self.reason}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Keep to the decision of the saved run."""
+        """Take over the decision of the saved run."""
         self.sizes, self.reason = frozenset(state["sizes"]), str(state["reason"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ludus.learning.layout import Layout
+from ludus.learning.flat import FlatParameters
 from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates, traced_norm, traced_share
 from ludus.math.losses import Scalar
 
@@ -23,45 +23,35 @@ class Group(NamedTuple):
     optimizer: OptimizerConfig
     max_grad_norm: float | None = None
     """Largest norm of the group's gradient: a longer one is scaled down to it. None: gradients are not clipped."""
-    parts: Prefixes = MappingProxyType({})
+    parts: Prefixes = MappingProxyType({"": ("",)})
     """Name -> prefixes of parameters whose gradient norm is a metric of its own; together they cover the group."""
     rates: Prefixes = MappingProxyType({})
     """Keyword of `step` -> prefixes of the parameters whose learning rate it gives."""
 
-    def order(self, model: nn.Module) -> list[str]:
-        """Names of the group's parameters, those of each part side by side."""
-        names = [name for network in self.networks for name, _ in model.named_parameters() if inside(name, network)]
-        return [n for prefixes in self.parts.values() for n in names if begins(n, prefixes)] if self.parts else names
-
-
-class FlatNetworks(Protocol):
-    """Networks whose parameters and gradients are views of two flat tensors."""
-
-    model: nn.ModuleDict
-    layout: Layout
-    theta: Tensor
-    grad: Tensor
+    def full(self, prefixes: Sequence[str]) -> list[str]:
+        """Prefixes of full names."""
+        return [f"{network}.{prefix}" for network in self.networks for prefix in prefixes]
 
 
 class TrainedGroup:
     """A group at work: its stretch of the flat weights and gradients, and its optimizer."""
 
-    def __init__(self, label: str, group: Group, names: Sequence[str], flat: FlatNetworks) -> None:
-        self.max_grad_norm, self.where = group.max_grad_norm, flat.layout.span(names)
+    def __init__(self, label: str, group: Group, flat: FlatParameters) -> None:
+        self.max_grad_norm, self.where = group.max_grad_norm, flat.span(group.full([""]))
         self.theta, self.grad = flat.theta[self.where], flat.grad[self.where]
         self.optimizer = Optimizer(group.optimizer, self.theta)
-        self.inputs: list[nn.Parameter] | None = [p for name, p in flat.model.named_parameters() if name in names]
+        names = flat.unflatten(self.theta, self.where)
+        self.inputs: list[nn.Parameter] | None = [flat.named[name] for name in names]
         """Parameters that get the gradient of the group's losses; None where there are no others."""
-
-        def stretch(prefixes: Sequence[str]) -> slice:
-            where = flat.layout.span([name for name in names if begins(name, prefixes)])
-            return slice(where.start - self.where.start, where.stop - self.where.start) if where.stop else where
-
-        self._rates = {name: stretch(prefixes) for name, prefixes in group.rates.items()}
-        parts = {name: stretch(prefixes) for name, prefixes in group.parts.items()}
-        self._parts = {name: where for name, where in parts.items() if where.stop}
+        self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
+        spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
+        self._parts = {name: self.inside(span) for name, span in spans.items() if span.stop}
         self._part_grads = [self.grad[where] for where in self._parts.values()]
         self.norm_names = [f"opt/grads/norm/{name}" for name in (label, *self._parts)]
+
+    def inside(self, span: slice) -> slice:
+        """A stretch of the learner's flat tensor, seen from the group's own."""
+        return slice(span.start - self.where.start, span.stop - self.where.start) if span.stop else span
 
     def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> list[Tensor]:
         """Clip the gradient and take an optimizer step; returns vectors with the gradient norms of `norm_names`."""
@@ -79,19 +69,18 @@ class TrainedGroup:
 
     def pure_step(
         self,
-        theta: Tensor,
-        moments: Sequence[Tensor],
-        corrections: Sequence[Tensor],
+        before: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
         grad: Tensor,
         lr: Scalar,
         own: Mapping[str, Scalar | None],
     ) -> tuple[Tensor, list[Tensor], Tensor]:
-        """The same step as a function of tensors, for compiled updates: (weights, moments, gradient norms)."""
+        """The same as a function of (weights, moments, corrections): (weights, moments, gradient norms)."""
         norms = [traced_norm(grad[where]) for where in self._parts.values()]
         total = torch.stack(norms).norm() if norms else traced_norm(grad)
         if self.max_grad_norm is not None:
             grad = grad * traced_share(self.max_grad_norm, total)
         spread = [torch.as_tensor(rate).expand(where.stop - where.start) for where, rate in self._spread(lr, own)]
+        theta, moments, corrections = before
         theta, state = self.optimizer.pure(theta, moments, grad, torch.cat(spread) if spread else lr, corrections)
         return theta, state, torch.stack([total, *norms])
 
@@ -105,13 +94,3 @@ class TrainedGroup:
             done = where.stop
         rates.append((slice(done, len(self.theta)), lr))
         return [(where, rate) for where, rate in rates if where.start < where.stop] if given else []
-
-
-def inside(name: str, network: str) -> bool:
-    """Whether a parameter belongs to a network."""
-    return name.startswith(f"{network}.")
-
-
-def begins(name: str, prefixes: Sequence[str]) -> bool:
-    """Whether the name of a parameter inside its network begins with one of the prefixes."""
-    return name.partition(".")[2].startswith(tuple(prefixes))

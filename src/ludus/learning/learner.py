@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,39 +28,13 @@ from torch import Tensor, nn
 
 from ludus.learning.accumulate import accumulated
 from ludus.learning.allocation import keep_freed_memory
-from ludus.learning.batch import Batch, leaves_of, refill
 from ludus.learning.compiled import Compiler
-from ludus.learning.group import Group, TrainedGroup, inside
-from ludus.learning.layout import Layout, flatten
-from ludus.learning.networks import Metrics, Networks, Outputs, Steps, TracedNetworks, UpdateFunction, finished
-from ludus.learning.optimizer import Scalars
+from ludus.learning.flat import FlatParameters
+from ludus.learning.group import Group, TrainedGroup
+from ludus.learning.networks import Batch, Networks, Outputs, TracedNetworks, UpdateFunction, finished
 from ludus.learning.variant import Variant
 from ludus.math.losses import Scalar
-
-__all__ = [
-    "Batch",
-    "Group",
-    "Learner",
-    "Metrics",
-    "Networks",
-    "Outputs",
-    "Scalar",
-    "Scalars",
-    "Steps",
-]
-
-
-class Observer(Protocol):
-    """Someone who looks at every number of an update before it spreads (`--debug`)."""
-
-    def on_batch(self, batch: Batch, scalars: Mapping[str, float]) -> None:
-        """Before the update."""
-
-    def on_loss(self, group: str, loss: Tensor) -> None:
-        """Before the gradient of a loss is taken."""
-
-    def on_update(self, metrics: Metrics) -> None:
-        """After the update."""
+from ludus.types import Tree, tree_leaves, tree_map
 
 
 class Learner:
@@ -83,43 +57,39 @@ class Learner:
         self.networks: dict[str, nn.Module] = {**networks, **slow}
         self.model = nn.ModuleDict(self.networks)
         self.generator, self.compiler = generator, compiler
-        order = {label: group.order(self.model) for label, group in groups.items()}
-        trained = [name for names in order.values() for name in names]
-        copies = [f"target_{name}" for target in targets for name in trained if inside(name, target)]
-        self.layout = Layout(dict(self.model.named_parameters()), [*trained, *copies])
-        self.theta, self.grad = flatten(self.model, self.layout)
-        self.groups = {
-            label: TrainedGroup(label if len(groups) > 1 else "all", group, order[label], self)
-            for label, group in groups.items()
-        }
-        if len(self.groups) == 1:
-            next(iter(self.groups.values())).inputs = None  # a gradient for all is taken with less work
+        trained = [prefix for group in groups.values() for part in group.parts.values() for prefix in group.full(part)]
+        copies = [f"target_{prefix}" for name in targets for prefix in trained if prefix.startswith(f"{name}.")]
+        self.layout = FlatParameters(self.model, [*trained, *copies])
+        self.theta, self.grad = self.layout.theta, self.layout.grad
+        alone = len(groups) == 1
+        self.groups = {k: TrainedGroup("all" if alone else k, group, self.layout) for k, group in groups.items()}
+        if alone:
+            next(iter(self.groups.values())).inputs = None  # a gradient for all parameters is less work
         self._locate(targets)
         self.version = 0
         """Counts updates, so that copies of the weights know when they are stale."""
         self.batch: Batch | None = None
-        """The newest batch, for the dump of a run that diverged."""
+        self.scalars: Mapping[str, float] = {}
+        """Batch and scalars of the newest update, for the dump of a run that diverged."""
         self.watched = False
         """Look at the metrics of every update: one that is not finite stays out of the sums; `take_bad` names it."""
-        self.observer: Observer | None = None
+        self.observer: Callable[[str, Mapping[str, Tree]], None] | None = None
+        """Called with each batch, each loss (before its gradient is taken) and all metrics of an update (`--debug`)."""
         self._bad: str | None = None
-        self._variants: dict[Any, Variant] = {}
+        self._variants: dict[tuple[object, ...], Variant] = {}
         self._last: tuple[Variant, Tensor] | None = None
         keep_freed_memory()  # the layers of a batch are freed and wanted again at every update
 
     def _locate(self, targets: Sequence[str]) -> None:
         """Where each group and each slow copy lies in the flat tensor, and what a slow copy follows."""
-        names = self.layout.names
         self.where = {label: group.where for label, group in self.groups.items()}
         self.source: dict[str, tuple[str, slice]] = {}
         """Name of a network with a slow copy -> its group, and where it lies in the group's flat tensor."""
         for name in targets:
-            span = self.layout.span([n for n in names if inside(n, name)])
-            if span.start < span.stop:
-                self.where[f"target_{name}"] = self.layout.span([n for n in names if inside(n, f"target_{name}")])
-                group = next(label for label, g in self.groups.items() if g.where.start <= span.start < g.where.stop)
-                start = self.groups[group].where.start
-                self.source[name] = group, slice(span.start - start, span.stop - start)
+            span, slow = self.layout.span([f"{name}."]), self.layout.span([f"target_{name}."])
+            for label, group in self.groups.items():
+                if span.stop and group.where.start <= span.start < group.where.stop:
+                    self.where[f"target_{name}"], self.source[name] = slow, (label, group.inside(span))
         # one argument of a compiled update for each: it would write to a part of a tensor by going through all of it
         self._flat = {name: self.theta[where] for name, where in self.where.items()}
         self._arguments = [*self._flat.values(), *(m for g in self.groups.values() for m in g.optimizer.tensors)]
@@ -141,19 +111,18 @@ class Learner:
         scalars: Mapping[str, float],
         *,
         accumulate: int = 1,
-        **static: Any,
+        **static: object,
     ) -> Outputs:
         """Run an update function; its outputs are returned, its metrics summed on the device and read by `metrics()`.
 
         `accumulate` cuts the batch into that many parts whose gradients are added up (`learning/accumulate.py`); such
         an update is never compiled. Compiled updates exist once for each set of `static` arguments.
         """
-        self.batch = batch
-        if self.observer is not None:
-            self.observer.on_batch(batch, scalars)
-        variant = self._variant(function, batch, scalars, static, may_compile=accumulate == 1)
+        self.batch, self.scalars = batch, scalars
+        self.look("batch", batch)
+        variant = self._variant(function, static, may_compile=accumulate == 1)
         if variant.compiled is not None:
-            row, outputs = self._run(variant, batch, scalars)
+            row, outputs = self._run(variant)
         else:
             if accumulate == 1:
                 nets = Networks(self)
@@ -163,10 +132,14 @@ class Learner:
             variant.names = [*metrics, *nets.norm_names]
             with torch.no_grad():
                 row = torch.cat([torch.stack([*metrics.values()]), *nets.norms])
-            if self.observer is not None:
-                self.observer.on_update(metrics)
+            self.look("loss", metrics)
         self._count(variant, row)
         return outputs
+
+    def look(self, what: str, tensors: Mapping[str, Tree]) -> None:
+        """Show tensors to the observer, if there is one."""
+        if self.observer is not None:
+            self.observer(what, tensors)
 
     def _count(self, variant: Variant, row: Tensor) -> None:
         self.version += 1
@@ -194,66 +167,54 @@ class Learner:
 
     # ---- the same update as one function of tensors, for the compiler ------------------------------
 
-    def _variant(
-        self,
-        function: UpdateFunction,
-        batch: Batch,
-        scalars: Mapping[str, float],
-        static: Mapping[str, Any],
-        *,
-        may_compile: bool,
-    ) -> Variant:
+    def _variant(self, function: UpdateFunction, static: Mapping[str, object], *, may_compile: bool) -> Variant:
         """One for each function and set of static arguments; compiled ones also for each shape of batch."""
-        wanted = may_compile and self.compiler is not None and self.compiler.wants(batch, self.theta.device.type)
-        shapes = tuple([x.shape for x in leaves_of(batch)]) if wanted else ()
-        key = (function, shapes, tuple(scalars), tuple(static.items()))
+        assert self.batch is not None
+        wanted = may_compile and self.compiler is not None and self.compiler.wants(self.batch, self.theta.device.type)
+        self._leaves: list[Tensor] = tree_leaves(self.batch) if wanted else []
+        shapes = tuple([leaf.shape for leaf in self._leaves])
+        key = (function, shapes, tuple(self.scalars), tuple(static.items()))
         variant = self._variants.get(key)
         if variant is None:
             variant = self._variants[key] = Variant(f"{getattr(function, '__qualname__', function)} {key[1:]}")
             if wanted:
-                self._compile(variant, function, batch, scalars, static)
+                self._compile(variant, function, static)
         return variant
 
-    def _compile(
-        self,
-        variant: Variant,
-        function: UpdateFunction,
-        batch: Batch,
-        scalars: Mapping[str, float],
-        static: Mapping[str, Any],
-    ) -> None:
+    def _compile(self, variant: Variant, function: UpdateFunction, static: Mapping[str, object]) -> None:
         """Trace the update on copies of its tensors; neither they nor any random stream move."""
-        assert self.compiler is not None
+        assert self.compiler is not None and self.batch is not None
 
         def update(*arguments: Tensor) -> tuple[Tensor, ...]:
             queue = iter(arguments)
             flat = {name: next(queue) for name in self._flat}
             moments = {label: [next(queue) for _ in g.optimizer.tensors] for label, g in self.groups.items()}
             numbers = iter(next(queue).unbind())
-            values = {name: next(numbers) for name in scalars}
-            filled = refill(batch, queue)
+            scalars = {name: next(numbers) for name in self.scalars}
+            batch = tree_map(lambda _: next(queue), self.batch)
             with TracedNetworks(self, flat, moments, numbers, list(queue)) as nets:
-                metrics, outputs = finished(function(nets, filled, values, **static))
+                metrics, outputs = finished(function(nets, batch, scalars, **static))
                 nets.write_back()
             variant.names, variant.outputs = [*metrics, *nets.norm_names], list(outputs)
             variant.stepped, variant.noise = nets.stepped, nets.shapes
             row = torch.cat([torch.stack([*metrics.values()]), *nets.norms])
             return (row.detach(), *(output.detach() for output in outputs.values()))
 
-        example = [*self._arguments, self._numbers(scalars), *leaves_of(batch)]
+        def noise() -> list[Tensor]:
+            return [torch.zeros(shape) for shape in variant.noise]
+
+        example = [*self._arguments, self._numbers(), *self._leaves]
         with torch.random.fork_rng(devices=[]):
-            variant.compiled = self.compiler.get(
-                update, example, batch["first"].numel(), lambda: [torch.zeros(shape) for shape in variant.noise]
-            )
+            variant.compiled = self.compiler.get(update, example, self.batch["first"].numel(), noise)
 
-    def _numbers(self, scalars: Mapping[str, float]) -> Tensor:
+    def _numbers(self) -> Tensor:
         corrections = [number for group in self.groups.values() for number in group.optimizer.corrections()]
-        return torch.from_numpy(np.array([*scalars.values(), *corrections], np.float32))
+        return torch.from_numpy(np.array([*self.scalars.values(), *corrections], np.float32))
 
-    def _run(self, variant: Variant, batch: Batch, scalars: Mapping[str, float]) -> tuple[Tensor, Outputs]:
+    def _run(self, variant: Variant) -> tuple[Tensor, Outputs]:
         assert variant.compiled is not None
         noise = [self.draw(shape) for shape in variant.noise]
-        arguments = [*self._arguments, self._numbers(scalars), *leaves_of(batch), *noise]
+        arguments = [*self._arguments, self._numbers(), *self._leaves, *noise]
         for label in variant.stepped:
             self.groups[label].optimizer.count += 1
         row, *outputs = variant.compiled(arguments)

@@ -11,10 +11,14 @@ from torch import Tensor
 
 from ludus.learning.torch_private import reparametrized
 from ludus.math.losses import Scalar
+from ludus.types import Tree
 
 if TYPE_CHECKING:
     from ludus.learning.learner import Learner
 
+Batch = dict[str, Tree]
+"""Columns [T, B, ...] (`state`: [B, ...]), each a tensor or a tree of them."""
+Scalars = Mapping[str, Scalar]
 Metrics = dict[str, Tensor]
 Outputs = dict[str, Tensor]
 Results = Metrics | tuple[Metrics, Outputs]
@@ -56,9 +60,8 @@ class Networks:
         self._learner.polyak(name, tau)
 
     def _descend(self, group: str, loss: Tensor, *, fresh: bool) -> None:
-        trained, observer = self._learner.groups[group], self._learner.observer
-        if observer is not None:
-            observer.on_loss(group, loss)
+        trained = self._learner.groups[group]
+        self._learner.look("loss of", {group: loss})
         if fresh:
             trained.grad.zero_()
         loss.backward(inputs=trained.inputs)
@@ -117,7 +120,7 @@ class TracedNetworks(Networks):
         trained, flat = self._learner.groups[group], self._flat[group]
         (grad,) = torch.autograd.grad(loss, flat)
         before = flat.detach(), self._moments[group], self._corrections[group]
-        after, self._moments[group], norms = trained.pure_step(*before, grad, lr, rates)
+        after, self._moments[group], norms = trained.pure_step(before, grad, lr, rates)
         self._set(group, after)
         self.norms.append(norms)
         self.norm_names += trained.norm_names

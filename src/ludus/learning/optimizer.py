@@ -19,13 +19,12 @@ from ludus.learning.torch_private import fused_adam, fused_adamw
 from ludus.math.losses import Scalar
 
 COLUMNS = 256
-Scalars = Mapping[str, Scalar]
 Rates = list[tuple[slice, Scalar]]
 """Stretches that cover a flat tensor, each with its learning rate."""
 
 
 class OptimizerConfig(Model):
-    """How parameters follow the gradient."""
+    """How gradients change parameters."""
 
     type: Literal["adam", "adamw", "sgd"] = "adam"
     """`adamw` decays weights apart from the gradient; `sgd` has momentum."""
@@ -49,7 +48,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, grad: Tensor, lr: Scalar | Rates) -> None:
-        """Follow `grad` in place."""
+        """One step along `grad`, in place."""
         self.count += 1
         self._count_tensor.fill_(self.count)
         if not isinstance(lr, list):
@@ -85,7 +84,7 @@ class Optimizer:
         )
 
     def corrections(self) -> tuple[float, float]:
-        """Factors of Adam's learning rate and of its `eps` at the next step, for what the moments still lack."""
+        """Bias correction of Adam's next step: factors of its learning rate and of its `eps`."""
         (beta1, beta2), count = self.cfg.betas, self.count + 1
         scale = math.sqrt(1 - beta2**count)
         return scale / (1 - beta1**count), scale
@@ -119,12 +118,12 @@ class Optimizer:
 
 
 def traced_norm(flat: Tensor) -> Tensor:
-    """Length of a long vector, for compiled code: sums of columns take a third of the time of one long sum."""
+    """Norm of a long vector, for compiled code: sums of columns take a third of the time of one long sum."""
     whole = flat.numel() // COLUMNS * COLUMNS
     columns = flat[:whole].view(-1, COLUMNS).square().sum(0)
     return (columns.sum() + flat[whole:].square().sum()).sqrt()
 
 
 def traced_share(longest: float, norm: Tensor) -> Tensor:
-    """What is left of a gradient that is clipped, for compiled code: a reduction is computed once, not per weight."""
+    """Factor that clips a gradient of this norm, in compiled code: a reduction is computed once, not per weight."""
     return torch.stack([longest / (norm + 1e-6), torch.ones_like(norm)]).amin()

@@ -55,7 +55,7 @@ def obtain(
 
 
 def trace(function: Callable[..., Any], example: Sequence[Tensor]) -> torch.fx.GraphModule:
-    """Every operation of the function on tensors like these; the tensors themselves stay as they are."""
+    """Every operation of the function on tensors like these; the tensors themselves do not change."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     return on_copies(make_fx(function), example)
@@ -91,7 +91,7 @@ def constants(graph: torch.fx.GraphModule) -> dict[str, Tensor]:
 
 
 def find(folder: Path, key: str, announce: Callable[[str], None]) -> Path | None:
-    """The whole package of that key that belongs to this user; others are passed over, damaged ones named."""
+    """An undamaged package of that key that belongs to this user; damaged ones are named and removed."""
     for path in sorted(folder.glob(f"{key}-*.so")):
         with suppress(OSError):
             if path.stat().st_uid != os.getuid():
@@ -116,7 +116,7 @@ def load(path: Path) -> Compiled:
 def build(
     graph: torch.fx.GraphModule, example: Sequence[Tensor], folder: Path, key: str, announce: Callable[[str], None]
 ) -> Compiled:
-    """Compile, move into the cache, load. A cache that cannot be written costs only the next run's time."""
+    """Compile, move into the cache, load. If the cache cannot be written, the next run has to compile again."""
     if not has_compiler():
         raise Unavailable("there is no C++ compiler; install g++")
     announce("compiling the update, once for this shape (about half a minute)")

@@ -1,7 +1,7 @@
 """Action distributions as data: a flat parameter vector goes in, no object is made per call, so updates compile well.
 
 Shapes: `...` any leading dimensions; parameters [..., P] with P = `param_dim`, actions [..., *action_shape].
-Log-probability, entropy and divergence are torch functions; sampling and the mode also exist in numpy, for acting.
+Log-probability, entropy and divergence are torch functions; sampling and the mode are numpy, for acting.
 Actions count from zero and are not clipped: what an environment gets (shifted, clipped, rescaled) is made afterwards.
 """
 
@@ -46,10 +46,6 @@ class Distribution(ABC):
         """KL(params || other), [...]."""
 
     @abstractmethod
-    def mode(self, params: Tensor) -> Tensor:
-        """Most likely action."""
-
-    @abstractmethod
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
         """What describes a distribution, as functions of its parameters: `probabilities`, or `mean` and `std`."""
 
@@ -85,9 +81,6 @@ class Categorical(Distribution):
         logp = log_softmax(params, -1)
         return (logp.exp() * (logp - log_softmax(other, -1))).sum(-1)
 
-    def mode(self, params: Tensor) -> Tensor:
-        return params.argmax(-1)
-
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
         return {"probabilities": lambda params: params.softmax(-1)}
 
@@ -119,9 +112,6 @@ class MultiCategorical(Distribution):
     def kl(self, params: Tensor, other: Tensor) -> Tensor:
         return self._sum("kl", params.split(self.sizes, -1), other.split(self.sizes, -1))
 
-    def mode(self, params: Tensor) -> Tensor:
-        return self._shaped(params, torch.stack([part.argmax(-1) for part in params.split(self.sizes, -1)], -1))
-
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
         """The probabilities of all components one after another."""
         return {"probabilities": lambda p: torch.cat([part.softmax(-1) for part in p.split(self.sizes, -1)], -1)}
@@ -151,9 +141,6 @@ class Bernoulli(Distribution):
 
     def kl(self, params: Tensor, other: Tensor) -> Tensor:
         return (params.sigmoid() * (params - other) - softplus(params) + softplus(other)).sum(-1)
-
-    def mode(self, params: Tensor) -> Tensor:
-        return self._shaped(params, (params > 0).to(torch.int8))
 
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
         """The probability that each bit is set."""
@@ -186,12 +173,12 @@ class DiagonalGaussian(Distribution):
         spread = (2 * log_std).exp() + (mean - mean_o).square()
         return (log_std_o - log_std + 0.5 * spread * (-2 * log_std_o).exp() - 0.5).sum(-1)
 
-    def mode(self, params: Tensor) -> Tensor:
-        return self._shaped(params, params.chunk(2, -1)[0])
-
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
         """Of the Gaussian itself: before its samples are squashed."""
-        return {"mean": self.mode, "std": lambda params: self._shaped(params, self._split(params)[1].exp())}
+        return {
+            "mean": lambda params: self._shaped(params, self._split(params)[0]),
+            "std": lambda params: self._shaped(params, self._split(params)[1].exp()),
+        }
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
         mean, log_std = params[..., : self.size], self._bounded(params[..., self.size :])
@@ -215,7 +202,7 @@ class DiagonalGaussian(Distribution):
 
 
 class SquashedGaussian(DiagonalGaussian):
-    """tanh of a Gaussian. Actions are kept before the tanh, where their density is exact; `squash` gives (-1, 1).
+    """tanh of a Gaussian. Actions are kept before the tanh, where their density is exact.
 
     log pi(tanh u) = log N(u) - sum log(1 - tanh(u)^2), and log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)).
     Log deviations are kept within [-20, 2]: a network puts them out, and nothing else would hold them.
@@ -238,11 +225,6 @@ class SquashedGaussian(DiagonalGaussian):
         u = mean + log_std.exp() * self.NODES.to(params)
         slope = (self._log_slope(u) * self.WEIGHTS.to(params)).sum(-1)
         return super().entropy(params) + slope.sum(-1)
-
-    @staticmethod
-    def squash(action: Tensor) -> Tensor:
-        """The action the density is about, in (-1, 1)."""
-        return action.tanh()
 
     @classmethod
     def _bounded(cls, log_std: Any) -> Any:

@@ -39,8 +39,7 @@ def train(
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     with home_of(resolved, runs_dir, debug=debug) as home:
 
-        def make_folder(run: Run) -> RunFolder:
-            take_weights(home, run, start, runs_dir)
+        def create() -> RunFolder:
             folder = RunFolder.create(
                 runs_dir,
                 run_name(resolved),
@@ -53,8 +52,8 @@ def train(
             home.meta = folder.meta()
             return folder
 
-        begin_with_state(home)
-        home.make_folder = make_folder
+        home.create = create
+        begin_with(home, start, runs_dir)
         return work(home)
 
 
@@ -85,14 +84,10 @@ def work(home: Home) -> Run:
     return run
 
 
-def take_weights(home: Home, run: Run, start: Mapping[str, Any] | None, runs_dir: Path) -> None:
-    """Begin with the weights of another run, if that was asked for."""
+def begin_with(home: Home, start: Mapping[str, Any] | None, runs_dir: Path) -> None:
+    """A new run may begin with the weights of another one, or with the whole state of `training.resume_path`."""
     if start:
-        home.notes += begin_from(run, start, runs_dir).lines()
-
-
-def begin_with_state(home: Home) -> None:
-    """`training.resume_path`: the complete state of a checkpoint is read now and loaded once the run is built."""
+        home.checks.append(lambda run: home.notes.extend(begin_from(run, start, runs_dir).lines()))
     named = home.config.training.resume_path
     if named:
         path = Path(named).absolute()
@@ -102,7 +97,7 @@ def begin_with_state(home: Home) -> None:
             run.buffers.source = path.resolve().parents[1] / "buffers"
             restore(run, state, named)
 
-        home.load_state = load_state
+        home.loads.append(load_state)
 
 
 def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
@@ -167,14 +162,7 @@ def resume(
             begin_again(home, folder, runs_dir)
         else:
             go_on(home, folder, saved, rebuild_buffer=rebuild_buffer)
-        begin = home.load_state
-
-        def load_state(run: Run) -> None:
-            begin(run)
-            home.notes += [f"changed {change}" for change in changes]
-            home.warnings += write_down(home, run, folder)
-
-        home.load_state = load_state
+        home.loads.append(lambda run: write_down(home, run, folder, changes))
         return work(home)
 
 
@@ -198,19 +186,9 @@ def begin_again(home: Home, folder: RunFolder, runs_dir: Path) -> None:
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
 
-    def make_folder(run: Run) -> RunFolder:
-        take_weights(home, run, home.meta.get("start"), runs_dir)
-        return folder
-
-    begin_with_state(home)
-    begin = home.load_state
-
-    def load_state(run: Run) -> None:
-        begin(run)
-        rewind_metrics(folder.path, 0)
-        home.notes.append("no checkpoint was written before the run ended: it begins again, with the same seed")
-
-    home.make_folder, home.load_state = make_folder, load_state
+    begin_with(home, home.meta.get("start"), runs_dir)
+    home.loads.append(lambda _: rewind_metrics(folder.path, 0))
+    home.notes.append("no checkpoint was written before the run ended: it begins again, with the same seed")
 
 
 def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buffer: bool) -> None:
@@ -233,7 +211,7 @@ def go_on(home: Home, folder: RunFolder, saved: ExperimentConfig, *, rebuild_buf
         notes.extend(f"changed in config.yaml since that checkpoint: {difference}" for difference in edited)
         home.notes += notes
 
-    home.make_folder, home.load_state = lambda _: folder, begin
+    home.loads.append(begin)
 
 
 def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Path) -> list[Difference]:
@@ -241,8 +219,9 @@ def edited_since(trained: Mapping[str, Any], saved: ExperimentConfig, where: Pat
     return differences(dump(parse(trained, str(where))), dump(saved)) if trained else []
 
 
-def write_down(home: Home, run: Run, folder: RunFolder) -> list[str]:
-    """Write the present config and meta.json; return warnings if the code has changed since the run began."""
+def write_down(home: Home, run: Run, folder: RunFolder, changes: Sequence[Difference]) -> None:
+    """Write the present config and meta.json; note what has changed, also in the code, since the run began."""
+    home.notes += [f"changed {change}" for change in changes]
     now, meta = provenance.code(), home.meta
     moved = provenance.moved(meta, now)
     if moved:
@@ -258,7 +237,8 @@ def write_down(home: Home, run: Run, folder: RunFolder) -> list[str]:
         same = False
     if not same:
         folder.write_meta(meta)
-    return [f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ"] if moved else []
+    if moved:
+        home.warnings.append(f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ")
 
 
 def _digest(folder: RunFolder) -> str:

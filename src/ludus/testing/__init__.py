@@ -1,4 +1,4 @@
-"""Contract suites for plugin authors: inherit one in a test file, say how your part is made, and run pytest."""
+"""Contract suites for plugin authors: inherit from one in a test file, tell it how to make your part, run pytest."""
 
 from __future__ import annotations
 

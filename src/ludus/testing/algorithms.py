@@ -1,10 +1,10 @@
-"""The contract of algorithms: a seed decides everything, acting disturbs nothing, a checkpoint goes on exactly."""
+"""The contract of algorithms: the seed decides everything, acting disturbs nothing, a checkpoint continues exactly."""
 
 from __future__ import annotations
 
 import random
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,6 @@ from ludus.orchestration.callbacks import Callback
 from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
-from ludus.types import Spaces
 
 Sections = Mapping[str, Mapping[str, object]]
 SMALL: Sections = {
@@ -26,7 +25,7 @@ SMALL: Sections = {
 
 
 class AlgorithmContract(ABC):
-    """Inherit and set `sections` of a config: at least `algorithm`, so that it learns something in 256 steps."""
+    """Inherit and set `sections` of a config: at least `algorithm`, with settings that learn within 256 steps."""
 
     sections: Sections
 
@@ -34,65 +33,61 @@ class AlgorithmContract(ABC):
         return small_config({**self.sections, "experiment": {"seed": seed}, "training": training})
 
     def test_the_seed_decides_everything(self) -> None:
-        """The same seed learns the same, evaluated or not; another one learns something else."""
-        one, other = (trained(self._config(seed)) for seed in (1, 2))
-        watched = trained(self._config(evaluation={"every_epochs": 1, "episodes": 2, "deterministic": False}))
-        assert watched.last is not None and learned(one) == learned(watched)
+        """The same seed learns the same, with or without evaluation; another seed learns something else."""
+        one, other = (trained(build(self._config(seed))) for seed in (1, 2))
+        evaluation = {"every_epochs": 1, "episodes": 2, "deterministic": False}
+        evaluated = trained(build(self._config(evaluation=evaluation)))
+        assert evaluated.last is not None and learned(one) == learned(evaluated)
         assert learned(one) != learned(other)
 
-    def test_a_checkpoint_goes_on_exactly(self, tmp_path: Path) -> None:
-        """A run that is loaded in the middle ends like the one that was saved there."""
-        whole, rest = trained(self._config(), [_Save(tmp_path)]), build(self._config(), will_checkpoint=True)
-        rest.load_state_dict(checkpoint.load(checkpoint.find(tmp_path)))
-        assert 0 < rest.progress.env_steps < 256
-        assert learned(trained(rest)) == learned(whole)
+    def test_a_checkpoint_continues_exactly(self, tmp_path: Path) -> None:
+        """A run that loads a checkpoint of the middle ends like the run that saved it."""
+        saved, loaded = (
+            build(self._config(), callbacks=also, will_checkpoint=True) for also in ([_Save(tmp_path)], [])
+        )
+        trained(saved)
+        loaded.load_state_dict(checkpoint.load(checkpoint.find(tmp_path)))
+        assert 0 < loaded.progress.env_steps < 256
+        assert learned(trained(loaded)) == learned(saved)
 
-    def test_acting_leaves_training_alone_and_a_player_acts_alike(self) -> None:
-        """Actions fit the space and, if deterministic, are those of a player; no random stream of training moves."""
-        run = trained(self._config())
-        algorithm, collector = run.algorithm, run.algorithm.collector
-        assert collector is not None
-        spaces = Spaces(collector.env.observation_space, collector.env.action_space)
-        player, before = build_player(run.config, spaces, run.state_dict()).algorithm, learned(run)
+    def test_acting_changes_no_training_and_a_player_acts_alike(self) -> None:
+        """Actions fit the space and, if deterministic, equal those of a player; no random stream of training moves."""
+        run = trained(build(self._config(), will_checkpoint=True))
+        algorithm, player = run.algorithm, build_player(run.config, run.spaces, run.state_dict()).algorithm
+        assert run.collector is not None
+        obs, envs, before = run.collector.newest_obs, run.collector.num_envs, learned(run)
         for deterministic in (False, algorithm.deterministic_evaluation):
-            mine, yours = (one.initial_state(collector.num_envs) for one in (algorithm, player))
-            for first in np.eye(3, collector.num_envs, dtype=bool):
-                action, mine, info = algorithm.act(collector.newest_obs, mine, first, deterministic=deterministic)
-                same, yours, told = player.act(collector.newest_obs, yours, first, deterministic=deterministic)
-                assert all(spaces.action.contains(one) for one in action)
-                alike = [np.array_equal(action, same), *(np.array_equal(info[name], told[name]) for name in info)]
-                assert all(alike) or not deterministic
+            state, other = algorithm.initial_state(envs), player.initial_state(envs)
+            for first in np.eye(3, envs, dtype=bool):
+                action, state, info = algorithm.act(obs, state, first, deterministic=deterministic)
+                expected, other, facts = player.act(obs, other, first, deterministic=deterministic)
+                assert all(run.spaces.action.contains(one) for one in action)
+                equal = [np.array_equal(action, expected), *(np.array_equal(info[name], facts[name]) for name in info)]
+                assert all(equal) or not deterministic
         assert learned(run) == before
 
 
 def small_config(sections: Sections) -> ExperimentConfig:
     """A validated experiment of 256 steps in two environments; sections are merged one level deep."""
-    return ExperimentConfig.model_validate(
-        {k: {**SMALL.get(k, {}), **sections.get(k, {})} for k in {**SMALL, **sections}}
-    )
+    merged = {name: {**SMALL.get(name, {}), **sections.get(name, {})} for name in {**SMALL, **sections}}
+    return ExperimentConfig.model_validate(merged)
 
 
-def trained(run: ExperimentConfig | Run, callbacks: Sequence[Callback] = ()) -> Run:
-    """A run that has come to its end, with its environments shut down."""
-    run = build(run, callbacks=callbacks, will_checkpoint=True) if isinstance(run, ExperimentConfig) else run
+def trained(run: Run) -> Run:
+    """The same run, trained to its end and closed."""
     run.run()
     run.close()
     return run
 
 
 def learned(run: Run) -> str:
-    """All that training has changed and all that it will draw from, in one line."""
-    kept = {
-        name: part
-        for name, part in run.state_dict().items()
-        if name in ("algorithm", "exploration", "torch", "buffers")
-    }
+    """A text that changes with everything that the algorithm learned and with every random stream of training."""
+    state = run.state_dict()
+    kept = {name: state[name] for name in ("algorithm", "exploration", "torch", "buffers")}
     return f"{fingerprint(kept)} {np.random.get_state()} {random.getstate()}"
 
 
 class _Save(Callback):
-    """Saves the run once, in the middle."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 

@@ -18,7 +18,7 @@ class EncoderContract(ABC):
     """Inherit, set `space` and override `make`."""
 
     space: gym.Space
-    """Of the observations that the encoder is made for."""
+    """Observation space that the encoder is made for."""
 
     @abstractmethod
     def make(self) -> Encoder:
@@ -32,7 +32,7 @@ class EncoderContract(ABC):
         return self.make(), tree_map(lambda *rows: torch.from_numpy(np.stack(rows)).unflatten(0, (T, B)), *drawn)
 
     def test_each_observation_is_encoded_by_itself(self) -> None:
-        """Into `out_dim` float32 numbers: neither time nor batch are mixed, and the observations stay as they are."""
+        """Into `out_dim` float32 numbers that depend on no other row, nor on the memory layout of the batch."""
         encoder, obs = self._made()
         before, whole = tree_map(torch.clone, obs), encoder(obs)
         assert (whole.shape, whole.dtype) == ((T, B, encoder.out_dim), torch.float32) and whole.isfinite().all()
@@ -42,7 +42,7 @@ class EncoderContract(ABC):
             torch.testing.assert_close(other, whole, atol=1e-5, rtol=1e-4)
 
     def test_observations_matter_and_every_weight_learns(self) -> None:
-        """Other observations have other features, and a gradient reaches all parameters."""
+        """Other observations have other features, and every parameter gets a gradient."""
         (encoder, obs), (_, other) = self._made(0), self._made(1)
         features = encoder(obs)
         assert not torch.equal(features, encoder(other))

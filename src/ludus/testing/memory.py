@@ -30,7 +30,7 @@ class MemoryCoreContract(ABC):
         return self.make(), torch.randn(T, B, self.features), torch.rand(T, B) < starts
 
     def test_one_call_equals_many(self) -> None:
-        """T steps at once are T single steps, or any pieces in between, with the state carried over."""
+        """One call over T steps equals T calls over one step, or over any pieces, with the state carried over."""
         core, x, first = self._made(0)
         y, end = core(x, core.initial_state(B), first)
         assert y.shape == (T, B, core.out_dim)
@@ -42,7 +42,7 @@ class MemoryCoreContract(ABC):
             _close((y, end), (torch.cat(parts), state))
 
     def test_it_remembers_if_it_says_so(self) -> None:
-        """A step changes what follows it, within a call and through the carried state, and nothing before it."""
+        """A recurrent core's later outputs depend on earlier inputs, within a call and through the carried state."""
         core, x, first = self._made(2, starts=0.0)
         other = x.clone()
         other[4] += 1.0
@@ -52,7 +52,7 @@ class MemoryCoreContract(ABC):
         assert torch.equal(*(core(x[6:], state, first[6:])[0] for state in (mine, yours))) != core.recurrent
 
     def test_rows_are_independent(self) -> None:
-        """What happens in one row of a batch changes no other row."""
+        """Inputs and episode starts of one row change no other row."""
         core, x, first = self._made(3)
         whole, other, starts = core(x, core.initial_state(B), first)[0], x.clone(), first.clone()
         other[:, 0], starts[:, 0] = 100.0, ~first[:, 0]
@@ -61,7 +61,7 @@ class MemoryCoreContract(ABC):
         _close(core(x[:, 1:2], core.initial_state(1), first[:, 1:2])[0], whole[:, 1:2])
 
     def test_nothing_crosses_an_episode_start(self) -> None:
-        """Neither inputs nor state from before it make a difference after it, and no gradient goes back over it."""
+        """Inputs and state before an episode start change nothing after it, and no gradient flows back over it."""
         core, x, _ = self._made(4)
         quiet, loud = core.initial_state(B), tree_map(lambda leaf: leaf + 50, core.initial_state(B))
         for reset in (0, 6, T - 1):

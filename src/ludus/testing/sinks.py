@@ -15,18 +15,18 @@ ODD: Row = {**LATER, "phase": "=1+1\nnew line", "train/loss/policy": math.nan, "
 
 
 class SinkContract(ABC):
-    """Inherit and override `make`, and `read` where what was written can be read back."""
+    """Inherit and override `make`, and `read` if rows can be read back."""
 
     @abstractmethod
     def make(self, folder: Path) -> Sink:
         """A sink that keeps its files, if it has any, in `folder`."""
 
     def read(self, folder: Path) -> Sequence[Mapping[str, object]] | None:
-        """The rows that sinks have kept in `folder`; None where that cannot be told."""
+        """The rows that were written to `folder`; None if they cannot be read."""
         return None
 
-    def test_rows_are_kept_in_order_also_after_a_resume(self, tmp_path: Path) -> None:
-        """New keys may come with any row, and another sink goes on after the rows that are there."""
+    def test_rows_are_kept_in_order(self, tmp_path: Path) -> None:
+        """Any row may have new keys, and the sink of a resumed run appends to the rows of the first one."""
         for row in (FIRST, LATER):
             sink, given = self.make(tmp_path), dict(row)
             sink.write(given)
@@ -38,7 +38,7 @@ class SinkContract(ABC):
                 assert kept[name] == value or float(str(kept[name])) == value, name
 
     def test_odd_values_and_files_are_taken(self, tmp_path: Path) -> None:
-        """Numbers that are not finite, text that looks like a formula, a file by its path; closing twice is fine."""
+        """Numbers that are not finite, text that looks like a formula, a file; it may be closed twice."""
         sink = self.make(tmp_path)
         sink.write(ODD)
         sink.file(Path(__file__), env_steps=64)

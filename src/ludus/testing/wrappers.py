@@ -17,7 +17,7 @@ SEEDS = (1, 2)
 
 
 class WrapperContract(ABC):
-    """Inherit and set `wrapper`: its `id` and its settings. `environment` says what it is put around."""
+    """Inherit and set `wrapper`, its `id` and settings, and `environment`, the fields of what it wraps."""
 
     wrapper: Mapping[str, object]
     environment: Mapping[str, object] = {"id": "CartPole-v1"}
@@ -27,7 +27,7 @@ class WrapperContract(ABC):
         return make_vector(Environment.model_validate({**fields, **self.environment}))
 
     def _played(self, env: VectorEnv, steps: int, seed: int = 0) -> list[Array]:
-        """What the next steps show, with actions that the seed decides; observations are in the space."""
+        """Arrays of the next steps, with actions that depend on the seed; checks that observations fit the space."""
         env.action_space.seed(seed)
         shown: list[Array] = []
         for _ in range(steps):
@@ -40,7 +40,7 @@ class WrapperContract(ABC):
         return shown
 
     def test_seeds_decide_everything_on_every_backend(self) -> None:
-        """The same seeds and actions show the same, also on whole vectors if it has `vectorize`."""
+        """The same seeds and actions give the same steps, on the backend that `auto` picks too."""
         found = []
         for backend in ("sync", "sync", "auto"):
             with self._made(backend) as env:
@@ -50,7 +50,7 @@ class WrapperContract(ABC):
             np.testing.assert_array_equal(one, native)
 
     def test_a_snapshot_holds_its_state(self) -> None:
-        """Restored in other environments, the steps to come are the same."""
+        """Other environments that restore it give the same steps from there on."""
         with self._made() as env, self._made() as other:
             if env.choose_snapshot_method() not in UNSAVED:
                 env.reset(SEEDS)

@@ -1,4 +1,4 @@
-"""The buffers of a run by name: made from the config, saved together, each in a folder of its own."""
+"""The buffers of a run by name: made from the config and saved together, each in its own folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ludus.registry import BUFFERS
 
 
 class Buffers(Mapping[str, Buffer]):
-    """Buffers by name; what a checkpoint holds of them is small, their steps lie in files beside it."""
+    """Buffers by name; a checkpoint holds a small state of them, their steps lie in files beside it."""
 
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self._buffers = dict(buffers)
         self.folder: Path | None = None
         self.source: Path | None = None
-        """Where the next state to load has its files."""
+        """Folder with the files of the next state to load."""
         self._tag, self._keep = "", ()  # type: tuple[str, tuple[str, ...]]
 
     def __getitem__(self, name: str) -> Buffer:
@@ -32,17 +32,17 @@ class Buffers(Mapping[str, Buffer]):
         return len(self._buffers)
 
     def attach(self, folder: Path) -> None:
-        """Where the files go; before the first step, and before a state is loaded."""
+        """Set the folder for the files, before the first step and before a state is loaded."""
         self.folder = self.source = folder
         for name, buffer in self.items():
             buffer.attach(folder / name)
 
     def at_checkpoint(self, tag: str, keep: tuple[str, ...]) -> None:
-        """The state that is asked for next belongs to checkpoint `tag`; those in `keep` must stay readable."""
+        """Prepare the state of checkpoint `tag`; the checkpoints in `keep` must stay readable."""
         self._tag, self._keep = tag, keep
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that was not saved yet goes to the files; the state refers to them."""
+        """Write new steps to the files; the state refers to them."""
         return {name: buffer.save(self._tag, self._keep) for name, buffer in self.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class Buffers(Mapping[str, Buffer]):
 def make_buffers(
     wanted: Mapping[str, Choice], defaults: Mapping[str, Mapping[str, Any]], **details: Any
 ) -> dict[str, Buffer]:
-    """Those of the config, and the algorithm's own where the config says nothing; `rngs` has a stream for each."""
+    """The buffers of the config, and the algorithm's defaults for the others; `stream` gives each its generator."""
     chosen = dict(wanted)
     for name, settings in defaults.items():
         if name not in chosen:

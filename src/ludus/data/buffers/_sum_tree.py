@@ -12,10 +12,10 @@ from ludus.types import Array
 
 FAN = 8
 TOP = 4096
-"""Nodes of the highest level, at most: running sums over all of them are as fast as going down one more level."""
+"""Most nodes of the highest level: running sums over all of them are as fast as one more level."""
 BEFORE = np.triu(np.ones((FAN, FAN)), 1)
-"""Siblings times this are the sums of those before each, three times as fast as `cumsum` of short rows. Where a sibling
-weighs nothing, two columns add up the same terms and come out the same, so that it is passed over."""
+"""Siblings times this matrix are the sums of the siblings before each one, three times as fast as `cumsum` of short
+rows. A sibling of weight 0 adds no term, so that its sum equals the next one exactly, and `find` never stops at it."""
 
 
 class SumTree:
@@ -27,7 +27,7 @@ class SumTree:
         while -(-size // FAN**depth) > TOP:
             depth += 1
         self.top = np.zeros(-(-size // FAN**depth))
-        # leaves first, each level in rows of FAN siblings; every node has children, if only such as weigh nothing
+        # leaves first, each level in rows of FAN siblings; missing children have weight 0
         self.levels = [np.zeros((len(self.top) * FAN**above, FAN)) for above in reversed(range(depth))]
         self._running = np.zeros(len(self.top) + 1)
         self._stale = False
@@ -44,14 +44,14 @@ class SumTree:
 
     @property
     def running(self) -> Array:
-        """Running sums of the highest level, from 0 on; added up when they are wanted after a change."""
+        """Running sums of the highest level, beginning with 0; computed again when they are read after a change."""
         if self._stale:
             np.cumsum(self.top, out=self._running[1:])
             self._stale = False
         return self._running
 
     def set(self, index: Array, weight: Array) -> None:
-        """Change some leaves; of an index that comes twice the last weight stays."""
+        """Change some leaves; for an index given twice the last weight counts."""
         self.levels[0].reshape(-1)[index] = weight
         for below, above in self._pairs():
             index = index // FAN
@@ -59,7 +59,7 @@ class SumTree:
         self._stale = True
 
     def rebuild(self, leaves: Array) -> None:
-        """Take over all leaves."""
+        """Replace all leaves."""
         self.levels[0].reshape(-1)[: self.size] = leaves
         for below, above in self._pairs():
             above[:] = below.sum(1)
@@ -84,7 +84,7 @@ class SumTree:
         return self._not_past_the_end(row)
 
     def _not_past_the_end(self, row: Array) -> Array:
-        """Rounding may lead to leaves without weight behind the right one: it is the last before them."""
+        """Rounding may lead past the right leaf to leaves of weight 0: go back to the last one with weight."""
         leaves = self.levels[0].reshape(-1)
         found = leaves.take(row, mode="clip")
         if not found.all():

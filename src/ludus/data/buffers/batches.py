@@ -1,8 +1,8 @@
-"""Samples of a buffer in the one form off-policy algorithms take: [T, B], single transitions or sequences."""
+"""Samples of a buffer in the form that off-policy algorithms take: [T, B], single transitions or sequences."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,32 +13,13 @@ from ludus.errors import ConfigError
 from ludus.math.values import n_step_rows
 from ludus.types import Array, Tree
 
-
-class Moment(Protocol):
-    """What drawing has to know of the moment: settings such as `batch_size`, and where schedules stand."""
-
-    @property
-    def cfg(self) -> Any:
-        """batch_size, learning_starts, n_step, gamma, sequence_length and burn_in."""
-
-    @property
-    def type(self) -> str:
-        """An `offline` phase does not wait for `learning_starts`."""
-
-    @property
-    def position(self) -> int:
-        """How much of the run's budget is used."""
-
-    @property
-    def total(self) -> int:
-        """The run's budget."""
-
-    def at(self, schedule: Any) -> float:
-        """The value of a schedule now."""
+if TYPE_CHECKING:
+    from ludus.algorithms import PhaseContext
+    from ludus.algorithms._replay import ReplayConfig
 
 
-def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True) -> None:
-    """Refuse a buffer that can never hold what an update draws, or what the first one waits for."""
+def check_size(buffer: Buffer, cfg: ReplayConfig, *, recurrent: bool, stored: bool = True) -> None:
+    """Refuse a buffer that is too small for a batch, or for the steps before the first update."""
     remedy = f"raise buffers.{buffer.name}.size"
     for name in ("learning_starts", "batch_size"):
         if buffer.own and getattr(cfg, name) > buffer.size:
@@ -50,7 +31,7 @@ def check_size(buffer: Buffer, cfg: Any, *, recurrent: bool, stored: bool = True
 
 
 def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
-    """Refuse sequences that can never be drawn: those that begin where memory is stored, at one step of `every`."""
+    """Refuse sequences that can never be drawn, if one may begin at every `every`-th step, where memory is stored."""
     if not buffer.fits(length + every - 1):
         problem = f"sequences of {length:,} steps"
         problem += f", one of which begins every {every:,} steps," if every > 1 else ""
@@ -60,15 +41,15 @@ def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
 
 
 def draw(
-    buffer: Buffer, now: Moment, *, recurrent: bool, device: torch.device, blank: Tree = None
-) -> tuple[dict[str, Any], Array] | None:
-    """A batch to learn from now and what to tell the buffer its priorities by; none while too little is stored.
+    buffer: Buffer, now: PhaseContext, *, recurrent: bool, device: torch.device, blank: Tree = None
+) -> tuple[dict[str, Tree], Array] | None:
+    """A batch to learn from, and the index of its samples for new priorities; None while too few steps are stored.
 
     Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
     """
     cfg, gamma = now.cfg, now.at(now.cfg.gamma)
     if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
-        return None  # counted are the steps ever added: shorter episodes leave fewer of them in the buffer, later on
+        return None  # steps ever added: with short episodes fewer of them stay in the buffer later
     buffer.at(now.position, now.total)
     if recurrent:
         length, stored = cfg.burn_in + cfg.sequence_length, blank is None

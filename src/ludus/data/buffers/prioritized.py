@@ -18,14 +18,14 @@ from ludus.types import Array, State
 
 
 class PrioritizedConfig(BufferConfig):
-    """Steps drawn in proportion to how much there was to learn from them."""
+    """Steps drawn in proportion to their newest error."""
 
     alpha: float = Field(default=0.6, ge=0, le=1)
     """How much priorities matter; 0 is uniform."""
     beta: UnitSchedule = constant(0.4)
     """How much of the bias the importance weights correct; usually a schedule that ends at 1."""
     eps: float = Field(default=1e-6, gt=0)
-    """Added to every error, so that no step is lost for ever."""
+    """Added to every error, so that every step can be drawn."""
 
 
 @BUFFERS.register("prioritized")
@@ -43,7 +43,7 @@ class Prioritized(Buffer):
         self.beta = self.cfg.beta.start
         self.largest = 1.0
         self._tree: SumTree | None = None
-        self._shown = np.zeros(self.num_envs, np.int64)  # slots before it are in the tree or never will be
+        self._shown = np.zeros(self.num_envs, np.int64)  # first slots that the tree has not been told about
         self._given_up = np.zeros(self.num_envs, np.int64)
 
     @property
@@ -54,7 +54,7 @@ class Prioritized(Buffer):
         return self._tree
 
     def at(self, position: int, total: int) -> None:
-        """Read the schedule of beta."""
+        """Set beta by its schedule."""
         self.beta = self.cfg.beta.at(position, total)
 
     def add(self, rollout: Rollout, **columns: Array) -> None:
@@ -78,7 +78,7 @@ class Prioritized(Buffer):
             raise self._too_early(length)
         index = tree.draw(count, self.rng)
         b = index // self.storage.ring
-        a = index - b * self.storage.ring  # any number with this remainder finds the slot's contents
+        a = index - b * self.storage.ring  # modulo the ring: enough to read the slot
         if length > 1 or wanted != REAL:
             index, b, a = self._redraw(index, length, wanted)
         drawn = tree.leaves.take(index, mode="clip")
@@ -86,7 +86,7 @@ class Prioritized(Buffer):
         return b, a, (drawn.min() / drawn).astype(np.float32) ** np.float32(self.beta)
 
     def _redraw(self, index: Array, length: int, wanted: int) -> tuple[Array, Array, Array]:
-        """Others for what does not fit."""
+        """Draw again in place of slots that do not fit."""
         tree = self.tree
         for _ in range(ROUNDS):
             b, a = self._slot(index)
@@ -97,7 +97,7 @@ class Prioritized(Buffer):
         return self._choose_by_priority(len(index), length, wanted)
 
     def _choose_by_priority(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Array]:
-        """So few fit that they are counted; drawn in the same proportions as ever."""
+        """Draw by priority from a list of all slots that fit, when too few do for rejection sampling."""
         oldest = self._oldest
         b, a = self._candidates(oldest, np.maximum(self.storage.end - oldest - length + 1, 0), wanted)
         index = self.storage.numbers(b, a)
@@ -108,7 +108,7 @@ class Prioritized(Buffer):
         return index[chosen], b[chosen], a[chosen]
 
     def _slot(self, index: Array) -> tuple[Array, Array]:
-        """The living slot behind an index."""
+        """The living slot with this index."""
         b, position = np.divmod(index, self.storage.ring)
         newest = self.storage.end[b] - 1
         return b, newest - (newest - position) % self.storage.ring
@@ -117,15 +117,15 @@ class Prioritized(Buffer):
         return (a + length <= self.storage.end[b]) & ((self.storage.take("flags", b, a) & wanted) == wanted)
 
     def update_priorities(self, index: Array, priority: Array) -> None:
-        """New errors [N] of the steps that were drawn; what has left the buffer, or is not finite, is passed over."""
+        """New errors [N] of drawn steps; errors of dropped steps and errors that are not finite are skipped."""
         priority = np.abs(np.asarray(priority, np.float64)) + self.cfg.eps
-        finite = np.isfinite(priority)  # an update that is undone (`on_nan`) has told nothing of its steps
+        finite = np.isfinite(priority)  # an update that was undone (`on_nan`) has no errors
         self.largest = max(self.largest, float(priority.max(where=finite, initial=0.0)))
         alive = (self.tree.leaves[index] > 0) & finite
         self.tree.set(np.asarray(index)[alive], priority[alive] ** self.cfg.alpha)
 
     def save(self, tag: str, keep: tuple[str, ...]) -> State:
-        """The steps, and all priorities: they change all the time, so they are part of the state itself."""
+        """The steps, and all priorities, which are part of the state because they change all the time."""
         priorities = {
             "weights": self.tree.leaves.astype(np.float64),
             "largest": self.largest,

@@ -1,4 +1,4 @@
-"""Steps that another run has saved: to learn from offline, never added to."""
+"""Steps that another run has saved, for offline learning; nothing is added to them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoredConfig(Model):
 
 @BUFFERS.register("stored")
 class OfflineBuffer(Buffer):
-    """Reads everything once, checks it against its sums, and draws uniformly."""
+    """Reads all steps once, checks their sha256, and draws uniformly."""
 
     Config = StoredConfig  # type: ignore[assignment]
     own = False
@@ -88,7 +88,7 @@ class OfflineBuffer(Buffer):
 
     @property
     def added(self) -> int:
-        """All of them."""
+        """All stored steps."""
         return len(self)
 
     def add(self, rollout: Rollout, **columns: Array) -> None:
@@ -96,10 +96,10 @@ class OfflineBuffer(Buffer):
                           "collect into another buffer: training.phases[].buffer")  # fmt: skip
 
     def attach(self, folder: Path) -> None:
-        """Its files are where they are."""
+        """Does nothing: the files stay in the folder of the other run."""
 
     def save(self, tag: str, keep: tuple[str, ...]) -> State:
-        """Which steps they are; they stay where they are."""
+        """Which steps they are; the steps themselves are not saved again."""
         return {"segments": self._contents["segments"], "rng": dict(self.rng.bit_generator.state)}
 
     def load(self, state: State, source: Path | None) -> None:
@@ -109,7 +109,7 @@ class OfflineBuffer(Buffer):
 
 
 def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
-    """The spaces of the steps, as they were written down beside them: no environment is made."""
+    """The spaces of the stored steps, read from their index; no environment is made."""
     path = _folder(cfg, where) / INDEX
     index = _read_index(path)
     if index["observation"] is None:

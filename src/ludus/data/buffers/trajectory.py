@@ -1,4 +1,4 @@
-"""Pieces of single episodes: what has to be learned from in order, and never across an end."""
+"""Sequences from single episodes, which never cross an episode's end."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ludus.types import Array
 
 @BUFFERS.register("trajectory")
 class Trajectory(Buffer):
-    """Sequences stay within one episode; what is shorter is filled up with rows that `mask` leaves out."""
+    """Sequences stay within one episode; short ones are padded with rows where `mask` is False."""
 
     def sample_sequences(self, batch: int, length: int, *, state: bool = False) -> Sample:
-        """[L, N] steps of one episode each, from the episode's last `length` steps on if it is long enough."""
+        """[L, N] steps of one episode each; a start too close to the end is moved back if the episode has room."""
         assert not state or self._memory is not None, "store_memory was not called"
         b, a, weight = self._draw(batch, 1, REAL | (STATE if state else 0))
-        if not state:  # a stored memory belongs to the step that was drawn
+        if not state:  # a stored memory belongs to the drawn step
             a = self._moved_back(b, a, length)
         out, _ = self._output(batch, length)
         out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
         number = a + np.arange(length + 1)[:, None]
         over = self._over(b, number)
-        last = np.argmax(over, 0) - 1  # the episode's newest slot; beyond it, that one is shown again
+        last = np.argmax(over, 0) - 1  # the episode's newest slot, which pads the sequence
         last = np.where(over.any(0), last, length)
         out = self._sequences(out, b, a, np.minimum(number, a + last), state=state)
         out["first"] |= np.arange(length + 1)[:, None] > last
         return out
 
     def _over(self, b: Array, number: Array) -> Array:
-        """Slots that belong to nothing any more: after a final observation, or after the newest one."""
+        """Slots after the episode: after a final observation, or after the newest slot."""
         final = (self.storage.take("flags", b, number) & FINAL) > 0
         after_final = np.zeros_like(final)
         after_final[1:] = np.maximum.accumulate(final, 0)[:-1]
         return after_final | (number > self.storage.end[b])
 
     def _moved_back(self, b: Array, a: Array, length: int) -> Array:
-        """Starts from which a whole sequence lies in the episode, where it is long enough and still stored."""
+        """Starts moved back so that a whole sequence lies in the episode, if it is long enough and still stored."""
         over = self._over(b, a + np.arange(length + 1)[:, None])
         missing = over.sum(0)
         room = np.minimum(self.storage.take("age", b, a), a - self._oldest[b])
@@ -46,9 +46,9 @@ class Trajectory(Buffer):
         return np.where(self.storage.take("flags", b, back) & REAL, back, a)
 
     def can_sample_sequences(self, batch: int, length: int, *, state: bool = False) -> bool:
-        """Whether anything is stored: short episodes are filled up."""
+        """Whether anything is stored: short episodes are padded."""
         return super().can_sample_sequences(1, 1, state=state)
 
     def fits(self, length: int) -> bool:
-        """Always: short episodes are filled up."""
+        """Always true: short episodes are padded."""
         return True

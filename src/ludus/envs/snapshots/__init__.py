@@ -1,6 +1,6 @@
-"""The state of ONE environment with its wrappers, taken and given back to the last bit.
+"""Saving and restoring the state of ONE environment with its wrappers, exact to the bit.
 
-The ladder (DESIGN section 7); the first method that passes the self-test of `trial` is the one that is used:
+The methods, best first; the first one that passes the self-test of `trial` is used:
 api      the environment offers `Snapshotable`
 adapter  every attribute of the environment and of its wrappers is data, a random generator or a part we know
 pickle   the environment object itself, sealed with a key of this user: never portable
@@ -26,40 +26,40 @@ UNSAVED = (BARRIER, NONE)
 
 @runtime_checkable
 class Snapshotable(Protocol):
-    """What an environment (not a wrapper) may offer to be saved by its own means; `np_random` is taken care of."""
+    """Methods by which an environment (not a wrapper) saves itself; `np_random` is saved for it."""
 
     def snapshot_state(self) -> dict[str, Any]:
-        """Everything its future follows from: numbers, strings, arrays and containers of them."""
+        """Everything that later steps depend on: numbers, strings, arrays and containers of them."""
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from there; called on a new environment that was never reset."""
+        """Go on from a saved state; called on a new environment that was never reset."""
 
 
 class Refused(Exception):
-    """Why a method does not hold."""
+    """Why a method does not work."""
 
 
 class SnapshotChoice(NamedTuple):
-    """A method, and why the ones above it were refused."""
+    """A method, and why better ones were refused."""
 
     method: str
     refused: dict[str, str]
 
 
 class Keeper(abc.ABC):
-    """Takes and gives back the state of environments of one recipe."""
+    """Saves and restores environments of one recipe."""
 
     method: ClassVar[str]
     renews: ClassVar[bool] = False
-    """An explicit reset begins in new environments."""
+    """Whether every explicit reset makes new environments."""
 
     def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
-        """`fresh` is a new environment, to be looked at only; Refused when the method cannot hold for its kind."""
+        """`fresh` is a new environment to inspect; raises Refused if the method cannot work for it."""
         self.make = recipe.make
         self.id = recipe.id
 
     def attach(self, env: gym.Env) -> gym.Env:
-        """`env`, watched if that is needed; to be stepped instead of it from now on."""
+        """`env`, wrapped if the method has to record it; step this one from now on."""
         return env
 
     @abc.abstractmethod

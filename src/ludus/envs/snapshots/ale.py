@@ -16,13 +16,13 @@ import numpy as np
 from ludus.envs.snapshots import Refused
 
 FRAMES = 12
-"""All of them sticky (0.25 ^ 12), and the action would matter longer than we look."""
+"""Frames to look at: the chance that all of them repeat the action is 0.25 ^ 12."""
 PUSHES = 20
-"""As often an action is given for the emulator to hold on to it."""
+"""Times an action is given until the emulator holds it."""
 
 
 def take(ale: Any) -> dict[str, Any]:
-    """State of an ALEInterface, which goes on as if nothing had happened; Refused when it would not."""
+    """State of an ALEInterface, which goes on unchanged; raises Refused if the held action cannot be found."""
     state = ale.cloneState(include_rng=True)
     begun = ale.getEpisodeFrameNumber() > 0
     truth = list(_future(ale))
@@ -35,7 +35,7 @@ def take(ale: Any) -> dict[str, Any]:
 
 
 def give(ale: Any, state: dict[str, Any]) -> None:
-    """Into an ALEInterface with the same game."""
+    """Load a state into an ALEInterface with the same game."""
     import ale_py
 
     system = ale_py.ALEState(state["system"].astype(np.uint8).tobytes())

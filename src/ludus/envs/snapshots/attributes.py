@@ -1,4 +1,4 @@
-"""The methods `api` and `adapter`: the environment by its own account or by its attributes, its wrappers by theirs."""
+"""The methods `api` and `adapter`: the environment by its own methods or by its attributes, wrappers by attributes."""
 
 from __future__ import annotations
 

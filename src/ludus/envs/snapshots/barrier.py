@@ -1,4 +1,4 @@
-"""The method `barrier`: no snapshots, but every explicit reset begins in new environments.
+"""The method `barrier`: no snapshots, but every explicit reset makes new environments.
 
 An environment may carry something over from one episode to the next that no seed resets (BipedalWalker's physics do).
 """
@@ -13,7 +13,7 @@ from ludus.envs.snapshots import BARRIER, Keeper, Refused
 
 
 class Barrier(Keeper):
-    """Holds when new environments with the same seed and actions do the same."""
+    """Works if new environments with the same seed and actions do the same."""
 
     method = BARRIER
     renews = True

@@ -9,7 +9,7 @@ import numpy as np
 
 Generator = np.random.Generator | np.random.RandomState | random.Random
 KINDS: dict[type, str] = {np.random.Generator: "generator", np.random.RandomState: "legacy", random.Random: "python"}
-"""Exact types: what a subclass adds is not known here."""
+"""Exact types: a subclass may have more state."""
 _BITS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
@@ -17,7 +17,7 @@ _BITS: dict[str, Any] = {
 
 
 def pack(generator: Generator) -> dict[str, Any]:
-    """State, and for numpy's the seed sequence, from which `spawn` draws."""
+    """State, and for numpy's generators the seed sequence, from which `spawn` draws."""
     if isinstance(generator, random.Random):
         version, words, gauss = generator.getstate()
         return {"version": version, "words": np.array(words, np.uint64), "gauss": gauss}
@@ -29,7 +29,7 @@ def pack(generator: Generator) -> dict[str, Any]:
 
 
 def unpack(kind: str, packed: dict[str, Any]) -> Any:
-    """A new generator that goes on from there; KeyError, TypeError or ValueError for anything else."""
+    """A new generator with this state; KeyError, TypeError or ValueError for invalid data."""
     if kind == "python":
         python = random.Random()
         python.setstate((packed["version"], tuple(packed["words"].tolist()), packed["gauss"]))
@@ -50,7 +50,7 @@ def _seed(seed: np.random.SeedSequence) -> dict[str, Any]:
 
 
 def _plain(state: Any) -> Any:
-    """In memory of its own."""
+    """A copy in plain containers."""
     if isinstance(state, dict):
         return {key: _plain(value) for key, value in state.items()}
     return np.array(state) if isinstance(state, np.ndarray) else state

@@ -14,7 +14,7 @@ SIZE = 32
 
 
 def load() -> bytes:
-    """The key; made on the first use. DataError when it is not this user's alone."""
+    """The key, made on first use; DataError if other users can read it."""
     path = location()
     try:
         return _read(path)
@@ -52,7 +52,7 @@ def _read(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    """Complete or not there: workers may come here at the same time."""
+    """Create the file in one step: several workers may do it at the same time."""
     temporary = files.beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -11,13 +11,13 @@ OWN = frozenset(PARTS.values())
 
 
 def knows(value: Any) -> bool:
-    """A grid, or an object of one of MiniGrid's own classes: nothing but its attributes."""
+    """Whether a value is a grid or an object of MiniGrid's own classes, which have only attributes."""
     cls = type(value)
     return cls.__module__ in OWN and _found(cls.__module__, cls.__qualname__) is cls
 
 
 def blank(module: str, name: str) -> Any:
-    """A new one without attributes; ValueError when there is no such class."""
+    """A new object without attributes; ValueError if there is no such class."""
     cls: Any = _found(module, name) if module in OWN else None
     if cls is None:
         raise ValueError(f"{module}.{name} is no part of MiniGrid")

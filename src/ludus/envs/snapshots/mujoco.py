@@ -19,7 +19,7 @@ _names: dict[tuple[int, int], list[str]] = {}
 
 
 def take(data: Any, claim: Callable[[np.ndarray], None]) -> dict[str, Any]:
-    """State of an MjData; `claim` is told of its memory."""
+    """State of an MjData; `claim` is called with its arrays."""
     import mujoco
 
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -35,7 +35,7 @@ def take(data: Any, claim: Callable[[np.ndarray], None]) -> dict[str, Any]:
 
 
 def give(data: Any, state: dict[str, Any]) -> None:
-    """Into an MjData of the same model; ValueError when it does not fit."""
+    """Load a state into an MjData of the same model; ValueError if it does not fit."""
     import mujoco
 
     fields = _fields(data)
@@ -54,7 +54,7 @@ def give(data: Any, state: dict[str, Any]) -> None:
 
 
 def model_bytes(model: Any) -> bytes:
-    """A whole MjModel, to see whether somebody changed it."""
+    """All bytes of an MjModel, to detect changes."""
     import mujoco
 
     buffer = np.empty(mujoco.mj_sizeModel(model), np.uint8)
@@ -63,7 +63,7 @@ def model_bytes(model: Any) -> bytes:
 
 
 def _fields(data: Any) -> dict[str, np.ndarray]:
-    """Arrays whose size is the model's: those that an untouched MjData holds in memory of its own."""
+    """The arrays that an MjData owns, whose sizes depend on the model, by name."""
     model = data.model
     sizes = (model.signature, model.nbuffer)
     if sizes not in _names:

@@ -25,7 +25,7 @@ PURPOSE = b"ludus environment snapshot 1\0"
 
 
 class Pickled(Keeper):
-    """Environments made of Python objects, MiniGrid for one."""
+    """Environments made of Python objects, for example MiniGrid."""
 
     method = "pickle"
 
@@ -79,5 +79,5 @@ def _mac(secret: bytes, payload: bytes, purpose: str) -> str:
 
 
 def _print(secret: bytes) -> str:
-    """Tells keys apart without giving one away."""
+    """A name of the key that does not reveal it."""
     return hashlib.sha256(b"ludus key print\0" + secret).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a new environment looks like: all that a snapshot need not hold, because restoring begins with a new one."""
+"""Facts about a new environment: a snapshot need not hold them, because restoring begins with a new one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from ludus.envs.snapshots import mujoco
 
 LARGE = 256
-"""Numbers or strings in an attribute from which on it is left out when it is as in a new environment (Taxi's table)."""
+"""Size from which an attribute is left out of a snapshot if it equals that of a new environment (Taxi's table)."""
 CODE = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -31,7 +31,7 @@ CODE = (
     logging.Logger,
 )
 SCREEN = ("Surface", "Clock", "Font")
-"""What pygame draws with."""
+"""Pygame's drawing objects."""
 
 
 def layers(env: gym.Env) -> list[gym.Env]:
@@ -54,12 +54,12 @@ def is_kind(value: Any, package: str, name: str) -> bool:
 
 
 def is_drawing(value: Any, env: gym.Env) -> bool:
-    """Pygame's tools of an environment that is shown: they follow from its state. Unshown, they would be the state."""
+    """Pygame's drawing objects of a rendered environment, which follow from its state."""
     return env.render_mode is not None and any(is_kind(value, "pygame", name) for name in SCREEN)
 
 
 def is_record(value: Any) -> bool:
-    """An object that is its attributes and nothing else, by its own default way to be copied."""
+    """Whether an object consists of its attributes only, by Python's default way to copy it."""
     cls: Any = type(value)
     default = (cls.__reduce_ex__, cls.__reduce__, cls.__getstate__)
     if default != (object.__reduce_ex__, object.__reduce__, object.__getstate__) or not hasattr(value, "__dict__"):
@@ -80,7 +80,7 @@ class Reference:
         self.code: dict[str, Any] = {}
         """Path of a function, class or module -> which one."""
         self.records: dict[str, type] = {}
-        """Path of an object that is nothing but attributes -> its class."""
+        """Path of an object that consists of attributes only -> its class."""
         self.same: dict[str, str] = {}
         """Path of a second reference to an object -> path of the first one."""
         self._large: dict[str, bytes] = {}
@@ -92,11 +92,11 @@ class Reference:
         self._paths = {}
 
     def holds_large(self, path: str, value: Any) -> bool:
-        """A large value that is still the same."""
+        """Whether a large value is unchanged."""
         return path in self._large and _pickled(value) == self._large[path]
 
     def holds_model(self, path: str, model: Any) -> bool:
-        """A MuJoCo model that nobody changed."""
+        """Whether a MuJoCo model is unchanged."""
         return self._models.get(path) == mujoco.model_bytes(model)
 
     def _survey(self, holder: Any, path: str) -> None:
@@ -125,7 +125,7 @@ class Reference:
 
 
 def which(code: Any) -> Any:
-    """The same for the same code in two environments."""
+    """A name of the code that is equal in two environments."""
     if isinstance(code, functools.partial):
         return (functools.partial, which(code.func))
     return (type(code), getattr(code, "__module__", None), getattr(code, "__qualname__", None) or str(code))
@@ -149,7 +149,7 @@ def _leaves(value: Any) -> Iterator[None]:
 
 
 def _pickled(value: Any) -> bytes | None:
-    """The fastest exact comparison there is; nobody ever loads it."""
+    """A pickle for comparison only; it is never loaded."""
     try:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, TypeError, AttributeError):

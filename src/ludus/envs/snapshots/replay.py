@@ -1,6 +1,6 @@
 """The method `replay`: the random generators at the beginning of the episode, and the actions since.
 
-For environments whose state nobody can read (Box2D). They have to be watched from the reset on.
+For environments whose state cannot be read (Box2D). They have to be recorded from the reset on.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ LIMIT = 100_000
 
 
 class EpisodeRecorder(gym.Wrapper):
-    """The outermost wrapper: remembers how the episode began and what was done in it."""
+    """The outermost wrapper: records how the episode began, and its actions."""
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
         self.start: dict[str, Any] | None = None
         self.carries = False
-        """A Box2D world outlived a reset: its new bodies lie in old places, and contacts are solved in that order."""
+        """Whether a Box2D world survived a reset: the order of contacts then depends on the memory of old bodies."""
         space = env.action_space
         self._actions = np.empty((64, *(space.shape or ())), space.dtype)
         self._count = 0
 
     @property
     def actions(self) -> np.ndarray:
-        """Those of this episode, in a new array."""
+        """A copy of this episode's actions."""
         return self._actions[: self._count].copy()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -56,7 +56,7 @@ class EpisodeRecorder(gym.Wrapper):
         return self.env.step(action)
 
     def replay(self, start: dict[str, Any], actions: np.ndarray) -> None:
-        """Begin as `start` says and act again."""
+        """Begin with `start` and repeat the actions."""
         if "seed" in start:
             self.reset(seed=start["seed"])
         else:
@@ -67,7 +67,7 @@ class EpisodeRecorder(gym.Wrapper):
             self.step(action)
 
     def _grow(self) -> None:
-        """Twice as long, up to the limit; after that the episode counts as unknown."""
+        """Double the room for actions; beyond the limit the episode counts as not recorded."""
         if self._count >= LIMIT:
             self.start, self._count = None, 0
         else:
@@ -75,7 +75,7 @@ class EpisodeRecorder(gym.Wrapper):
 
 
 class Replay(Keeper):
-    """Environments whose episodes follow from the generators and the actions."""
+    """Environments whose episodes depend on the generators and the actions alone."""
 
     method = "replay"
 

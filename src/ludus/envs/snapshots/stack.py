@@ -1,8 +1,8 @@
 """The attributes of an environment and of all its wrappers, as nodes and back.
 
-Every attribute is accounted for: plain data and generators are stored; spaces, specs and code stay those of the new
-environment; known parts (MuJoCo, ALE) are asked; an object that is nothing but attributes is looked into. Anything
-else refuses the whole.
+Every attribute is handled: plain data and generators are stored; spaces, specs and code stay those of the new
+environment; known parts (MuJoCo, ALE) have their own functions; an object that consists of attributes is stored by
+them. Any other attribute raises Refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ludus.envs.snapshots.reference import CODE, Reference, is_drawing, is_kind,
 from ludus.envs.snapshots.values import LEAVES, ValueDecoder, ValueEncoder
 
 _AS_MADE: Any = object()
-"""Nothing to store: a new environment has it."""
+"""Marks a value that is not stored, because a new environment has it."""
 
 
 class SnapshotWriter:
@@ -29,7 +29,7 @@ class SnapshotWriter:
         self._paths = {id(layer): label(i, layer) for i, layer in enumerate(self._layers)}
 
     def write(self, own: dict[str, Any] | None = None) -> list[Any]:
-        """The nodes of every layer; `own`: the environment's own account of itself instead of its attributes."""
+        """The nodes of every layer; `own`: the state from `snapshot_state` instead of the environment's attributes."""
         wrappers, env = self._layers[:-1], self._layers[-1]
         nodes: list[Any] = [self._attributes(layer, label(i, layer)) for i, layer in enumerate(wrappers)]
         path = label(len(wrappers), env)
@@ -88,7 +88,7 @@ class SnapshotWriter:
 
 
 def read(env: gym.Env, nodes: list[Any]) -> Any:
-    """Set the attributes of a new environment; returns its own account of itself, if there is one."""
+    """Set the attributes of a new environment; returns its state for `restore_state`, if there is one."""
     stack = layers(env)
     own = nodes[len(stack) :]
     if len(nodes) < len(stack) or len(own) > 1:

@@ -1,4 +1,4 @@
-"""The self-tests of the ladder: throwaway environments, fixed seeds, every bit compared."""
+"""The self-tests of the snapshot methods: temporary environments, fixed seeds, every bit compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ludus.envs.failure import pass_on
 from ludus.envs.info import wrapper_of
-from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
 from ludus.types import Array, tree_index, tree_leaves
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
 
 STEPS = 30
-"""Steps of an episode before it is cut by a reset: every trial sees several beginnings, however long episodes are."""
+"""Steps after which a trial resets an episode, so that it sees several beginnings."""
 SEEDS = (101, 102)
 EPISODES = 8
-"""Where something may be carried over from episode to episode, it need not show in the first ones."""
+"""Episodes to compare where state may survive a reset, which need not show in the first ones."""
 
 
 Beat = Callable[[], None]
 
 
 def _unheard() -> None:
-    """For whoever does not ask for a sign of life after every step."""
+    """The default `beat`: does nothing after a step."""
 
 
 def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2, *, beat: Beat = _unheard) -> None:
-    """Refused unless restored environments go on like `fresh`, whose state was taken now and then; closes it."""
+    """Raise Refused unless restored environments go on like `fresh`, from which states are taken; closes it."""
     with _trial() as stack:
         env = keeper.attach(fresh)
         stack.callback(env.close)
@@ -57,7 +57,7 @@ def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: 
 
 
 def repeats(fresh: gym.Env, make: Callable[[], gym.Env], *, beat: Beat = _unheard) -> None:
-    """Refused unless two new environments with the same seed and actions do the same; closes both."""
+    """Raise Refused unless two new environments with the same seed and actions do the same; closes both."""
     with _trial() as stack:
         stack.callback(fresh.close)
         other = make()
@@ -72,10 +72,23 @@ def repeats(fresh: gym.Env, make: Callable[[], gym.Env], *, beat: Beat = _unhear
         _compare(expected, found)
 
 
-def vector_resumes(make: Callable[[], VectorEnv]) -> None:
+def vector_choice(method: str, make: Callable[[], VectorEnv]) -> SnapshotChoice:
+    """The choice of a backend with vectors of its own: `method` if it passes its self-test, else none."""
+    try:
+        if method == BARRIER:
+            vector_repeats(make)
+        else:
+            vector_resumes(make, method)
+    except Refused as reason:
+        return SnapshotChoice(NONE, {method: str(reason)})
+    return SnapshotChoice(method, {})
+
+
+def vector_resumes(make: Callable[[], VectorEnv], method: str) -> None:
     """The same as `resumes` for a backend that saves itself."""
     with _trial() as stack:
         one, other = make(), make()
+        one.snapshot_method = other.snapshot_method = method
         stack.callback(one.close)
         stack.callback(other.close)
         for env, seed in ((one, 0), (other, one.num_envs)):
@@ -102,7 +115,7 @@ def vector_repeats(make: Callable[[], VectorEnv]) -> None:
 
 @contextmanager
 def _trial() -> Iterator[ExitStack]:
-    """Closes what was made; whatever goes wrong refuses the method and never the run."""
+    """Close the environments at the end; any error becomes Refused, so that it never ends the run."""
     with ExitStack() as stack:
         try:
             yield stack
@@ -116,7 +129,7 @@ def _trial() -> Iterator[ExitStack]:
 
 
 def _play(env: gym.Env, actions: Iterator[Any], episodes: int, beat: Beat) -> list[bytes]:
-    """Goes on where the environment is; digests of all it shows."""
+    """Play on from the current state; returns digests of everything the environment returns."""
     meter, seen = wrapper_of(env, RawReward), []
     for episode in range(episodes):
         if episode:

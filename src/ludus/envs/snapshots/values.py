@@ -1,4 +1,4 @@
-"""Plain values as nodes that can be stored, and back: nothing is imported or called on the way.
+"""Plain values as nodes that can be stored, and back; decoding imports and calls nothing.
 
 Numbers, strings and None stand for themselves; everything else is a dict with the key `is`. Two references to one
 object stay two references to one object. Dicts become pairs: a checkpoint sorts keys.
@@ -23,7 +23,7 @@ _SEQUENCES: dict[type, Callable[[Iterable[Any]], Any]] = {
 
 
 class ValueEncoder:
-    """Turns values into nodes; one for everything that may share objects."""
+    """Turns values into nodes; use one encoder for all values that may share objects."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Any, dict[str, Any] | None]] = {}
@@ -31,7 +31,7 @@ class ValueEncoder:
         self._spans: list[tuple[int, int, str]] = []
 
     def encode(self, value: Any, path: str) -> Any:
-        """The node of a value; Refused when it is not plain."""
+        """The node of a value; raises Refused if it is not plain."""
         if type(value) in LEAVES:
             return value
         if isinstance(value, np.generic):
@@ -47,13 +47,13 @@ class ValueEncoder:
         return node
 
     def claim(self, array: np.ndarray, path: str) -> None:
-        """Memory that is stored under `path`."""
+        """Record that this memory is stored under `path`."""
         if array.size:
             low, high = np.lib.array_utils.byte_bounds(array)
             self._spans.append((low, high, path))
 
     def finish(self) -> None:
-        """Refused when two arrays are views of one memory: as copies they would go apart."""
+        """Raise Refused if two arrays are views of one memory: their copies would differ later."""
         end, owner = 0, ""
         for low, high, path in sorted(self._spans):
             if low < end and path != owner:
@@ -101,7 +101,7 @@ class ValueEncoder:
 
 
 class ValueDecoder:
-    """Makes values of nodes; KeyError, TypeError or ValueError for a tree no ValueEncoder made."""
+    """Turns nodes back into values; KeyError, TypeError or ValueError for invalid nodes."""
 
     def __init__(self, tree: Any) -> None:
         self._nodes: dict[int, dict[str, Any]] = {}
@@ -109,7 +109,7 @@ class ValueDecoder:
         self._collect(tree)
 
     def decode(self, node: Any) -> Any:
-        """The value of a node, in memory of its own."""
+        """The value of a node, in new memory."""
         if not isinstance(node, dict):
             return node
         node = self._nodes[node["as"]] if node["is"] == "same" else node
@@ -156,7 +156,7 @@ class ValueDecoder:
 
 
 def _storable(dtype: np.dtype) -> bool:
-    """What `ludus.runs.tree` takes as it is."""
+    """Whether `ludus.runs.tree` stores arrays of this dtype as they are."""
     return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
 
 
@@ -187,7 +187,7 @@ def _enum(value: enum.Enum, path: str) -> dict[str, Any]:
 
 
 def _member(module: str, qualname: str, name: str) -> enum.Enum:
-    """Of a class that is loaded already: whoever made the environment has done so."""
+    """A member of an enumeration whose module is loaded already, by the code that made the environment."""
     cls: Any = sys.modules[module]
     for part in qualname.split("."):
         cls = getattr(cls, part)

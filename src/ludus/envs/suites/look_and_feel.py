@@ -9,7 +9,7 @@ from ludus.envs.spaces import Image
 from ludus.envs.vector.tasks import VectorTask, register_task
 from ludus.types import Array
 
-SIDE = 8
+SIDE = 6
 """Height and width of the picture."""
 BRIGHT, DARK, NOISE = 200, 50, 40
 THRESHOLD = 0.9

@@ -1,9 +1,9 @@
 """ALE's own vector environment: emulator, frame skip, gray, resize and stack in C++ threads.
 
-AtariVectorEnv leaves some things to do, and so does EnvPool, which `Games` does for both. They clip rewards in C++: the
-raw ones would be lost. A young stack is filled with black where `frame_stack` repeats the first frame. A lost life that
-ends an episode begins a new game, where `episodic_life` goes on: so they are told nothing about lives. One difference
-stays: what they show at the very end of a game may be a frame or two old. Shapes: B environments.
+`Games` corrects AtariVectorEnv and EnvPool where they differ from our wrappers. They clip rewards in C++, which would
+lose the raw ones. They fill the stack of a new episode with black, while `frame_stack` repeats the first frame. They
+begin a new game after a lost life, while `episodic_life` goes on, so their option is off. One difference stays: the
+final observation of a game may be a frame or two old. Shapes: B environments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs.failure import raised
-from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import action_conversion, observation_conversion
 from ludus.envs.suites.atari import Preprocessing
 from ludus.envs.vector import CountsLives, VectorEnv
@@ -36,7 +36,7 @@ def build(recipe: Recipe, num_envs: int, threads: int, plan: Preprocessing) -> V
 
 
 def finished(emulators: CountsLives, plan: Preprocessing) -> VectorEnv:
-    """`emulators` under the contract, and the wrappers outside of the stack."""
+    """`emulators` with the contract of vector environments, and with the wrappers outside of the frame stack."""
     venv: VectorEnv = Games(emulators, plan)
     for call in plan.rest:
         venv = call.apply(call.cls.vectorize, venv)
@@ -78,11 +78,7 @@ class Emulators(CountsLives):
         raise ConfigError("environment.vectorization", "ALE's vector environment does not draw", "use sync for videos")
 
     def _choose(self) -> SnapshotChoice:
-        try:
-            trial.vector_repeats(lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
-        except Refused as reason:
-            return SnapshotChoice(NONE, {BARRIER: str(reason)})
-        return SnapshotChoice(BARRIER, {})
+        return trial.vector_choice(BARRIER, lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
 
     def _construct(self, num_envs: int) -> Any:
         from ale_py.vector_env import AtariVectorEnv
@@ -115,7 +111,7 @@ class Emulators(CountsLives):
 
 
 class Games(VectorWrapper):
-    """Clipped rewards, full stacks and lives that end episodes, as the wrappers of a single environment have them."""
+    """Clipped rewards, full stacks and lives that end episodes, like the wrappers of a single environment."""
 
     def __init__(self, inner: CountsLives, plan: Preprocessing) -> None:
         super().__init__(inner, inner.observation_space)
@@ -123,7 +119,7 @@ class Games(VectorWrapper):
         self._reward = np.zeros(self.num_envs, np.float32)
         self._lives = np.zeros(self.num_envs, np.int32)
         self._age = np.zeros(self.num_envs, np.int64)
-        """Steps since an episode's first observation, while some stack is young."""
+        """Steps since an episode's first observation; counted only while some stack is not yet full."""
         self._young = True
 
     def reset(self, seeds: Sequence[int]) -> Array:
@@ -153,7 +149,7 @@ class Games(VectorWrapper):
         return StepResult(obs, reward, terminated, truncated, final, raw_reward, broken, continues)
 
     def convert(self, obs: Array) -> Array:
-        """Frames of a stack from before an episode's first one become that one."""
+        """Replace frames from before an episode by its first frame."""
         rows = np.flatnonzero(self._age < self._stack - 1)
         self._young = len(rows) > 0
         for b in rows:

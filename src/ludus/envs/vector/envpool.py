@@ -1,7 +1,7 @@
 """EnvPool: C++ environments on its own threads. Finished ones are reset by a second, partial call.
 
-EnvPool cannot tell an episode that ends at the very step of its time limit from a truncated one: such a step is
-truncated here and terminated elsewhere.
+EnvPool does not say whether an episode that ends at the step of its time limit terminated: such a step is truncated
+here and terminated in the other backends.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import CountsLives, Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
 
 ARCADE = "ALE/"
-"""EnvPool has the games under their bare names."""
+"""Prefix of Atari ids, which EnvPool's names do not have."""
 
 
 def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
@@ -66,7 +67,7 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
 
 
 def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:
-    """Waits, then presses FIRE; nothing else differs from ALE's own vector environment."""
+    """Atari games: they wait first, then press FIRE; otherwise they equal ALE's own vector environment."""
     from ludus.envs.suites.atari import preprocessing
     from ludus.envs.vector.atari import finished
 
@@ -92,7 +93,7 @@ def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int)
 
 
 class EnvPoolVectorEnv(CountsLives):
-    """One EnvPool; its seeds are fixed when it is made, so every reset makes a new one."""
+    """One EnvPool; it takes seeds only when it is made, so every reset makes a new one."""
 
     backend = "envpool"
 
@@ -159,14 +160,9 @@ class EnvPoolVectorEnv(CountsLives):
         raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
 
     def _choose(self) -> SnapshotChoice:
-        threads = self._arguments["num_threads"]
-        try:
-            trial.vector_repeats(
-                lambda: EnvPoolVectorEnv(self._envpool, self._recipe, self._id, 2, threads, self._options, self._see)
-            )
-        except Refused as reason:
-            return SnapshotChoice(NONE, {BARRIER: str(reason)})
-        return SnapshotChoice(BARRIER, {})
+        details = (2, self._arguments["num_threads"], self._options, self._see)
+        make = partial(EnvPoolVectorEnv, self._envpool, self._recipe, self._id, *details)
+        return trial.vector_choice(BARRIER, make)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -176,14 +172,14 @@ class EnvPoolVectorEnv(CountsLives):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Its bounds are doubles, which Gymnasium warns about whenever they become a space."""
+    """Suppress Gymnasium's warning about EnvPool's bounds, which are doubles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
 def _repaired(space: gym.Space) -> gym.Space:
-    """Some tasks give the largest and the least positive float as bounds where they mean none."""
+    """Replace bounds of the largest or smallest positive float, by which some tasks mean no bound."""
     if not isinstance(space, gym.spaces.Box) or space.dtype.kind != "f":
         return space
     limits = np.finfo(space.dtype)

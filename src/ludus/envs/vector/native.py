@@ -1,4 +1,4 @@
-"""Vector implementations an environment brings along, brought under the one contract."""
+"""Vector implementations that come with an environment, adapted to the contract of vector environments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.envs import catalog
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import BARRIER, NONE, Refused, SnapshotChoice, trial
+from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
@@ -52,7 +52,7 @@ def build(recipe: Recipe, num_envs: int, *, threads: int, equal: bool) -> Vector
 
 
 class GymVectorEnv(VectorEnv):
-    """A Gymnasium vector environment that resets in the same step, or leaves resetting to us."""
+    """A Gymnasium vector environment that resets in the same step, or lets us reset."""
 
     backend = "native"
 
@@ -107,11 +107,7 @@ class GymVectorEnv(VectorEnv):
         self._env.close()
 
     def _choose(self) -> SnapshotChoice:
-        try:
-            trial.vector_repeats(lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
-        except Refused as reason:
-            return SnapshotChoice(NONE, {BARRIER: str(reason)})
-        return SnapshotChoice(BARRIER, {})
+        return trial.vector_choice(BARRIER, lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
 
     def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
         where = f"environments 0 to {self.num_envs - 1} ({self.id})"
@@ -123,7 +119,7 @@ class GymVectorEnv(VectorEnv):
 
 
 def _seed(env: gym.vector.VectorEnv, seeds: Sequence[int]) -> int | list[int]:
-    """One each where environments are run one by one; else Gymnasium takes one for all, and each has its part in it."""
+    """One seed per environment where Gymnasium takes that; else one seed that depends on all of them."""
     own = [int(seed) for seed in seeds]
     if isinstance(env, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
         return own
@@ -152,7 +148,7 @@ def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
 
 
 def _task(recipe: Recipe) -> Callable[[int], VectorTask] | None:
-    """Ours, which are written for a whole vector."""
+    """The constructor of the task, if the environment is one of our tasks; else None."""
     make = recipe.spec.vector_entry_point
     if not str(make).startswith("ludus.envs.suites."):
         return None
@@ -197,7 +193,7 @@ def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:
 
 
 def _own_metadata(make: Any) -> dict[str, Any]:
-    """What a class says of itself; some classes write into the dictionary that all of Gymnasium's share."""
+    """The class's own metadata; some classes write into the dictionary that all of Gymnasium's classes share."""
     classes = inspect.getmro(make) if inspect.isclass(make) else ()
     return next((vars(c)["metadata"] for c in classes if c is not gym.vector.VectorEnv and "metadata" in vars(c)), {})
 

@@ -58,14 +58,14 @@ class Worker:
     def __init__(self, job: WorkerJob, memory_fd: int, deadline: float) -> None:
         self.first, self.end, self.deadline = job.first, job.first + job.size, deadline
         self.replacement = False
-        """Stands in for a lost one, and has not done a step yet."""
+        """Replaces a lost worker and has not done a step yet."""
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = _start(theirs.fileno(), memory_fd)
         self._send(_pickled(job))
 
     def ready(self) -> EnvInfo:
-        """Wait for the environments to be made; what went wrong there is raised here."""
+        """Wait until the environments are made; errors of the worker are raised here."""
         with self._patience() as until:
             message = self._receive(until)
         if isinstance(message, protocol.Failure):
@@ -74,7 +74,7 @@ class Worker:
         return message
 
     def tell(self, command: bytes, message: Any = None) -> None:
-        """Give a command, with what it needs; a worker that is gone shows when its answer is missing."""
+        """Send a command and its message; if the worker is gone, `answer` raises."""
         try:
             self._link.send(command)
         except GONE:
@@ -83,7 +83,7 @@ class Worker:
             self._send(pickle.dumps(message))
 
     def answer(self, until: float | None = None) -> bytes:
-        """DONE or FINISHED; Lost when there is none, the environment's own error when it raised."""
+        """DONE or FINISHED; raises Lost if there is no answer, and the error of an environment."""
         until = until or time.monotonic() + self.deadline
         try:
             self._link.settimeout(max(until - time.monotonic(), 1e-3))
@@ -106,13 +106,13 @@ class Worker:
         return frame
 
     def patient_answer(self) -> None:
-        """As `answer`, to a command that may make environments anew."""
+        """Like `answer`, for commands that may make new environments and take long."""
         with self._patience() as until:
             self.answer(until)
 
     @contextmanager
     def _patience(self) -> Iterator[float]:
-        """Until when environments that are being made may be waited for."""
+        """The deadline for commands that make environments."""
         seconds = max(LEAST, self.deadline)
         try:
             yield time.monotonic() + seconds
@@ -121,21 +121,21 @@ class Worker:
             raise
 
     def message(self) -> Any:
-        """What follows an answer."""
+        """The message after an answer."""
         return self._receive(time.monotonic() + self.deadline)
 
     def join(self) -> None:
-        """Wait for its end; kill it when it does not come."""
+        """Wait for its end; kill it if it does not end in time."""
         self._exit_code()
         self._link.close()
 
     def kill(self) -> None:
-        """End it now, whatever it is doing."""
+        """Kill it now."""
         self._process.kill()
         self._process.wait()
 
     def _exit_code(self) -> int:
-        """Of a worker that is ending; negative: the signal it died of."""
+        """Exit code of a worker that is ending; negative: the signal that ended it."""
         try:
             return self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -160,7 +160,7 @@ class Worker:
 
 
 def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
-    """A fresh interpreter with this one's import path. Signals stay blocked until the worker ignores them itself."""
+    """Start a new interpreter with this one's import path; signals stay blocked until the worker ignores them."""
     entry = f"from ludus.envs.vector.worker import main; main({link_fd}, {memory_fd})"
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {entry}"]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
@@ -173,7 +173,7 @@ def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
 
 
 def _pickled(job: WorkerJob) -> bytes:
-    """Code of modules that a fresh interpreter cannot import (a plugin file) travels by value."""
+    """Pickle a job; code that a new interpreter cannot import (a plugin file) is sent by value."""
     modules = {sys.modules[part.__module__] for part in job.recipe.code() if not _importable(part.__module__)}
     for module in modules:
         cloudpickle.register_pickle_by_value(module)

@@ -1,4 +1,4 @@
-"""What parent and worker say to each other: one byte per command and reply, pickled messages where that is not enough.
+"""The protocol of parent and worker: one byte per command and reply, pickled messages for everything longer.
 
 Both ends are processes of this run on this machine.
 """
@@ -25,7 +25,7 @@ DONE, FINISHED, FAILED = b".", b"!", b"x"
 
 
 class Failure(NamedTuple):
-    """A LudusError on its way to the parent."""
+    """A LudusError that is sent to the parent."""
 
     kind: str
     where: str
@@ -35,11 +35,11 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, error: LudusError) -> Failure:
-        """Taken apart, because exceptions do not pickle by their arguments."""
+        """The parts of an error: exceptions with own arguments cannot be pickled."""
         return cls(type(error).__name__, error.where, error.problem, error.remedy, error.detail)
 
     def error(self) -> LudusError:
-        """The same error again; MissingExtra is rebuilt by its parts too."""
+        """The same error again."""
         kind = getattr(errors, self.kind)
         error: LudusError = kind.__new__(kind)
         LudusError.__init__(error, self.where, self.problem, self.remedy)
@@ -48,12 +48,12 @@ class Failure(NamedTuple):
 
 
 def send(link: socket.socket, payload: bytes) -> None:
-    """One framed message."""
+    """Send one message with its length."""
     link.sendall(struct.pack("!Q", len(payload)) + payload)
 
 
 def receive(link: socket.socket) -> Any:
-    """The next message; EOFError when the other side is gone."""
+    """The next message; EOFError if the other side is gone."""
     (size,) = struct.unpack("!Q", _exactly(link, 8))
     return pickle.loads(_exactly(link, size))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ludus.envs import snapshot
-from ludus.envs.snapshots import NONE, SnapshotChoice
+from ludus.envs.snapshots import NONE, SnapshotChoice, ladder
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.vector.stepper import Stepper, require_equal_spaces
@@ -57,9 +56,9 @@ class SyncVectorEnv(VectorEnv):
         return self._arrays.restored(state, self._side)
 
     def _choose(self) -> SnapshotChoice:
-        choice = snapshot.choose(self._recipe)
+        choice = ladder.choose(self._recipe)
         if choice.method != NONE:
-            self._stepper.watch(snapshot.keeper(choice.method, self._recipe))
+            self._stepper.watch(ladder.keeper(choice.method, self._recipe))
         return choice
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import NONE, Refused, SnapshotChoice, generators, trial
+from ludus.envs.snapshots import SnapshotChoice, generators, trial
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.types import Array, State, StepResult, Tree, tree_index, tree_map, zeros
@@ -167,15 +167,4 @@ class TaskVectorEnv(VectorEnv):
         return self._task.obs
 
     def _choose(self) -> SnapshotChoice:
-        method = "api"
-
-        def make() -> TaskVectorEnv:
-            env = TaskVectorEnv(self.info, 4, self._make)
-            env.snapshot_method = method
-            return env
-
-        try:
-            trial.vector_resumes(make)
-        except Refused as reason:
-            return SnapshotChoice(NONE, {method: str(reason)})
-        return SnapshotChoice(method, {})
+        return trial.vector_choice("api", lambda: TaskVectorEnv(self.info, 4, self._make))

@@ -1,4 +1,4 @@
-"""The process of the async backend that owns some environments. It ends when its parent does."""
+"""A process of the async backend that owns some environments; it ends when its parent does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ludus.envs import snapshot
+from ludus.envs.snapshots import ladder
 from ludus.envs.vector import protocol
 from ludus.envs.vector.buffers import VectorArrays
 from ludus.envs.vector.stepper import Stepper, require_equal_spaces
@@ -26,18 +26,18 @@ IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 
 
 class WorkerJob(NamedTuple):
-    """What a worker has to make."""
+    """The environments that a worker makes."""
 
     recipe: Recipe
     first: int
     size: int
     num_envs: int
     check: bool
-    """Do the start-up check first: one worker does it for all."""
+    """Do the start-up check first; one worker does it for all."""
 
 
 def main(link_fd: int, memory_fd: int) -> None:
-    """Serve until told to quit or the parent is gone."""
+    """Serve until the parent sends QUIT or is gone."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
@@ -51,7 +51,7 @@ def main(link_fd: int, memory_fd: int) -> None:
         return
     if stepper is not None:
         _serve(link, stepper, job.recipe)
-        with suppress(LudusError):  # the parent waits for the end of this process, for nothing else
+        with suppress(LudusError):  # the parent only waits for the end of this process
             stepper.close()
 
 
@@ -67,7 +67,7 @@ def _job(link: socket.socket) -> WorkerJob:
 
 
 def _prepare(job: WorkerJob, link: socket.socket, memory_fd: int) -> Stepper | None:
-    """Make the environments, tell the parent about them, and get its memory."""
+    """Make the environments, send their facts to the parent, and map its memory."""
     if job.check:
         job.recipe.check()
     envs = [job.recipe.make() for _ in range(job.size)]
@@ -101,7 +101,7 @@ def _serve_rarely(command: bytes, link: socket.socket, stepper: Stepper, recipe:
     if command == protocol.RENDER:
         answer = stepper.render(*protocol.receive(link))
     elif command == protocol.WATCH:
-        stepper.watch(snapshot.keeper(protocol.receive(link), recipe))
+        stepper.watch(ladder.keeper(protocol.receive(link), recipe))
     elif command == protocol.SNAPSHOT:
         answer = stepper.snapshot()
     elif command == protocol.RESTORE:
@@ -112,7 +112,7 @@ def _serve_rarely(command: bytes, link: socket.socket, stepper: Stepper, recipe:
 
 
 def _leave_with_parent(link_fd: int) -> None:
-    """Ends the process as soon as the other end is closed, even in the middle of a step that never returns."""
+    """End the process as soon as the parent closes its socket, even in a step that never returns."""
     poll = select.poll()
     poll.register(link_fd, 0)  # hang-up and errors are always reported
     poll.poll()

@@ -1,7 +1,7 @@
 """Environments in worker processes over shared memory, several per worker.
 
-Workers are started fresh (no fork of this process: torch, CUDA and their threads are no concern) and reach the parent
-through one socket each; the arrays lie in anonymous shared memory that vanishes with its last user.
+Workers are new interpreters, not forks, so that threads of torch and CUDA cause no trouble. Each has a socket to the
+parent; the arrays lie in anonymous shared memory that is freed with its last user.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ludus.envs import snapshot
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import NONE, SnapshotChoice
+from ludus.envs.snapshots import NONE, SnapshotChoice, ladder
 from ludus.envs.vector import VectorEnv, protocol
 from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.vector.process import Lost, Worker
@@ -111,7 +110,7 @@ class AsyncVectorEnv(VectorEnv):
         return Worker(WorkerJob(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
     def _choose(self) -> SnapshotChoice:
-        choice = snapshot.choose(self._recipe)
+        choice = ladder.choose(self._recipe)
         if choice.method != NONE:
             self._ask(protocol.WATCH, lambda _: choice.method)
         return choice

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Protocol
+
 import gymnasium as gym
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from torch.nn.functional import conv2d, linear
 from ludus.errors import ConfigError
 from ludus.networks.encoders import Encoder, image_shape
 from ludus.networks.layers import HIDDEN_GAIN
+from ludus.networks.layers import linear as linear_layer
 
 
 class PixelEncoder(Encoder):
@@ -45,6 +48,39 @@ class PixelEncoder(Encoder):
         flat = maps_N.permute(0, 2, 3, 1).flatten(1)
         out = linear(flat, dense.weight.to(flat.dtype), dense.bias.to(flat.dtype)).relu_()
         return out.float().unflatten(0, obs_TB.shape[:2])
+
+
+class ThreeConvolutions(PixelEncoder):
+    """Three convolutions, then one linear layer."""
+
+    shapes: ClassVar[tuple[tuple[int, int, int], ...]]
+    """(channels, size, stride) of each."""
+
+    def __init__(self, cfg: ConvolutionsConfig, space: gym.spaces.Box) -> None:
+        super().__init__(space, cfg.divide_by)
+        channels, *sides = image_shape(space)
+        layers = []
+        for out, size, stride in self.shapes:
+            layers.append(convolution(channels, out, size, stride))
+            channels, sides = out, [(side - size) // stride + 1 for side in sides]
+        self.first, self.second, self.third = layers
+        self.dense = linear_layer(channels * sides[0] * sides[1], cfg.features)
+        self.out_dim = cfg.features
+
+    def forward(self, obs_TB: Tensor) -> Tensor:
+        x = convolve(self.pixels(obs_TB), self.first, self.scale).relu_()
+        x = convolve(x, self.second).relu_()
+        x = convolve(x, self.third).relu_()
+        return self.features(x, self.dense, obs_TB)
+
+
+class ConvolutionsConfig(Protocol):
+    """Settings of ThreeConvolutions."""
+
+    @property
+    def features(self) -> int: ...
+    @property
+    def divide_by(self) -> float | None: ...
 
 
 def channels_last(image_TB: Tensor) -> Tensor:

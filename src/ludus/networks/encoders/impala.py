@@ -64,7 +64,7 @@ class Stack(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions beside the identity; all blocks together add as much variance as goes past them."""
+    """Two convolutions beside the identity; scaled so that all blocks together add as much variance as they get."""
 
     def __init__(self, channels: int, blocks: int) -> None:
         super().__init__()

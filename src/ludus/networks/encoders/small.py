@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 from pydantic import PositiveFloat, PositiveInt
-from torch import Tensor
 
 from ludus.config.model import Model
-from ludus.networks.encoders import image_shape
-from ludus.networks.encoders._pixels import PixelEncoder, convolution, convolve
-from ludus.networks.layers import linear
+from ludus.networks.encoders._pixels import ThreeConvolutions
 from ludus.registry import ENCODERS
 
 
@@ -23,24 +19,10 @@ class SmallConfig(Model):
 
 
 @ENCODERS.register("small")
-class Small(PixelEncoder):
+class Small(ThreeConvolutions):
     """16, 32 and 64 channels, then one linear layer."""
 
     Config = SmallConfig
     heavy = False
     smallest = 4
-
-    def __init__(self, cfg: SmallConfig, space: gym.spaces.Box) -> None:
-        super().__init__(space, cfg.divide_by)
-        channels, height, width = image_shape(space)
-        self.first = convolution(channels, 16, 2)
-        self.second = convolution(16, 32, 2)
-        self.third = convolution(32, 64, 2)
-        self.dense = linear(64 * (height - 3) * (width - 3), cfg.features)
-        self.out_dim = cfg.features
-
-    def forward(self, obs_TB: Tensor) -> Tensor:
-        x = convolve(self.pixels(obs_TB), self.first, self.scale).relu_()
-        x = convolve(x, self.second).relu_()
-        x = convolve(x, self.third).relu_()
-        return self.features(x, self.dense, obs_TB)
+    shapes = ((16, 2, 1), (32, 2, 1), (64, 2, 1))

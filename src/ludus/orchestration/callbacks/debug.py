@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from ludus import files
 from ludus.errors import Diverged
-from ludus.learning.learner import Batch, Learner
+from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks import Callback
+from ludus.types import Tree
 from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
@@ -80,8 +81,8 @@ class Debug(Callback):
     def _fail(self, run: Run) -> Callable[[Watched, str, str], None]:
         def fail(watched: Watched, what: str, problem: str) -> None:
             learner = watched.learner
-            facts = {"tensor": what, "problem": problem, "learner": watched.name, "scalars": watched.scalars}
-            place = dump(self.folder, run, facts, learner, batch=watched.batch)
+            facts = {"tensor": what, "problem": problem, "learner": watched.name, "scalars": dict(learner.scalars)}
+            place = dump(self.folder, run, facts, learner, batch=learner.batch)
             where = f"environment step {run.progress.env_steps}, after {learner.updates} updates"
             raise NotFinite(where, f"{what} is not finite: {problem}", f"batch and weights are in {place}")
 
@@ -127,12 +128,10 @@ class Watched:
         updated: Callable[[int], None],
     ) -> None:
         self.name, self.learner = name, learner
-        self.batch: Any = None
-        self.scalars: dict[str, float] = {}
         self.updates = 0
         self._fail, self._updated, self._compiler = fail, updated, learner.compiler
         learner.compiler = None  # hooks cannot look into compiled code
-        learner.observer = self
+        learner.observer = self.look
         self.activations = Activations(learner.model, self._activation)
         self._gradients = [
             parameter.register_post_accumulate_grad_hook(self._gradient(part))
@@ -140,21 +139,13 @@ class Watched:
             if parameter.requires_grad  # targets follow, they do not learn
         ]
 
-    def on_batch(self, batch: Batch, scalars: Mapping[str, float]) -> None:
-        """Look at the batch before the update."""
-        self.batch, self.scalars = batch, dict(scalars)
-        self._refuse("batch", finite.first_bad(batch))
-
-    def on_loss(self, group: str, loss: Tensor) -> None:
-        """Look at a loss before its gradient is taken."""
-        self._refuse("loss of", finite.first_bad({group: loss}))
-
-    def on_update(self, metrics: Mapping[str, Tensor]) -> None:
-        """Look at each term of the losses and at the weights after the update."""
-        self._refuse("loss", finite.first_bad(metrics))
-        self._refuse("weight", finite.first_bad(self.learner.layout.unflatten(self.learner.theta)))
-        self.updates += 1
-        self._updated(self.updates)
+    def look(self, what: str, tensors: Mapping[str, Tree]) -> None:
+        """Refuse a batch, a loss or the terms of a loss that are not finite; the last come after the update."""
+        self._refuse(what, finite.first_bad(tensors))
+        if what == "loss":
+            self._refuse("weight", finite.first_bad(self.learner.layout.unflatten(self.learner.theta)))
+            self.updates += 1
+            self._updated(self.updates)
 
     def remove(self) -> None:
         """Leave the learner as it was."""

@@ -1,4 +1,4 @@
-"""The ladder of environment snapshots: which method holds for the environments of a recipe, and its keeper."""
+"""Chooses the snapshot method for the environments of a recipe, and makes its keeper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEEPERS: dict[str, type[Keeper]] = {keeper.method: keeper for keeper in (Api, Ad
 
 
 def choose(recipe: Recipe) -> SnapshotChoice:
-    """The first method that passes its self-test; the same one every time, for the seeds of the test are fixed."""
+    """The first method that passes its self-test; always the same one, because the seeds of the test are fixed."""
     refused: dict[str, str] = {}
     fresh: gym.Env | None = None
     for method, kind in KEEPERS.items():
@@ -55,8 +55,7 @@ def keeper(method: str, recipe: Recipe) -> Keeper:
         return KEEPERS[method](recipe, fresh)
     except Refused as error:
         where = f"environment {recipe.id}"
-        raise EnvironmentFailed(
-            where, f"its state cannot be saved any more: {error}", "make it the same way"
-        ) from error
+        problem = f"its state can no longer be saved: {error}"
+        raise EnvironmentFailed(where, problem, "make it the same way") from error
     finally:
         close(fresh, f"environment {recipe.id}", recipe.deadline)
