@@ -85,6 +85,9 @@ def test_a_users_configs_lie_over_the_shipped_ones(job: Job, tmp_path: Path):
     mine = job("+experiment=mine")["network"]
     assert (mine["actor"]["hidden_dims"], mine["critic"]["hidden_dims"]) == ([32], [5])
     assert job("CartPole-v1:ppo", "+network=mine")["network"]["critic"]["hidden_dims"] == [5]
+    assert job("CartPole-v1:ppo", "+network=wide")["network"]["actor"]["hidden_dims"] == [999]
+    spec = f"{CONFIGS}/environments/CartPole-v1.yaml:ppo"
+    assert job(spec, "+network=wide")["network"]["actor"]["hidden_dims"] == [999]
     assert job("CartPole-v1:ppo", "+network=gru")["network"]["memory"]["type"] == "gru"
 
 

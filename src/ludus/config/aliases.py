@@ -13,44 +13,40 @@ from collections.abc import Callable
 Path = tuple[str, ...]
 Meaning = Callable[[object], object]
 
+BARE: dict[str, str] = {
+    "experiment": "seed device tags description",
+    "environment": "num_envs vectorization valid_actions grayscale_obs resize_obs frame_stack max_episode_steps "
+    "normalize_obs normalize_reward reward_threshold",
+    "algorithm": "rollout_steps batch_size lr gamma gae_lambda entropy_coef value_coef max_grad_norm target_kl "
+    "optimizer",
+    "training": "total_timesteps phases",
+}
+"""Section -> fields that may be written at the top level under their own name."""
+
 NAMES: dict[str, str] = {
-    "experiment.seed": "seed",
-    "experiment.device": "device accelerator",
-    "experiment.tags": "tags",
-    "experiment.description": "description",
+    "experiment.device": "accelerator",
     "experiment.name": "project_id exp_name",
     "environment.id": "env_id gym_id environment.name environment.env",
-    "environment.num_envs": "num_envs n_envs",
+    "environment.num_envs": "n_envs",
     "environment.kwargs": "env_kwargs",
     "environment.kwargs.obs_type": "obs_type",
     "environment.wrappers": "env_wrappers environment.wrapper",
-    "environment.vectorization": "vectorization vectorization_mode subproc",
-    "environment.valid_actions": "valid_actions spec.action_space.valid",
-    "environment.grayscale_obs": "grayscale_obs",
-    "environment.resize_obs": "resize_obs",
-    "environment.frame_stack": "frame_stack n_stack",
-    "environment.max_episode_steps": "max_episode_steps",
-    "environment.normalize_obs": "normalize_obs",
-    "environment.normalize_reward": "normalize_reward",
-    "environment.reward_threshold": "reward_threshold",
+    "environment.vectorization": "vectorization_mode subproc",
+    "environment.valid_actions": "spec.action_space.valid",
+    "environment.frame_stack": "n_stack",
     "algorithm.name": "algo_id algo",
-    "algorithm.rollout_steps": "n_steps num_steps rollout_steps",
+    "algorithm.rollout_steps": "n_steps num_steps",
     "algorithm.epochs": "n_epochs num_epochs update_epochs",
-    "algorithm.batch_size": "batch_size",
-    "algorithm.lr": "lr policy_lr learning_rate",
+    "algorithm.lr": "policy_lr learning_rate",
     "algorithm.memory_lr": "mamba_lr",
-    "algorithm.gamma": "gamma",
-    "algorithm.gae_lambda": "gae_lambda lambda_return",
+    "algorithm.gae_lambda": "lambda_return",
     "algorithm.clip": "clip_range clip_coef clip_ratio clip_epsilon",
     "algorithm.clip_value": "clip_range_vf",
-    "algorithm.entropy_coef": "ent_coef entropy_coef",
-    "algorithm.value_coef": "vf_coef value_coef",
-    "algorithm.max_grad_norm": "max_grad_norm",
-    "algorithm.target_kl": "target_kl",
+    "algorithm.entropy_coef": "ent_coef",
+    "algorithm.value_coef": "vf_coef",
     "algorithm.normalize_advantage": "norm_adv normalize_advantages",
     "algorithm.returns": "returns_type",
     "algorithm.targets": "policy_targets",
-    "algorithm.optimizer": "optimizer",
     "algorithm.optimizer.weight_decay": "weight_decay",
     "network.encoder": "policy_kwargs",
     "network.encoder.type": "policy",
@@ -64,8 +60,7 @@ NAMES: dict[str, str] = {
     "network.memory.state_dim": "d_state",
     "network.memory.conv_width": "d_conv",
     "buffers.replay": "buffer",
-    "training.total_timesteps": "total_timesteps max_timesteps max_env_steps n_timesteps",
-    "training.phases": "phases",
+    "training.total_timesteps": "max_timesteps max_env_steps n_timesteps",
     "training.evaluation.episodes": "eval_episodes num_eval_episodes",
     "training.evaluation.every_epochs": "eval_freq_epochs",
     "training.evaluation.every_steps": "eval_frequency eval_freq",
@@ -78,8 +73,9 @@ NAMES: dict[str, str] = {
     "logging.wandb.project": "wandb_project_name",
     "logging.wandb.entity": "wandb_entity",
 }
-ALIASES = {alias: path for path, names in NAMES.items() for alias in names.split()}
+ALIASES = {name: f"{section}.{name}" for section, names in BARE.items() for name in names.split()}
 """Alias -> canonical path."""
+ALIASES |= {alias: path for path, names in NAMES.items() for alias in names.split()}
 
 
 def _threshold(value: object) -> object:

@@ -114,10 +114,8 @@ def read_overrides(texts: Sequence[str]) -> list[Override]:
 
 def environment_file(spec: str) -> EnvironmentFile | None:
     """The environment file of an `Env:variant` or `path.yaml:variant`; None for other specs."""
-    match, dirs = _FILE.fullmatch(spec), search_path()
-    if match is not None:
-        return EnvironmentFile(Path(match[1]).absolute(), dirs) if match[2] is not None else None
-    return None if spec.startswith(_EXPERIMENT) else find_variant(spec, dirs)[0]
+    found = _variant(spec, search_path())
+    return found[0] if found else None
 
 
 def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | None = None) -> list[Target]:
@@ -140,22 +138,25 @@ def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
 
 def _layers(spec: str, choices: list[str], dirs: list[Path]) -> list[Layer]:
     """The layers of a spec and of the config groups chosen with it."""
-    match = _FILE.fullmatch(spec)
-    if match is not None and match[2] is not None:
-        file, variant = EnvironmentFile(Path(match[1]).absolute(), dirs), match[2]
-        dirs = [file.path.parent.parent, *dirs] if choices else dirs
-    elif match is not None:
-        return _file_layers(Path(match[1]).absolute(), choices, dirs, spec)
-    elif spec.startswith(_EXPERIMENT):
+    found = _variant(spec, dirs)
+    if found is None and spec.startswith(_EXPERIMENT):
         return _composed(None, [spec, *choices], dirs, spec)
-    else:
-        file, variant = _find(spec, dirs)
-    if choices:
-        return _composed(None, [f"{_EXPERIMENT}{file.path.stem}:{variant}", *choices], dirs, spec)
-    return file.layers(variant)
+    if found is None:
+        return _file_layers(Path(spec).absolute(), choices, dirs, spec)
+    file, variant = found
+    if not choices:
+        return file.layers(variant)
+    root, whole = file.path.parent.parent, f"{_EXPERIMENT}{file.path.stem}:{variant}"
+    return _composed(None, [whole, *choices], dirs if root in dirs else [root, *dirs], spec)
 
 
-def _find(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str]:
+def _variant(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str] | None:
+    """File and variant of an `Env:variant` or `path.yaml:variant`; None for other specs."""
+    match = _FILE.fullmatch(spec)
+    if match is not None:
+        return (EnvironmentFile(Path(match[1]).absolute(), dirs), match[2]) if match[2] else None
+    if spec.startswith(_EXPERIMENT):
+        return None
     if ":" in spec:
         return find_variant(spec, dirs)
     near = [target.spec for target in find_targets(spec, config_dirs=dirs)]
