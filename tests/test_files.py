@@ -92,3 +92,34 @@ def test_the_temporary_file_is_beside_a_long_name(tmp_path: Path) -> None:
     path = tmp_path / ("n" * 255)
     files.write_text(path, "x")
     assert path.read_text() == "x"
+
+
+def test_reading_neither_blocks_nor_fills_memory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1234")
+    os.mkfifo(tmp_path / "fifo")
+    assert files.read(tmp_path / "a", 4) == b"1234"
+    with pytest.raises(OSError, match="is larger than 3 bytes"):
+        files.read(tmp_path / "a", 3)
+    for name in ("fifo", "."):
+        with pytest.raises(OSError, match="is not a regular file"):
+            files.read(tmp_path / name, 4)
+
+
+def test_a_link_is_followed_only_if_asked(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1234")
+    (tmp_path / "link").symlink_to("a")
+    assert files.read(tmp_path / "link", 4) == b"1234"
+    with pytest.raises(OSError, match="symbolic links"):
+        files.read(tmp_path / "link", 4, follow=False)
+
+
+def test_a_file_is_replaced_only_when_its_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    files.write_text(path, "old")
+    with files.replacing(path) as file:
+        file.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    with pytest.raises(OSError, match="full"), files.replacing(path) as file:
+        raise OSError(28, "full")
+    assert path.read_text() == "new" and _names(tmp_path) == ["a"]
