@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,14 +40,14 @@ def show(
         _print_config(record)
 
 
-def _more(record: Record, config: bool) -> dict[str, Any]:
+def _more(record: Record, config: bool) -> dict[str, object]:
     from dataclasses import asdict
 
     from ludus.reports.report import checkpoints_of, watch
     from ludus.runs import history
 
     alerts, _ = watch(record)
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "last_metrics": history.last_row(record.folder),
         "checkpoints": [asdict(saved) for saved in checkpoints_of(record.folder, history.evaluations(record.folder))],
         "alerts": [asdict(alert) for alert in alerts],
