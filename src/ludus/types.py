@@ -22,6 +22,10 @@ Tree = Any
 The leaves of a dict come in the order of its sorted keys, in whatever order they were put in.
 """
 
+Leaf = Any
+"""An array, tensor, or any value that is no tuple and no dict."""
+Index = Any
+"""An index of arrays and tensors: numbers, slices, arrays of them, `...`, None, or a tuple."""
 State = dict[str, Any]
 """What a checkpoint holds: nested dicts, lists and tuples of tensors, arrays, numbers and strings."""
 
@@ -122,7 +126,7 @@ class Stateful(Protocol):
     """Something a checkpoint holds."""
 
     def state_dict(self) -> State: ...
-    def load_state_dict(self, state: Any) -> Any: ...
+    def load_state_dict(self, state: State, /) -> object: ...
 
 
 def to_device(tree: Tree, device: torch.device) -> Tree:
@@ -132,7 +136,7 @@ def to_device(tree: Tree, device: torch.device) -> Tree:
     return tree_map(lambda leaf: torch.as_tensor(leaf, device=device), tree)
 
 
-def tree_map(function: Callable[..., Any], *trees: Tree) -> Tree:
+def tree_map(function: Callable[..., Leaf], *trees: Tree) -> Tree:
     """Apply `function` to matching leaves; all trees have the structure of the first one."""
     first = trees[0]
     if isinstance(first, dict):
@@ -144,7 +148,7 @@ def tree_map(function: Callable[..., Any], *trees: Tree) -> Tree:
     return function(*trees)
 
 
-def tree_leaves(tree: Tree) -> list[Any]:
+def tree_leaves(tree: Tree) -> list[Leaf]:
     """The leaves, in the order in which `tree_map` visits them."""
     if isinstance(tree, dict):
         return [leaf for key in sorted(tree) for leaf in tree_leaves(tree[key])]
@@ -159,12 +163,12 @@ def tree_paths(tree: Tree, path: str = "") -> list[str]:
     return [name for key, part in parts for name in tree_paths(part, f"{path}.{key}" if path else str(key))]
 
 
-def tree_index(tree: Tree, index: Any) -> Tree:
+def tree_index(tree: Tree, index: Index) -> Tree:
     """`leaf[index]` of every leaf."""
     return tree_map(lambda leaf: leaf[index], tree)
 
 
-def tree_set(tree: Tree, index: Any, values: Tree) -> None:
+def tree_set(tree: Tree, index: Index, values: Tree) -> None:
     """`leaf[index] = value` for every leaf."""
     tree_map(lambda leaf, value: leaf.__setitem__(index, value), tree, values)
 

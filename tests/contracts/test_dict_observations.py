@@ -151,6 +151,7 @@ def test_the_compiled_update_equals_the_eager_one(name: str, monkeypatch: pytest
     [
         ("ppo", "gru", {"environment": {"normalize_obs": "rolling"}}),
         ("ppo", "none", {"environment": {"vectorization": "async", "workers": 2}}),
+        ("dqn", "none", {"runtime": {"overlap": True}}),
         ("dqn", "gru", {"buffers": {"replay": {"type": "prioritized", "size": 400}}}),
         ("sac", "none", {"buffers": {"replay": {"type": "uniform", "size": 400, "storage": "disk"}}}),
     ],

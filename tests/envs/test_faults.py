@@ -18,6 +18,7 @@ from ludus.errors import ConfigError, EnvironmentFailed
 
 TWO = np.zeros(2, int)
 FOUR = np.zeros(4, int)
+LONG = {"length": 50}
 
 
 def workers_of(env: Any) -> list[int]:
@@ -111,6 +112,17 @@ def test_restart_drops_the_broken_episodes(make: Make, tmp_path: Path, what: str
     assert result.broken is None and (result.obs[rows] == 1).all()
 
 
+def test_every_part_of_a_broken_observation_is_the_last_good_one(make: Make) -> None:
+    env = make("LookAndFeel-v0", vectorization="async", num_envs=2, workers=2, on_worker_death="restart", kwargs=LONG)
+    last = tree_map(np.copy, env.reset([1, 2]))
+    os.kill(workers_of(env)[0], signal.SIGKILL)
+    result = env.step(TWO)
+    assert result.broken is not None and result.broken.tolist() == [True, False]
+    for part in ("camera", "touch"):
+        np.testing.assert_array_equal(result.final_obs[part][0], last[part][0])
+        assert (result.obs[part] != last[part]).any()
+
+
 def test_restarted_environments_get_fresh_seeds(make: Make) -> None:
     env = make("CartPole-v1", vectorization="async", num_envs=2, workers=2, on_worker_death="restart")
     first = env.reset([1, 2]).copy()
@@ -169,6 +181,7 @@ import numpy as np
 from envs.probes import register_probes
 from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
+from ludus.types import tree_map
 register_probes()
 env = make_vector(Environment(id="Probe/Faulty-v0", num_envs=2, workers=2, vectorization="async", kwargs={faults}))
 env.reset([0, 1])

@@ -213,3 +213,28 @@ def test_the_tiniest_images_can_be_learned_from(shape: tuple[int, ...]) -> None:
     one = run(config({"name": "ppo", "rollout_steps": 8}, env="Tiny-v0", training={"total_timesteps": 64}))
     assert one.progress.updates > 0
     del gym.registry["Tiny-v0"]
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
+def test_trees_of_a_vector_class_equal_those_of_single_environments(make: Make, mode: str) -> None:
+    """Gymnasium's own vector of a Dict environment, under the contract."""
+    kwargs = {"observation": "dict_with_image"}
+
+    def vector(num_envs: int, observation: str, autoreset_mode: Any) -> Any:
+        if autoreset_mode.name != mode:
+            autoreset_mode = gym.vector.AutoresetMode.NEXT_STEP  # it does not have the other one
+        makers = [lambda: Spaces(observation) for _ in range(num_envs)]
+        return gym.vector.SyncVectorEnv(makers, autoreset_mode=autoreset_mode)
+
+    if (id := f"Probe/Vector{mode}-v0") not in gym.registry:
+        gym.register(id, Spaces, vector_entry_point=vector)
+    seen: list[list[Any]] = []
+    for backend in ("sync", "native"):
+        env = make(id, num_envs=2, vectorization=backend, kwargs=kwargs)
+        seen.append([tree_map(np.copy, env.reset([1, 2]))])
+        for _ in range(12):
+            result = env.step(np.zeros(2, int))
+            last = result.final_obs if result.final_obs is not None else tree_map(np.zeros_like, result.obs)
+            seen[-1].append(tree_map(np.copy, (result.obs, tree_index(last, result.done))))
+    for one, other in zip(*(tree_leaves(tuple(each)) for each in seen), strict=True):
+        np.testing.assert_array_equal(one, other)

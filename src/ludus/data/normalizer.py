@@ -9,7 +9,7 @@ import numpy as np
 
 from ludus.errors import ConfigError
 from ludus.math.running import RunningMoments
-from ludus.types import Array, State, Tree, space_tree, tree_leaves, tree_map, tree_paths
+from ludus.types import Array, State, Tree, space_tree, tree_leaves, tree_map
 
 CLIP = 10.0
 EPSILON = 1e-8
@@ -42,18 +42,12 @@ class ObservationNormalizer:
         return tree_map(lambda part, leaf: np.zeros(leaf.shape, np.float32) if part else leaf, self.parts, raw)
 
     def state_dict(self) -> State:
-        """Running moments, by the path of each part in a tree."""
-        states = {path: part.moments.state_dict() for path, part in self._named() if part}
-        return states.get("", states)
+        """Running moments of every part, in a tree like observations."""
+        return tree_map(lambda part: part and part.moments.state_dict(), self.parts)
 
     def load_state_dict(self, state: State) -> None:
         """Continue with saved moments."""
-        for path, part in self._named():
-            if part:
-                part.load_state_dict(state[path] if path else state)
-
-    def _named(self) -> list[tuple[str, _BoxNormalizer | None]]:
-        return list(zip(tree_paths(self.parts), tree_leaves(self.parts), strict=True))
+        tree_map(lambda part, saved: part and part.load_state_dict(saved), self.parts, state)
 
 
 class _BoxNormalizer:

@@ -15,9 +15,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from ludus.envs import Action, ResetReturn, StepReturn
 from ludus.envs.info import is_pixels
 from ludus.errors import ConfigError
-from ludus.types import Tree
+from ludus.types import Array, State, Tree
 
 IMAGE_CHANNELS = (1, 3, 4)
 
@@ -48,11 +49,13 @@ class ConvertSpaces(gym.Wrapper):
         self._observe = observation.convert or _unchanged
         self._act = action.convert or _unchanged
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: State | None = None) -> ResetReturn:
+        """Reset and convert the observation."""
         obs, info = self.env.reset(seed=seed, options=options)
         return self._observe(obs), info
 
-    def step(self, action: Any) -> tuple[Tree, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
+        """Convert the action, step, and convert the observation."""
         obs, reward, terminated, truncated, info = self.env.step(self._act(action))
         return self._observe(obs), reward, terminated, truncated, info
 
@@ -190,5 +193,5 @@ def channels_last(shape: tuple[int, ...]) -> bool:
     return last <= first
 
 
-def _moved(space: spaces.Box, move: Callable[[Any], Any]) -> Conversion:
+def _moved(space: spaces.Box, move: Callable[[Array], Array]) -> Conversion:
     return Conversion(Image(move(space.low), move(space.high), dtype=np.uint8), move)

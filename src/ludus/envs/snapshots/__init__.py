@@ -12,9 +12,11 @@ none     not even that repeats itself
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium as gym
+
+from ludus.types import State
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -28,10 +30,10 @@ UNSAVED = (BARRIER, NONE)
 class Snapshotable(Protocol):
     """Methods by which an environment (not a wrapper) saves itself; `np_random` is saved for it."""
 
-    def snapshot_state(self) -> dict[str, Any]:
+    def snapshot_state(self) -> State:
         """Everything that later steps depend on: numbers, strings, arrays and containers of them."""
 
-    def restore_state(self, state: dict[str, Any]) -> None:
+    def restore_state(self, state: State) -> None:
         """Go on from a saved state; called on a new environment that was never reset."""
 
 
@@ -63,9 +65,9 @@ class Keeper(abc.ABC):
         return env
 
     @abc.abstractmethod
-    def capture(self, env: gym.Env) -> dict[str, Any]:
+    def capture(self, env: gym.Env) -> State:
         """The state of an attached environment, as `ludus.runs.tree` can store it."""
 
     @abc.abstractmethod
-    def restore(self, state: dict[str, Any]) -> gym.Env:
+    def restore(self, state: State) -> gym.Env:
         """A new, attached environment that goes on from `state`."""

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from ludus.envs.snapshots import Refused
+from ludus.types import State
 
+Emulator = Any
+"""ALEInterface, and the objects that it returns."""
 FRAMES = 12
 """Frames to look at: the chance that all of them repeat the action is 0.25 ^ 12."""
 PUSHES = 20
 """Times an action is given until the emulator holds it."""
 
 
-def take(ale: Any) -> dict[str, Any]:
+def take(ale: Emulator) -> State:
     """State of an ALEInterface, which goes on unchanged; raises Refused if the held action cannot be found."""
     state = ale.cloneState(include_rng=True)
     begun = ale.getEpisodeFrameNumber() > 0
@@ -34,7 +37,7 @@ def take(ale: Any) -> dict[str, Any]:
     raise Refused("no action explains what the emulator does next")
 
 
-def give(ale: Any, state: dict[str, Any]) -> None:
+def give(ale: Emulator, state: State) -> None:
     """Load a state into an ALEInterface with the same game."""
     import ale_py
 
@@ -42,7 +45,7 @@ def give(ale: Any, state: dict[str, Any]) -> None:
     _put(ale, ale_py.Action(state["held"]), state["begun"], system)
 
 
-def _put(ale: Any, action: Any, begun: bool, state: Any) -> None:
+def _put(ale: Emulator, action: Emulator, begun: bool, state: Emulator) -> None:
     for _ in range(PUSHES):
         ale.act(action)
     if not begun:
@@ -50,7 +53,7 @@ def _put(ale: Any, action: Any, begun: bool, state: Any) -> None:
     ale.restoreState(state)
 
 
-def _future(ale: Any) -> Iterator[bytes]:
+def _future(ale: Emulator) -> Iterator[bytes]:
     import ale_py
 
     for _ in range(FRAMES):

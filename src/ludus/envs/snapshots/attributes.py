@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 
 from ludus.envs.snapshots import Keeper, Refused, Snapshotable
 from ludus.envs.snapshots.reference import Reference
 from ludus.envs.snapshots.stack import SnapshotWriter, read
+from ludus.types import State
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -25,10 +26,10 @@ class Adapter(Keeper):
             raise Refused("nothing tells the strength of the action that ALE would repeat")
         self._reference = Reference(fresh)
 
-    def capture(self, env: gym.Env) -> dict[str, Any]:
+    def capture(self, env: gym.Env) -> State:
         return {"layers": SnapshotWriter(env, self._reference).write()}
 
-    def restore(self, state: dict[str, Any]) -> gym.Env:
+    def restore(self, state: State) -> gym.Env:
         env = self.make()
         read(env, state["layers"])
         return env
@@ -44,10 +45,10 @@ class Api(Adapter):
             raise Refused("it has no snapshot_state and restore_state")
         super().__init__(recipe, fresh)
 
-    def capture(self, env: gym.Env) -> dict[str, Any]:
+    def capture(self, env: gym.Env) -> State:
         return {"layers": SnapshotWriter(env, self._reference).write(_own(env).snapshot_state())}
 
-    def restore(self, state: dict[str, Any]) -> gym.Env:
+    def restore(self, state: State) -> gym.Env:
         env = self.make()
         _own(env).restore_state(read(env, state["layers"]))
         return env

@@ -5,11 +5,10 @@ An environment may carry something over from one episode to the next that no see
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium as gym
 
 from ludus.envs.snapshots import BARRIER, Keeper, Refused
+from ludus.types import State
 
 
 class Barrier(Keeper):
@@ -18,8 +17,8 @@ class Barrier(Keeper):
     method = BARRIER
     renews = True
 
-    def capture(self, env: gym.Env) -> dict[str, Any]:
+    def capture(self, env: gym.Env) -> State:
         raise Refused("its state cannot be read")
 
-    def restore(self, state: dict[str, Any]) -> gym.Env:
+    def restore(self, state: State) -> gym.Env:
         raise Refused("its state cannot be read")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
+
+from ludus.types import Leaf, State, Tree
 
 Generator = np.random.Generator | np.random.RandomState | random.Random
 KINDS: dict[type, str] = {np.random.Generator: "generator", np.random.RandomState: "legacy", random.Random: "python"}
 """Exact types: a subclass may have more state."""
-_BITS: dict[str, Any] = {
+_BITS: State = {
     cls.__name__: cls
     for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
 
 
-def pack(generator: Generator) -> dict[str, Any]:
+def pack(generator: Generator) -> State:
     """State, and for numpy's generators the seed sequence, from which `spawn` draws."""
     if isinstance(generator, random.Random):
         version, words, gauss = generator.getstate()
@@ -28,7 +29,7 @@ def pack(generator: Generator) -> dict[str, Any]:
     return {"state": bits.state, "seed": _seed(seed) if type(seed) is np.random.SeedSequence else None}
 
 
-def unpack(kind: str, packed: dict[str, Any]) -> Any:
+def unpack(kind: str, packed: State) -> Leaf:
     """A new generator with this state; KeyError, TypeError or ValueError for invalid data."""
     if kind == "python":
         python = random.Random()
@@ -45,11 +46,11 @@ def unpack(kind: str, packed: dict[str, Any]) -> Any:
     return np.random.Generator(bits)
 
 
-def _seed(seed: np.random.SeedSequence) -> dict[str, Any]:
+def _seed(seed: np.random.SeedSequence) -> State:
     return {**seed.state, "entropy": seed.entropy, "spawn_key": list(seed.spawn_key)}
 
 
-def _plain(state: Any) -> Any:
+def _plain(state: Tree) -> Tree:
     """A copy in plain containers."""
     if isinstance(state, dict):
         return {key: _plain(value) for key, value in state.items()}

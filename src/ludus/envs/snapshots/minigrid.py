@@ -10,13 +10,13 @@ PARTS = {"Grid": "minigrid.core.grid", "WorldObj": "minigrid.core.world_object"}
 OWN = frozenset(PARTS.values())
 
 
-def knows(value: Any) -> bool:
+def knows(value: object) -> bool:
     """Whether a value is a grid or an object of MiniGrid's own classes, which have only attributes."""
     cls = type(value)
     return cls.__module__ in OWN and _found(cls.__module__, cls.__qualname__) is cls
 
 
-def blank(module: str, name: str) -> Any:
+def blank(module: str, name: str) -> object:
     """A new object without attributes; ValueError if there is no such class."""
     cls: Any = _found(module, name) if module in OWN else None
     if cls is None:

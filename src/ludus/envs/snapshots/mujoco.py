@@ -11,14 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from ludus.types import State
+
 POINTERS = "plugin_data"
 FLAGS = ("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost")
 """What has been derived lazily since the last step."""
 _names: dict[tuple[int, int], list[str]] = {}
 """Fields by model."""
 
+Native = Any
+"""An object of MuJoCo's, which has no types."""
 
-def take(data: Any, claim: Callable[[np.ndarray], None]) -> dict[str, Any]:
+
+def take(data: Native, claim: Callable[[np.ndarray], None]) -> State:
     """State of an MjData; `claim` is called with its arrays."""
     import mujoco
 
@@ -34,7 +39,7 @@ def take(data: Any, claim: Callable[[np.ndarray], None]) -> dict[str, Any]:
     return {"integration": integration, "fields": " ".join(fields), "arrays": packed, "flags": _flags(data)}
 
 
-def give(data: Any, state: dict[str, Any]) -> None:
+def give(data: Native, state: State) -> None:
     """Load a state into an MjData of the same model; ValueError if it does not fit."""
     import mujoco
 
@@ -53,7 +58,7 @@ def give(data: Any, state: dict[str, Any]) -> None:
         setattr(data, name, state["flags"][name])
 
 
-def model_bytes(model: Any) -> bytes:
+def model_bytes(model: Native) -> bytes:
     """All bytes of an MjModel, to detect changes."""
     import mujoco
 
@@ -62,7 +67,7 @@ def model_bytes(model: Any) -> bytes:
     return buffer.tobytes()
 
 
-def _fields(data: Any) -> dict[str, np.ndarray]:
+def _fields(data: Native) -> dict[str, np.ndarray]:
     """The arrays that an MjData owns, whose sizes depend on the model, by name."""
     model = data.model
     sizes = (model.signature, model.nbuffer)
@@ -74,10 +79,10 @@ def _fields(data: Any) -> dict[str, np.ndarray]:
     return {name: getattr(data, name) for name in _names[sizes]}
 
 
-def _is_field(name: str, value: Any) -> bool:
+def _is_field(name: str, value: object) -> bool:
     held = isinstance(value, np.ndarray) and value.size and not value.flags.owndata
     return bool(held) and name != POINTERS and not name.startswith("_")
 
 
-def _flags(data: Any) -> dict[str, bool]:
+def _flags(data: Native) -> dict[str, bool]:
     return {name: bool(getattr(data, name)) for name in FLAGS}

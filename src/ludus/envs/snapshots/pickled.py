@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from ludus.envs.snapshots import Keeper, Refused, key
 from ludus.envs.snapshots.reference import layers
 from ludus.errors import DataError
+from ludus.types import State
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -35,12 +36,12 @@ class Pickled(Keeper):
             if isinstance(layer, gym.utils.EzPickle):
                 raise Refused(f"{type(layer).__name__} pickles the arguments it was made with, not its state")
 
-    def capture(self, env: gym.Env) -> dict[str, Any]:
+    def capture(self, env: gym.Env) -> State:
         import cloudpickle
 
         return seal(cloudpickle.dumps(env), self.id)
 
-    def restore(self, state: dict[str, Any]) -> gym.Env:
+    def restore(self, state: State) -> gym.Env:
         payload = unseal(state, self.id)
         try:
             env = pickle.loads(payload)
@@ -51,13 +52,13 @@ class Pickled(Keeper):
         return env
 
 
-def seal(payload: bytes, purpose: str) -> dict[str, Any]:
+def seal(payload: bytes, purpose: str) -> State:
     """`payload` with its authentication code."""
     secret = key.load()
     return {"pickle": np.frombuffer(payload, np.uint8), "mac": _mac(secret, payload, purpose), "key": _print(secret)}
 
 
-def unseal(sealed: dict[str, Any], purpose: str) -> bytes:
+def unseal(sealed: State, purpose: str) -> bytes:
     """The payload; DataError unless this user sealed exactly these bytes for this purpose."""
     where = f"snapshot of {purpose}"
     secret = key.load()

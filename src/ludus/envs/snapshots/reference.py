@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs.snapshots import mujoco
+from ludus.types import State
 
 LARGE = 256
 """Size from which an attribute is left out of a snapshot if it equals that of a new environment (Taxi's table)."""
@@ -43,31 +44,32 @@ def layers(env: gym.Env) -> list[gym.Env]:
     return found
 
 
-def label(i: int, layer: Any) -> str:
+def label(i: int, layer: object) -> str:
     """Name of a layer in paths and messages."""
     return f"{i}:{type(layer).__name__}"
 
 
-def is_kind(value: Any, package: str, name: str) -> bool:
+def is_kind(value: object, package: str, name: str) -> bool:
     """An instance of a class of an optional package, without importing it."""
     return type(value).__name__ == name and getattr(type(value), "__module__", "").partition(".")[0] == package
 
 
-def is_drawing(value: Any, env: gym.Env) -> bool:
+def is_drawing(value: object, env: gym.Env) -> bool:
     """Pygame's drawing objects of a rendered environment, which follow from its state."""
     return env.render_mode is not None and any(is_kind(value, "pygame", name) for name in SCREEN)
 
 
-def is_record(value: Any) -> bool:
+def is_record(value: object) -> bool:
     """Whether an object consists of its attributes only, by Python's default way to copy it."""
     cls: Any = type(value)
     default = (cls.__reduce_ex__, cls.__reduce__, cls.__getstate__)
     if default != (object.__reduce_ex__, object.__reduce__, object.__getstate__) or not hasattr(value, "__dict__"):
         return False
     try:
-        make, arguments, state, *items = value.__reduce_ex__(2)
+        reduced: Any = value.__reduce_ex__(2)
     except TypeError:  # it holds more than Python knows of
         return False
+    make, arguments, state, *items = reduced
     return make is copyreg.__newobj__ and arguments == (cls,) and isinstance(state, dict | None) and items == [None] * 2  # type: ignore[attr-defined]
 
 
@@ -77,7 +79,7 @@ class Reference:
     def __init__(self, env: gym.Env) -> None:
         self.names: dict[str, set[str]] = {}
         """Path of an object -> its attributes."""
-        self.code: dict[str, Any] = {}
+        self.code: State = {}
         """Path of a function, class or module -> which one."""
         self.records: dict[str, type] = {}
         """Path of an object that consists of attributes only -> its class."""
@@ -91,15 +93,15 @@ class Reference:
             self._survey(layer, label(i, layer))
         self._paths = {}
 
-    def holds_large(self, path: str, value: Any) -> bool:
+    def holds_large(self, path: str, value: object) -> bool:
         """Whether a large value is unchanged."""
         return path in self._large and _pickled(value) == self._large[path]
 
-    def holds_model(self, path: str, model: Any) -> bool:
+    def holds_model(self, path: str, model: object) -> bool:
         """Whether a MuJoCo model is unchanged."""
         return self._models.get(path) == mujoco.model_bytes(model)
 
-    def _survey(self, holder: Any, path: str) -> None:
+    def _survey(self, holder: object, path: str) -> None:
         self.names[path] = set(vars(holder))
         for name, value in vars(holder).items():
             at = f"{path}.{name}"
@@ -110,7 +112,7 @@ class Reference:
             elif not isinstance(value, gym.Space | EnvSpec):
                 self._survey_data(value, at)
 
-    def _survey_data(self, value: Any, at: str) -> None:
+    def _survey_data(self, value: object, at: str) -> None:
         if is_kind(value, "mujoco", "MjModel"):
             self._models[at] = mujoco.model_bytes(value)
         elif is_record(value):
@@ -124,18 +126,18 @@ class Reference:
             self._survey(value, at)
 
 
-def which(code: Any) -> Any:
+def which(code: object) -> object:
     """A name of the code that is equal in two environments."""
     if isinstance(code, functools.partial):
         return (functools.partial, which(code.func))
     return (type(code), getattr(code, "__module__", None), getattr(code, "__qualname__", None) or str(code))
 
 
-def _is_large(value: Any) -> bool:
+def _is_large(value: object) -> bool:
     return next(itertools.islice(_leaves(value), LARGE, None), False) is None
 
 
-def _leaves(value: Any) -> Iterator[None]:
+def _leaves(value: object) -> Iterator[None]:
     if isinstance(value, np.ndarray):
         yield from (None for _ in range(min(value.size, LARGE + 1)))
     elif isinstance(value, list | tuple | set | frozenset):
@@ -148,7 +150,7 @@ def _leaves(value: Any) -> Iterator[None]:
         yield None
 
 
-def _pickled(value: Any) -> bytes | None:
+def _pickled(value: object) -> bytes | None:
     """A pickle for comparison only; it is never loaded."""
     try:
         return pickle.dumps(value, 5)

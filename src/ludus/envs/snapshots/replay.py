@@ -5,16 +5,18 @@ For environments whose state cannot be read (Box2D). They have to be recorded fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs import Action, ResetReturn, StepReturn
 from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.snapshots.reference import is_kind
 from ludus.envs.snapshots.stack import randomness, read
 from ludus.envs.wrappers.rewards import RawReward
+from ludus.types import State
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
@@ -28,7 +30,7 @@ class EpisodeRecorder(gym.Wrapper):
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
-        self.start: dict[str, Any] | None = None
+        self.start: State | None = None
         self.carries = False
         """Whether a Box2D world survived a reset: the order of contacts then depends on the memory of old bodies."""
         space = env.action_space
@@ -40,7 +42,7 @@ class EpisodeRecorder(gym.Wrapper):
         """A copy of this episode's actions."""
         return self._actions[: self._count].copy()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: State | None = None) -> ResetReturn:
         self.start = {"random": randomness(self.env)} if seed is None else {"seed": seed}
         self._count = 0
         worlds = _worlds(self.env)
@@ -48,14 +50,14 @@ class EpisodeRecorder(gym.Wrapper):
         self.carries |= any(old is new for old in worlds for new in _worlds(self.env))
         return answer
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepReturn:
         if self._count == len(self._actions):
             self._grow()
         self._actions[self._count] = action
         self._count += 1
         return self.env.step(action)
 
-    def replay(self, start: dict[str, Any], actions: np.ndarray) -> None:
+    def replay(self, start: State, actions: np.ndarray) -> None:
         """Begin with `start` and repeat the actions."""
         if "seed" in start:
             self.reset(seed=start["seed"])
@@ -88,7 +90,7 @@ class Replay(Keeper):
     def attach(self, env: gym.Env) -> EpisodeRecorder:
         return EpisodeRecorder(env)
 
-    def capture(self, env: gym.Env) -> dict[str, Any]:
+    def capture(self, env: gym.Env) -> State:
         assert isinstance(env, EpisodeRecorder)
         if env.carries:
             raise Refused("its Box2D world outlives a reset")
@@ -98,7 +100,7 @@ class Replay(Keeper):
             )
         return {"start": env.start, "actions": env.actions}
 
-    def restore(self, state: dict[str, Any]) -> gym.Env:
+    def restore(self, state: State) -> gym.Env:
         env = self.attach(self.make())
         env.replay(state["start"], state["actions"])
         meter = wrapper_of(env, RawReward)
@@ -107,5 +109,5 @@ class Replay(Keeper):
         return env
 
 
-def _worlds(env: gym.Env) -> list[Any]:
+def _worlds(env: gym.Env) -> list[object]:
     return [value for value in vars(env.unwrapped).values() if is_kind(value, "Box2D", "b2World")]

@@ -15,7 +15,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs.snapshots import Refused, ale, generators, minigrid, mujoco
 from ludus.envs.snapshots.reference import CODE, Reference, is_drawing, is_kind, is_record, label, layers, which
-from ludus.envs.snapshots.values import LEAVES, ValueDecoder, ValueEncoder
+from ludus.envs.snapshots.values import LEAVES, Node, ValueDecoder, ValueEncoder
+from ludus.types import State
 
 _AS_MADE: Any = object()
 """Marks a value that is not stored, because a new environment has it."""
@@ -28,7 +29,7 @@ class SnapshotWriter:
         self._env, self._layers, self._reference, self._encoder = env, layers(env), reference, ValueEncoder()
         self._paths = {id(layer): label(i, layer) for i, layer in enumerate(self._layers)}
 
-    def write(self, own: dict[str, Any] | None = None) -> list[Any]:
+    def write(self, own: State | None = None) -> list[Node]:
         """The nodes of every layer; `own`: the state from `snapshot_state` instead of the environment's attributes."""
         wrappers, env = self._layers[:-1], self._layers[-1]
         nodes: list[Any] = [self._attributes(layer, label(i, layer)) for i, layer in enumerate(wrappers)]
@@ -42,14 +43,14 @@ class SnapshotWriter:
         self._encoder.finish()
         return nodes
 
-    def _attributes(self, holder: Any, path: str) -> dict[str, Any]:
+    def _attributes(self, holder: object, path: str) -> State:
         lost = self._reference.names[path] - vars(holder).keys()
         if lost:
             raise Refused(f"{path} has lost its attribute {min(lost)}")
         nodes = {name: self._attribute(value, f"{path}.{name}") for name, value in vars(holder).items()}
         return {name: node for name, node in nodes.items() if node is not _AS_MADE}
 
-    def _attribute(self, value: Any, path: str) -> Any:
+    def _attribute(self, value: object, path: str) -> Node:
         if type(value) in LEAVES:
             return value
         if id(value) in self._paths:
@@ -67,7 +68,7 @@ class SnapshotWriter:
             return _AS_MADE
         return self._data(value, path)
 
-    def _data(self, value: Any, path: str) -> Any:
+    def _data(self, value: object, path: str) -> Node:
         node = _AS_MADE
         if is_kind(value, "mujoco", "MjModel"):
             if not self._reference.holds_model(path, value):
@@ -87,7 +88,7 @@ class SnapshotWriter:
         return node
 
 
-def read(env: gym.Env, nodes: list[Any]) -> Any:
+def read(env: gym.Env, nodes: list[Node]) -> Node:
     """Set the attributes of a new environment; returns its state for `restore_state`, if there is one."""
     stack = layers(env)
     own = nodes[len(stack) :]
@@ -99,12 +100,12 @@ def read(env: gym.Env, nodes: list[Any]) -> Any:
     return decoder.decode(own[0]) if own else None
 
 
-def randomness(env: gym.Env) -> list[Any]:
+def randomness(env: gym.Env) -> list[Node]:
     """The random generators among the attributes of every layer."""
     encoder = ValueEncoder()
     nodes: list[Any] = []
     for layer in layers(env):
-        found: dict[str, Any] = {}
+        found: State = {}
         for name, value in vars(layer).items():
             if type(value) in generators.KINDS:
                 found[name] = encoder.encode(value, name)
@@ -114,7 +115,7 @@ def randomness(env: gym.Env) -> list[Any]:
     return nodes
 
 
-def _assign(holder: Any, nodes: dict[str, Any], decoder: ValueDecoder) -> None:
+def _assign(holder: object, nodes: State, decoder: ValueDecoder) -> None:
     own = vars(holder)
     for name, node in nodes.items():
         kind = node.get("is") if isinstance(node, dict) else None

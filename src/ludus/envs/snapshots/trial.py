@@ -6,17 +6,18 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs import Action
 from ludus.envs.failure import pass_on
 from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
-from ludus.types import Array, tree_index, tree_leaves
+from ludus.types import Array, Tree, tree_index, tree_leaves
 
 if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
@@ -128,7 +129,7 @@ def _trial() -> Iterator[ExitStack]:
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def _play(env: gym.Env, actions: Iterator[Any], episodes: int, beat: Beat) -> list[bytes]:
+def _play(env: gym.Env, actions: Iterator[Action], episodes: int, beat: Beat) -> list[bytes]:
     """Play on from the current state; returns digests of everything the environment returns."""
     meter, seen = wrapper_of(env, RawReward), []
     for episode in range(episodes):
@@ -162,7 +163,7 @@ def _compare(expected: list[bytes], found: list[bytes]) -> None:
         raise Refused("its episodes have other lengths")
 
 
-def _digest(*parts: Any) -> bytes:
+def _digest(*parts: Tree) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in (leaf for tree in parts for leaf in tree_leaves(tree)):
         array: Array = np.ascontiguousarray(part)
@@ -171,7 +172,7 @@ def _digest(*parts: Any) -> bytes:
     return digest.digest()
 
 
-def _actions(space: gym.Space, seed: int) -> Iterator[Any]:
+def _actions(space: gym.Space, seed: int) -> Iterator[Action]:
     """Random actions as environments get them: integers or new arrays."""
     rng = np.random.default_rng(seed)
     while True:

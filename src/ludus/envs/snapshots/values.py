@@ -15,22 +15,26 @@ from typing import Any
 import numpy as np
 
 from ludus.envs.snapshots import Refused, generators, minigrid
+from ludus.types import State
 
 LEAVES = (type(None), bool, int, float, str)
 _SEQUENCES: dict[type, Callable[[Iterable[Any]], Any]] = {
     tuple: tuple, list: list, set: set, frozenset: frozenset, deque: deque
 }  # fmt: skip
 
+Node = Any
+"""A value, in the form in which it is stored or as it was."""
+
 
 class ValueEncoder:
     """Turns values into nodes; use one encoder for all values that may share objects."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[Any, dict[str, Any] | None]] = {}
+        self._seen: dict[int, tuple[Any, State | None]] = {}
         self._names = 0
         self._spans: list[tuple[int, int, str]] = []
 
-    def encode(self, value: Any, path: str) -> Any:
+    def encode(self, value: object, path: str) -> Node:
         """The node of a value; raises Refused if it is not plain."""
         if type(value) in LEAVES:
             return value
@@ -61,7 +65,7 @@ class ValueEncoder:
             if high > end:
                 end, owner = high, path
 
-    def _again(self, value: Any, path: str) -> dict[str, Any]:
+    def _again(self, value: object, path: str) -> State:
         node = self._seen[id(value)][1]
         if node is None:
             raise Refused(f"{path} contains itself")
@@ -70,7 +74,7 @@ class ValueEncoder:
             self._names += 1
         return {"is": "same", "as": node["name"]}
 
-    def _node(self, value: Any, path: str) -> dict[str, Any]:
+    def _node(self, value: Node, path: str) -> State:
         kind = type(value)
         if kind in _SEQUENCES:
             items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
@@ -90,7 +94,7 @@ class ValueEncoder:
             return {"is": "minigrid", "module": kind.__module__, "type": kind.__qualname__, "attributes": parts}
         raise Refused(f"{path} is a {getattr(kind, '__module__', '?')}.{kind.__qualname__}")  # SWIG's types have none
 
-    def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
+    def _array(self, value: np.ndarray, path: str) -> State:
         if value.dtype.hasobject or value.dtype.names:
             raise Refused(f"{path} is an array of {value.dtype}")
         self.claim(value, path)
@@ -103,12 +107,12 @@ class ValueEncoder:
 class ValueDecoder:
     """Turns nodes back into values; KeyError, TypeError or ValueError for invalid nodes."""
 
-    def __init__(self, tree: Any) -> None:
-        self._nodes: dict[int, dict[str, Any]] = {}
+    def __init__(self, tree: Node) -> None:
+        self._nodes: dict[int, State] = {}
         self._made: dict[int, Any] = {}
         self._collect(tree)
 
-    def decode(self, node: Any) -> Any:
+    def decode(self, node: Node) -> Node:
         """The value of a node, in new memory."""
         if not isinstance(node, dict):
             return node
@@ -121,7 +125,7 @@ class ValueDecoder:
             self._made[name] = value
         return value
 
-    def _value(self, node: dict[str, Any]) -> Any:
+    def _value(self, node: State) -> Node:
         kind = node["is"]
         if kind == "dict":
             return {self.decode(key): self.decode(item) for key, item in node["pairs"]}
@@ -144,7 +148,7 @@ class ValueDecoder:
             return _member(node["module"], node["type"], node["member"])
         return generators.unpack(kind, node)
 
-    def _collect(self, tree: Any) -> None:
+    def _collect(self, tree: Node) -> None:
         if isinstance(tree, dict):
             if "is" in tree and type(tree.get("name")) is int:
                 self._nodes[tree["name"]] = tree
@@ -160,12 +164,12 @@ def _storable(dtype: np.dtype) -> bool:
     return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
 
 
-def _raw(array: np.ndarray) -> dict[str, Any]:
+def _raw(array: np.ndarray) -> State:
     data = np.frombuffer(array.tobytes(), np.uint8)
     return {"data": data, "dtype": array.dtype.str, "shape": list(array.shape)}
 
 
-def _cooked(node: dict[str, Any]) -> np.ndarray:
+def _cooked(node: State) -> np.ndarray:
     data: np.ndarray = node["data"]
     if "dtype" not in node:
         return data
@@ -175,7 +179,7 @@ def _cooked(node: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(data.astype(np.uint8).tobytes(), dtype).reshape(node["shape"])
 
 
-def _enum(value: enum.Enum, path: str) -> dict[str, Any]:
+def _enum(value: enum.Enum, path: str) -> State:
     cls = type(value)
     try:
         found = _member(cls.__module__, cls.__qualname__, value.name)

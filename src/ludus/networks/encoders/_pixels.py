@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import gymnasium as gym
 import torch
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear
 
+from ludus.config.model import Model
 from ludus.errors import ConfigError
 from ludus.networks.encoders import Encoder, image_shape
 from ludus.networks.layers import HIDDEN_GAIN
 from ludus.networks.layers import linear as linear_layer
+
+
+class PixelConfig(Model):
+    """Settings of every convolutional encoder."""
+
+    features: PositiveInt = 256
+    """Width of the last layer."""
+    divide_by: PositiveFloat | None = None
+    """Pixels are divided by this; none: by the largest value the space has, 255 for brightness, 10 for the codes of
+    MiniGrid's cells."""
 
 
 class PixelEncoder(Encoder):
@@ -56,7 +68,7 @@ class ThreeConvolutions(PixelEncoder):
     shapes: ClassVar[tuple[tuple[int, int, int], ...]]
     """(channels, size, stride) of each."""
 
-    def __init__(self, cfg: ConvolutionsConfig, space: gym.spaces.Box) -> None:
+    def __init__(self, cfg: PixelConfig, space: gym.spaces.Box) -> None:
         super().__init__(space, cfg.divide_by)
         channels, *sides = image_shape(space)
         layers = []
@@ -72,15 +84,6 @@ class ThreeConvolutions(PixelEncoder):
         x = convolve(x, self.second).relu_()
         x = convolve(x, self.third).relu_()
         return self.features(x, self.dense, obs_TB)
-
-
-class ConvolutionsConfig(Protocol):
-    """Settings of ThreeConvolutions."""
-
-    @property
-    def features(self) -> int: ...
-    @property
-    def divide_by(self) -> float | None: ...
 
 
 def channels_last(image_TB: Tensor) -> Tensor:

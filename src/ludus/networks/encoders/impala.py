@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import gymnasium as gym
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from ludus.config.model import Model
 from ludus.networks.encoders import image_shape
-from ludus.networks.encoders._pixels import PixelEncoder, convolution, convolve
+from ludus.networks.encoders._pixels import PixelConfig, PixelEncoder, convolution, convolve
 from ludus.networks.layers import linear
 from ludus.registry import ENCODERS
 
 
-class ImpalaConfig(Model):
+class ImpalaConfig(PixelConfig):
     """One stack per entry of `channels`: a convolution, a pooling by two, two residual blocks."""
 
     channels: tuple[PositiveInt, ...] = Field(default=(16, 32, 32), min_length=1)
     """Channels of the stacks."""
-    features: PositiveInt = 256
-    """Width of the last layer."""
-    divide_by: PositiveFloat | None = None
-    """Pixels are divided by this; none: by the largest value the space has, 255 for brightness."""
 
 
 @ENCODERS.register("impala")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
-from ludus.config.model import Model
-from ludus.networks.encoders._pixels import ThreeConvolutions
+from ludus.networks.encoders._pixels import PixelConfig, ThreeConvolutions
 from ludus.registry import ENCODERS
 
 
-class NatureConfig(Model):
+class NatureConfig(PixelConfig):
     """Three convolutions and one linear layer."""
 
     features: PositiveInt = 512
     """Width of the last layer."""
-    divide_by: PositiveFloat | None = None
-    """Pixels are divided by this; none: by the largest value the space has, 255 for brightness."""
 
 
 @ENCODERS.register("cnn")

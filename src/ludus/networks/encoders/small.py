@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
-from ludus.config.model import Model
-from ludus.networks.encoders._pixels import ThreeConvolutions
+from ludus.networks.encoders._pixels import PixelConfig, ThreeConvolutions
 from ludus.registry import ENCODERS
 
 
-class SmallConfig(Model):
+class SmallConfig(PixelConfig):
     """Three 2x2 convolutions of 16, 32 and 64 channels and one linear layer, as in MiniGrid's documentation."""
 
     features: PositiveInt = 128
     """Width of the last layer."""
-    divide_by: PositiveFloat | None = None
-    """Pixels are divided by this; none: by the largest value the space has, 10 for the codes of MiniGrid's cells."""
 
 
 @ENCODERS.register("small")
