@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import ludus
-from ludus import cli
+from ludus import cli, session
 from ludus.cli import train as train_module
 from ludus.config.compose import config_hash, load, parse
 from ludus.errors import EnvironmentFailed
@@ -44,10 +44,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir, init_from=init_from, debug=debug))
         return types.SimpleNamespace(interrupted=None)
 
-    fake = types.ModuleType("ludus.session")
-    fake.train = train  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ludus.session", fake)
-    monkeypatch.setattr(ludus, "session", fake, raising=False)
+    monkeypatch.setattr(session, "train", train)
     return calls
 
 
@@ -138,7 +135,7 @@ def test_an_interrupt_is_130(ludus_, monkeypatch, runs):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["ludus.session"], "train", interrupted)
+    monkeypatch.setattr(session, "train", interrupted)
     assert ludus_("train", "CartPole-v1:ppo", "-q").code == 130
 
 
@@ -146,7 +143,7 @@ def test_what_a_run_fails_with_is_the_exit_code(ludus_, monkeypatch, runs):
     def dies(*args, **kwargs):
         raise EnvironmentFailed("CartPole-v1", "environment 3 died", "try on_worker_death=restart")
 
-    monkeypatch.setattr(sys.modules["ludus.session"], "train", dies)
+    monkeypatch.setattr(session, "train", dies)
     result = ludus_("train", "CartPole-v1:ppo", "-q")
     assert result.code == 4 and result.err == "error: CartPole-v1: environment 3 died; try on_worker_death=restart\n"
 

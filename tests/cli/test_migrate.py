@@ -24,10 +24,10 @@ def test_a_current_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_run_folder_and_its_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunFolder.create(tmp_path, "cart", config_yaml=to_yaml(config()))
-    manifest = checkpoint.save(run.path, {"x": 1}, step=8) / checkpoint.MANIFEST
+    manifest = checkpoint.save(run.path, {"x": 1}, name="step=8") / checkpoint.MANIFEST
     migrate(run.path)
     assert "nothing to migrate" in capsys.readouterr().out
-    manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 7'))
+    manifest.write_text(manifest.read_text().replace(f'"version": {checkpoint.VERSION}', '"version": 7'))
     with pytest.raises(DataError, match="format version 7, this ludus reads 3; use the ludus that wrote it"):
         migrate(run.path)
 

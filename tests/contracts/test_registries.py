@@ -35,7 +35,7 @@ SEQUENCES = {**REPLAY, "sequence_length": 6, "burn_in": 2}
 RAINBOW = {**SEQUENCES, "dueling": True, "noisy": True, "atoms": 5, "n_step": 3}
 SMALL = {"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}}
 ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "a2c": ("CartPole-v1", {"rollout_steps": 16}),
+    "a2c": ("CartPole-v1", {"rollout_steps": 16, "epoch_steps": 64}),
     "dqn": ("CartPole-v1", {**SEQUENCES, "epsilon": 0.5}),
     "dqn dict": ("LookAndFeel-v0", {**SEQUENCES, "epsilon": 0.5}),
     "dqn rainbow": ("CartPole-v1", RAINBOW),

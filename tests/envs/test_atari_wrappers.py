@@ -253,8 +253,8 @@ def test_rewards_between_two_lives_are_kept(make: Make) -> None:
         total, lost, games = 0.0, 0, 0
         while not games:
             result = vector.step(np.zeros(1, int))
-            total += vector.raw_reward[0]
-            lost += vector.continues is not None
+            total += result.raw_reward[0]
+            lost += result.continues is not None
             games += int(result.over[0])
         assert lost == 4 and total >= 12  # not the 3 of the first reset
     finally:

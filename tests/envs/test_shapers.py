@@ -79,8 +79,8 @@ def test_only_valid_actions_are_ever_taken(make: Make) -> None:
     assert venv.action_space == Discrete(2)
     venv.reset(range(4))
     venv.step(np.array([0, 1, 1, 0]))
-    lane: Any = venv
-    assert [each.unwrapped.last for each in lane._lane.envs] == [1, 3, 3, 1]
+    sync: Any = venv
+    assert [each.unwrapped.last for each in sync._stepper.envs] == [1, 3, 3, 1]
 
 
 def test_actions_are_renamed_on_whole_vectors(make: Make) -> None:

@@ -156,7 +156,7 @@ def keep_writing(folder: str, first: int, last: int, keep: int) -> None:
 
     callback = Checkpoints(Path(folder), CheckpointPlan(keep=keep), warn=print)
     for number in range(first, last):
-        callback._write(state(number), number, False)
+        callback._write(state(number), f"step={number}", False)
 
 
 def wait_for(path: str) -> None:

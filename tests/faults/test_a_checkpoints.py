@@ -247,7 +247,7 @@ def test_12_twenty_preemptions(start: Ludus, tmp_path: Path) -> None:
 # ---- other versions and configs ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "2", None, [2]])
+@pytest.mark.parametrize("version", [0, 2, 4, "3", None, [3]])
 def test_17_another_format_version(ludus: Ludus, stopped: Path, version: object) -> None:
     for path in checkpoint.checkpoints(stopped).values():
         forge(path, lambda _, manifest: manifest.update(version=version))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ludus.orchestration import signals
+from ludus.session import signals
 from ludus.session.signals import stopping
 
 SIGNALS = [signal.Signals[f"SIG{name}"] for name in ("TERM", "INT", "HUP", "USR1", "USR2", "XCPU")]

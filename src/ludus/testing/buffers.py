@@ -41,8 +41,8 @@ class BufferContract(ABC):
                 buffer.add(collector.collect(behaviour, 10))
             result = copy.deepcopy(twin.step(action))
             for b in range(2):
-                after = (result.final_obs if result.done[b] else result.obs)[b]  # type: ignore[index]
-                record[obs[b].tobytes()] = action[b], result.reward[b], result.terminated[b], after
+                shown = result.obs if result.final_obs is None or not result.done[b] else result.final_obs
+                record[obs[b].tobytes()] = action[b], result.reward[b], result.terminated[b], shown[b]
             obs = result.obs
         return buffer, record
 

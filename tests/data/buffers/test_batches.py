@@ -54,7 +54,7 @@ def test_no_sequence_is_long_enough_yet() -> None:
 def test_sequences_bootstrap_from_where_the_log_says(kind: str, n_step: int) -> None:
     buffer, script = filled(400, kind)
     batch, index = draw(buffer, moment(n_step=n_step), recurrent=True, device=CPU)
-    assert batch["obs"].shape[:2] == (2 + 6 + 1, 32) and batch["reward"].shape == (6, 32) == batch["error"].shape
+    assert batch["obs"].shape[:2] == (2 + 6 + 1, 32) and batch["reward"].shape == (6, 32)
     assert index.shape == (32,) and batch["state"][0].shape == (32, 1)
     checked = 0
     for t, n in np.argwhere(batch["weight"].numpy() > 0):
@@ -84,8 +84,8 @@ def test_a_blank_memory_takes_the_place_of_the_stored_one() -> None:
 
 def test_priorities_of_steps_and_of_sequences() -> None:
     error = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
-    np.testing.assert_array_equal(priorities({"error": error[:1]}), [1.0, 0.0])
-    np.testing.assert_allclose(priorities({"error": error}), [0.9 * 3 + 0.1 * 2, 0.0])
+    np.testing.assert_array_equal(priorities(error[:1]), [1.0, 0.0])
+    np.testing.assert_allclose(priorities(error), [0.9 * 3 + 0.1 * 2, 0.0])
 
 
 # ---- what is found, and when -------------------------------------------------------------------------------------
