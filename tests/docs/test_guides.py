@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import runpy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ludus.registry import MEMORY
 from ludus.watch.rules import Rules
 
 GUIDES = Path(__file__).parents[2] / "docs" / "extending"
@@ -84,14 +81,6 @@ def test_a_vectorized_wrapper_equals_the_single_one(follow: Any, tmp_path: Path)
 
 def test_the_new_environment_is_solved(follow: Any) -> None:
     assert follow("environment.md")("ludus train Corridor-v0:ppo --plugin corridor.py -q")["solved"]
-
-
-def test_the_new_core_keeps_the_contract(follow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow("network.md")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(MEMORY, "_classes", dict(MEMORY._classes))
-    runpy.run_path(str(tmp_path / "check_leaky.py"))
-    del sys.modules["leaky"]
 
 
 def test_the_new_core_and_encoder_are_in_the_policy(follow: Any, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -49,11 +51,14 @@ def test_everything_runs(page: Path, ludus: Any, blocks: Any, tmp_path: Path) ->
 
 
 def check_command(line: str, ludus: Callable[..., Any], where: str, *, as_written: bool) -> None:
-    """`ludus` runs; the targets, extras and scripts that others name exist."""
+    """`ludus` and `pytest` run; the targets, extras and scripts that others name exist."""
     words = shlex.split(line, comments=True)
     if words[0] == "ludus":
         outcome = ludus(line, as_written=as_written)
         assert outcome.code == 0, f"{where}: {line}\n{outcome.err}"
+    elif words[0] == "pytest":
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
+        assert done.returncode == 0, f"{where}: {line}\n{done.stdout}"
     elif words[0] == "make":
         assert words[1] in TARGETS, f"{where}: {line}"
     elif "install" in words:

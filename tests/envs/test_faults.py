@@ -15,6 +15,7 @@ import pytest
 
 from envs.conftest import Make, children
 from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.types import tree_map
 
 TWO = np.zeros(2, int)
 FOUR = np.zeros(4, int)

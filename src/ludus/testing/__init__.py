@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.testing.algorithms import AlgorithmContract
-from ludus.testing.buffers import BufferContract
-from ludus.testing.callbacks import CallbackContract
-from ludus.testing.encoders import EncoderContract
-from ludus.testing.memory import MemoryCoreContract
-from ludus.testing.sinks import SinkContract
-from ludus.testing.wrappers import WrapperContract
-
-__all__ = ["AlgorithmContract", "BufferContract", "CallbackContract", "EncoderContract", "MemoryCoreContract",
-           "SinkContract", "WrapperContract"]  # fmt: skip
+from ludus.testing.algorithms import AlgorithmContract as AlgorithmContract
+from ludus.testing.buffers import BufferContract as BufferContract
+from ludus.testing.callbacks import CallbackContract as CallbackContract
+from ludus.testing.encoders import EncoderContract as EncoderContract
+from ludus.testing.memory import MemoryCoreContract as MemoryCoreContract
+from ludus.testing.sinks import SinkContract as SinkContract
+from ludus.testing.wrappers import WrapperContract as WrapperContract

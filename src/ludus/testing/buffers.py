@@ -15,7 +15,6 @@ from ludus.data.collector import Collector
 from ludus.envs.make import make_vector
 from ludus.types import Acted, Array, Spaces
 
-GAMMA = 0.9
 Steps = dict[bytes, tuple[int, float, bool, Array]]
 """Observation -> (action, reward, whether it terminated, true next observation), in order."""
 
@@ -29,8 +28,8 @@ class BufferContract(ABC):
 
     def _filled(self, folder: Path, steps: int) -> tuple[Buffer, Steps]:
         """A buffer that holds the newest of `steps` steps of two environments, and the record of all of them."""
-        fields = {"id": "CartPole-v1", "num_envs": 2, "max_episode_steps": 15}
-        env, twin = (make_vector(Environment.model_validate(fields)) for _ in range(2))
+        config = Environment(id="CartPole-v1", num_envs=2, max_episode_steps=15)
+        env, twin = make_vector(config), make_vector(config)
         collector, buffer = Collector(env, [1, 2]), self.make(Spaces(env.observation_space, env.action_space), 2)
         buffer.attach(folder)
         actions = np.random.default_rng(0).integers(2, size=(steps, 2))
@@ -51,14 +50,14 @@ class BufferContract(ABC):
         """Transitions with n-step returns, and sequences; the next observation of a last step is the true final one."""
         buffer, record = self._filled(tmp_path, 80)
         for n_step in (1, 3):
-            drawn = buffer.sample(64, n_step=n_step, gamma=GAMMA)
+            drawn = buffer.sample(64, n_step=n_step, gamma=0.9)
             for i, after in enumerate(drawn["obs"][0]):
                 assert drawn["action"][0, i] == record[after.tobytes()][0]
                 total, discount = 0.0, 1.0
                 for _ in range(n_step):
                     if after.tobytes() in record:
                         _, reward, terminated, after = record[after.tobytes()]
-                        total, discount = total + discount * reward, 0.0 if terminated else discount * GAMMA
+                        total, discount = total + discount * reward, 0.0 if terminated else 0.9 * discount
                 assert np.array_equal(drawn["next_obs"][0, i], after)
                 assert np.allclose([drawn["reward"][0, i], drawn["discount"][0, i]], [total, discount])
         drawn = buffer.sample_sequences(32, 5)

@@ -25,8 +25,7 @@ class CallbackContract(ABC):
         """A method with another name or other parameters would never be called."""
         for name, method in inspect.getmembers(self.make(), inspect.ismethod):
             if name.startswith("on_"):
-                given = inspect.signature(getattr(Callback(), name)).parameters
-                inspect.signature(method).bind(*given)
+                inspect.signature(method).bind(*inspect.signature(getattr(Callback(), name)).parameters)
 
     def test_the_run_learns_the_same_and_its_state_can_be_saved(self) -> None:
         """The state after a run is plain data that another callback can load."""

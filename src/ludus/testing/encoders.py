@@ -25,7 +25,6 @@ class EncoderContract(ABC):
         """A new encoder for `space`."""
 
     def _made(self, seed: int = 0) -> tuple[Encoder, Tree]:
-        """An encoder and observations [T, B, ...] that are drawn from the space."""
         torch.manual_seed(0)
         self.space.seed(seed)
         drawn = [self.space.sample() for _ in range(T * B)]

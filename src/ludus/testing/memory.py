@@ -65,8 +65,7 @@ class MemoryCoreContract(ABC):
         core, x, _ = self._made(4)
         quiet, loud = core.initial_state(B), tree_map(lambda leaf: leaf + 50, core.initial_state(B))
         for reset in (0, 6, T - 1):
-            first, other = torch.zeros(T, B, dtype=torch.bool), x.clone().requires_grad_()
-            first[reset] = True
+            first, other = (torch.arange(T) == reset).unsqueeze(1).expand(T, B), x.clone().requires_grad_()
             y = core(torch.where(torch.arange(T)[:, None, None] < reset, other + 100.0, other), loud, first)[0][reset:]
             assert torch.equal(core(x, quiet, first)[0][reset:], y)
             (gradient,) = torch.autograd.grad(y[..., 0].sum(), other)

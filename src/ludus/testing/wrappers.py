@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,7 +15,7 @@ from ludus.types import Array, tree_index, tree_leaves, tree_map
 SEEDS = (1, 2)
 
 
-class WrapperContract(ABC):
+class WrapperContract:
     """Inherit and set `wrapper`, its `id` and settings, and `environment`, the fields of what it wraps."""
 
     wrapper: Mapping[str, object]
@@ -45,9 +44,8 @@ class WrapperContract(ABC):
         for backend in ("sync", "sync", "auto"):
             with self._made(backend) as env:
                 found.append([*tree_leaves(tree_map(np.array, env.reset(SEEDS))), *self._played(env, 45)])
-        for one, again, native in zip(*found, strict=True):
-            np.testing.assert_array_equal(one, again)
-            np.testing.assert_array_equal(one, native)
+        for one, *others in zip(*found, strict=True):
+            assert all(np.array_equal(one, other) for other in others)
 
     def test_a_snapshot_holds_its_state(self) -> None:
         """Other environments that restore it give the same steps from there on."""
