@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,18 @@ def test_a_saved_collector_goes_on_with_the_step_that_was_under_way(taken: int) 
     assert theirs.statistics() == ours.statistics() and ours.episodes
     ours.close()
     theirs.close()
+
+
+def test_a_state_is_taken_after_the_step_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot of environments that are stepping would be of neither moment."""
+    looks, done = collector(LookAheadCollector), []
+    step, state_dict = looks.env.step, Collector.state_dict
+    monkeypatch.setattr(looks.env, "step", lambda action: (time.sleep(0.05), step(action))[1])
+    monkeypatch.setattr(Collector, "state_dict", lambda it: (done.append(it._ahead.result.done()), state_dict(it))[1])
+    looks.collect(Counting(), 1)
+    looks.state_dict()
+    assert done == [True]
+    looks.close()
 
 
 def test_new_environments_forget_the_step_that_was_under_way() -> None:

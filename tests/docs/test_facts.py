@@ -88,7 +88,7 @@ def test_the_commands_that_take_a_plugin_are_told() -> None:
     takes = {name for name, command in functions.items() if "plugin" in inspect.signature(command).parameters}
     assert {"train", "resume", "model"} <= takes
     for name, sentence in (
-        ("configuration.md", r"several times\. (.*?) take it"),
+        ("configuration.md", r"may be repeated\. (.*?) take it"),
         ("extending/algorithm.md", r"is an option of (.*?), not"),
     ):
         told = re.search(sentence, page(name), re.DOTALL)

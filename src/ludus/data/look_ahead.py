@@ -72,11 +72,11 @@ class LookAheadCollector(Collector):
 
     def state_dict(self) -> State:
         """The same, and the step under way with its result: the environments are saved after it."""
-        state, ahead = super().state_dict(), self._ahead
-        if ahead is None:
-            return {**state, "ahead": None}
-        result = {name: _copied(value) for name, value in ahead.result.result()._asdict().items()}
-        return {**state, "ahead": {"acted": ahead.acted._asdict(), "result": result}}
+        if self._ahead is None:
+            return {**super().state_dict(), "ahead": None}
+        done = self._ahead.result.result()  # first: environments cannot be saved while they step
+        result = {name: _copied(value) for name, value in done._asdict().items()}
+        return {**super().state_dict(), "ahead": {"acted": self._ahead.acted._asdict(), "result": result}}
 
     def load_state_dict(self, state: State) -> None:
         self._forget()
