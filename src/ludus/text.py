@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -27,6 +28,11 @@ def ascii_only(text: str) -> str:
 
 Precision = int | Literal["score"]
 """Number of decimals; `score`: one, and three below ten."""
+
+
+def safe_name(text: str) -> str:
+    """Text as an allowed name: `ALE/Pong-v5:ppo` -> `ALE-Pong-v5-ppo`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".-")[:64] or "run"
 
 
 def near(path: Path) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ludus.errors import ConfigError, DataError, LudusError
-from ludus.runs.store import RunFolder, runs_in, safe_name
+from ludus.runs.store import RunFolder, runs_in
+from ludus.text import safe_name
 from synthetic import make_run
 
 

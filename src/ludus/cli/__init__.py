@@ -6,12 +6,12 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
 from ludus import __version__
-from ludus.cli import process
+from ludus.cli import flags, process
 from ludus.errors import ConfigError, LudusError, ResourceError, of_system
 from ludus.terminal import mute
 
@@ -100,11 +100,21 @@ def run(args: list[str]) -> int:
         args = [arg for arg in args if arg != "--debug"]
     if isinstance(command, typer.Typer) and args[-1] == selected:
         args = [*args, "--help"]
-    result = build(selected, command)(args, prog_name="ludus", standalone_mode=False)
+    app = typer.main.get_command(build(selected, command))
+    result = app(settings_as_overrides(args, app), prog_name="ludus", standalone_mode=False)
     return result if isinstance(result, int) else 0
 
 
-def build(selected: str | None, command: Command | None) -> Callable[..., object]:
+def settings_as_overrides(args: list[str], app: Any) -> list[str]:
+    """`--num-envs 4` as `num_envs=4`, for a command that takes overrides."""
+    words: list[str] = []
+    while hasattr(app, "commands") and (word := _selected(args[len(words) :])) in app.commands:
+        words = args[: args.index(word, len(words)) + 1]
+        app = app.commands[word]
+    return [*words, *flags.as_overrides(args[len(words) :], app)]
+
+
+def build(selected: str | None, command: Command | None) -> typer.Typer:
     """The command tree; commands that are not selected are only lines of the help."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback(help=_root.__doc__)(_root)

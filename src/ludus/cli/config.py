@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ludus.cli.plugin import Plugin, import_environment, load_plugins
 from ludus.errors import LudusError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -17,13 +18,19 @@ app = typer.Typer(rich_markup_mode=None)
 def show(
     words: Annotated[list[str], typer.Argument(metavar="SPEC [OVERRIDES]...", help="As for ludus train.")],
     origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Print the resolved config as YAML."""
     from ludus.cli.train import pick_spec, split
     from ludus.config.compose import config_hash, load, to_yaml
 
+    load_plugins(plugin)
     spec, overrides = split(words)
-    resolved = load(pick_spec(spec, None, None), overrides)
+    spec = pick_spec(spec, None, None)
+    import_environment(spec, overrides)
+    resolved = load(spec, overrides)
+    for remark in resolved.remarks:
+        print(f"# {remark}")
     if not origin:
         print(to_yaml(resolved.config), end="")
         return

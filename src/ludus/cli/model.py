@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.plugin import Plugin, load_plugins
+from ludus.cli.plugin import Plugin, import_environment, load_plugins
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,6 +27,7 @@ def model(
     from ludus.types import Spaces
 
     load_plugins(plugin)
+    import_environment(spec, overrides or [])
     config = load(spec, overrides or []).config
     info = describe(config.environment)
     player = build_player(config, Spaces(info.observation_space, info.action_space), None)

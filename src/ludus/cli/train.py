@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.flags import spec_of
 from ludus.cli.options import RunsDir, numbers
-from ludus.cli.plugin import Plugin, load_plugins
+from ludus.cli.plugin import Plugin, import_environment, load_plugins
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,10 +86,13 @@ def train(
         return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, debug)
     init_from = init_from and init_from.removeprefix(f"{runs_dir}/")
     runs_dir = runs_dir.absolute()  # an environment may change the working directory, and there are several seeds
+    if not (spec or config_id or config):
+        spec, overrides = spec_of(overrides)
     spec = pick_spec(spec, config_id, config)
+    import_environment(spec, overrides)
     jobs = [resolve(spec, [*overrides, *chosen], tag or []) for chosen in seeds(seed)]
     if cfg is not None:
-        return print_config(jobs[0].config, cfg, package)
+        return print_config(jobs[0], cfg, package)
     if not quiet and not _confirmed(jobs):
         return 0
     from ludus import session
@@ -118,8 +123,23 @@ def split(words: list[str]) -> tuple[str | None, list[str]]:
     """The spec among the positional arguments, and the overrides."""
     specs = [word for word in words if word.startswith("+experiment=") or ("=" not in word and word[:1] != "~")]
     if len(specs) > 1:
-        raise ConfigError(specs[1], f"a second spec besides '{specs[0]}'", "overrides are written key=value")
+        raise ConfigError(specs[1], f"a second spec besides '{specs[0]}'", _one_spec(specs))
     return (specs[0] if specs else None), [word for word in words if word not in specs]
+
+
+def _one_spec(specs: list[str]) -> str:
+    """What to write instead of several bare words."""
+    from ludus.config.aliases import canonical
+    from ludus.registry import ALGORITHMS
+
+    for key, value in itertools.pairwise(specs):
+        if canonical((key,))[0] != (key,) or ("." in key and key.replace(".", "").isidentifier()):
+            return f"write {key}={value}"
+    algorithms = [word for word in specs if word in ALGORITHMS]
+    others = [word for word in specs if word not in algorithms]
+    if len(algorithms) == len(others) == 1 and ":" not in others[0]:
+        return f"write {others[0]}:{algorithms[0]}"
+    return "overrides are written key=value"
 
 
 def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:
@@ -130,8 +150,11 @@ def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> st
         raise ConfigError(" and ".join(named), "both name what to train", "keep one of them")
     chosen = next(iter(named.values()), DEFAULT)
     if ":" not in chosen and "=" not in chosen and not chosen.endswith((".yaml", ".yml", ".json")):
+        from ludus.config.compose import find_targets
+
         print_targets(chosen)
-        raise ConfigError(chosen, "names no variant", "pick an Env:variant; ludus train --list-envs shows all")
+        first = next((target.spec for target in find_targets(chosen)), f"{chosen}:ppo")
+        raise ConfigError(chosen, "names no variant", f"write Env:variant, such as {first}")
     return chosen
 
 
@@ -188,19 +211,20 @@ def debugger_overrides(config: ExperimentConfig) -> list[str]:
     return ["environment.num_envs=1", "environment.vectorization=sync", *whole]
 
 
-def print_config(config: ExperimentConfig, kind: str, package: str | None) -> int:
-    """Print the resolved config, or a part of it, as YAML."""
-    from ludus.config.compose import dump
+def print_config(resolved: Resolved, kind: str, package: str | None) -> int:
+    """Print the resolved config, or a part of it, as YAML; what is to be said about it as comments."""
     from ludus.config.read import to_yaml
     from ludus.config.validate import MISSING, select
     from ludus.text import did_you_mean
 
     if kind != "job":
         raise ConfigError(f"--cfg {kind}", "only the job's config exists", "write --cfg job")
-    data = dump(config)
+    data = resolved.data
     part = data if package in (None, "_global_") else select(data, tuple(package.split(".")))
     if part is MISSING:
         raise ConfigError(f"--package {package}", "no such part", did_you_mean(package, data))
+    for remark in resolved.remarks:
+        print(f"# {remark}")
     print(to_yaml(part), end="")
     return 0
 

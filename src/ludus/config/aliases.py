@@ -15,34 +15,38 @@ Meaning = Callable[[object], object]
 
 BARE: dict[str, str] = {
     "experiment": "seed device tags description",
-    "environment": "num_envs vectorization valid_actions grayscale_obs resize_obs frame_stack max_episode_steps "
+    "environment": "num_envs vectorization valid_actions frame_skip grayscale_obs resize_obs frame_stack max_episode_steps "
     "normalize_obs normalize_reward reward_threshold",
     "algorithm": "rollout_steps batch_size lr gamma gae_lambda entropy_coef value_coef max_grad_norm target_kl "
-    "optimizer",
+    "optimizer replay_ratio replay_is_clip",
     "training": "total_timesteps phases",
 }
 """Section -> fields that may be written at the top level under their own name."""
 
 NAMES: dict[str, str] = {
-    "experiment.device": "accelerator",
+    "experiment.device": "accelerator cuda",
     "experiment.name": "project_id exp_name",
-    "environment.id": "env_id gym_id environment.name environment.env",
+    "environment.id": "env env_id gym_id environment.name environment.env",
     "environment.num_envs": "n_envs",
     "environment.kwargs": "env_kwargs",
     "environment.kwargs.obs_type": "obs_type",
-    "environment.wrappers": "env_wrappers environment.wrapper",
+    "environment.wrappers": "env_wrappers environment.wrapper masked_indices",
     "environment.vectorization": "vectorization_mode subproc",
     "environment.valid_actions": "spec.action_space.valid",
-    "environment.frame_stack": "n_stack",
+    "environment.frame_stack": "n_stack obs_stack",
     "algorithm.name": "algo_id algo",
+    "algorithm.batch_size": "num_minibatches",
     "algorithm.rollout_steps": "n_steps num_steps",
     "algorithm.epochs": "n_epochs num_epochs update_epochs",
     "algorithm.lr": "policy_lr learning_rate",
+    "algorithm.lr.end": "final_lr anneal_lr",
     "algorithm.memory_lr": "mamba_lr",
-    "algorithm.gae_lambda": "lambda_return",
+    "algorithm.gae_lambda": "lambda_return gae",
     "algorithm.clip": "clip_range clip_coef clip_ratio clip_epsilon",
-    "algorithm.clip_value": "clip_range_vf",
+    "algorithm.clip_value": "clip_range_vf clip_vloss",
     "algorithm.entropy_coef": "ent_coef",
+    "algorithm.entropy_coef.start": "init_ent_coef",
+    "algorithm.entropy_coef.end": "final_ent_coef",
     "algorithm.value_coef": "vf_coef",
     "algorithm.normalize_advantage": "norm_adv normalize_advantages",
     "algorithm.returns": "returns_type",
@@ -52,20 +56,27 @@ NAMES: dict[str, str] = {
     "network.encoder.type": "policy",
     "network.encoder.hidden_dims": "hidden_dims",
     "network.encoder.activation": "activation",
-    "network.memory.type": "core rnn_type",
-    "network.memory.hidden_dim": "rnn_hidden_dim",
+    "network.memory.type": "core rnn_type mamba_version trxl_gating",
+    "network.memory.hidden_dim": "hidden_dim rnn_hidden_dim trxl_dim",
+    "network.memory.memory_length": "trxl_memory_length",
+    "network.memory.expand": "expand",
     "network.memory.num_layers": "trxl_num_layers",
     "network.memory.num_heads": "trxl_num_heads",
     "network.memory.positions": "trxl_positional_encoding",
     "network.memory.state_dim": "d_state",
     "network.memory.conv_width": "d_conv",
     "buffers.replay": "buffer",
-    "training.total_timesteps": "max_timesteps max_env_steps n_timesteps",
+    "buffers.replay.size": "replay_buffer_size",
+    "training.total_timesteps": "max_timesteps max_env_steps n_timesteps timesteps",
     "training.evaluation.episodes": "eval_episodes num_eval_episodes",
     "training.evaluation.every_epochs": "eval_freq_epochs",
     "training.evaluation.every_steps": "eval_frequency eval_freq",
     "training.evaluation.warmup_epochs": "eval_warmup_epochs",
     "training.evaluation.deterministic": "eval_deterministic",
+    "training.evaluation.video.every_evaluations": "capture_video",
+    "training.checkpoints.every_steps": "checkpoint_frequency",
+    "training.checkpoints.every_updates": "save_interval",
+    "training.checkpoints.at_evaluation": "save_model",
     "training.stop.train_reward": "early_stop_on_train_threshold",
     "training.stop.eval_reward": "early_stop_on_eval_threshold",
     "logging.console": "logging.terminal",
@@ -78,20 +89,52 @@ ALIASES = {name: f"{section}.{name}" for section, names in BARE.items() for name
 ALIASES |= {alias: path for path, names in NAMES.items() for alias in names.split()}
 
 
-def _threshold(value: object) -> object:
-    return ("threshold" if value else None) if isinstance(value, bool) else value
+KEEP = object()
+"""The meaning of a value that changes nothing."""
 
+
+def _wrapper(value: object) -> object:
+    return [] if value in ("gym", "gymnasium", None) else value if isinstance(value, list) else [value]
+
+
+def _masked(value: object) -> object:
+    indices = [int(part) for part in value.split(",")] if isinstance(value, str) and value else value
+    indices = indices if isinstance(indices, list) else [indices]
+    return KEEP if value in ("", None) else [{"id": "mask_observation", "indices": indices}]
+
+
+SWITCHES: dict[str, tuple[object, object]] = {
+    "subproc": ("sync", "async"),
+    "cuda": ("cpu", "auto"),
+    "anneal_lr": ("${algorithm.lr.start}", 0.0),
+    "gae": (1.0, KEEP),
+    "clip_vloss": (None, "${algorithm.clip}"),
+    "trxl_gating": ("trxl", "gtrxl"),
+    "capture_video": (0, 1),
+    "save_model": ("never", KEEP),
+    "early_stop_on_train_threshold": (None, "threshold"),
+    "early_stop_on_eval_threshold": (None, "threshold"),
+}
+"""Aliases that are true or false where the setting is something else: what false and true mean."""
 
 VALUES: dict[str, Meaning] = {
-    "subproc": lambda value: {True: "async", False: "sync"}[value] if isinstance(value, bool) else value,
     "accelerator": lambda value: "cuda" if value == "gpu" else value,
-    "early_stop_on_train_threshold": _threshold,
-    "early_stop_on_eval_threshold": _threshold,
-    "environment.wrapper": lambda value: value if isinstance(value, list) else [value],
+    "environment.wrapper": _wrapper,
+    "masked_indices": _masked,
+    "mamba_version": lambda value: {"v1": "mamba", "v2": "mamba2"}.get(str(value), value),
+    "num_minibatches": lambda value: 1 / value if isinstance(value, int) and value > 0 else value,
     "normalize_advantages": lambda value: {"batch": True, "off": False}.get(str(value), value),
     "trxl_positional_encoding": lambda value: "none" if value == "" else value,
 }
-"""Aliases whose values mean something else: how to translate them."""
+"""Other aliases whose values mean something else: how to translate them."""
+
+ABSENT = {
+    "torch_deterministic": "leave it out: every run is deterministic",
+    "reconstruction_coef": "leave it out: there is no reconstruction loss",
+    "dt_init": "leave it out: step sizes of Mamba start as in its paper; network.memory.rate sets the decay",
+    "dt_scale": "leave it out: step sizes of Mamba start as in its paper; network.memory.rate sets the decay",
+}
+"""Names of other tools that mean nothing here, and what to do."""
 
 _FLAT = re.compile(r"(\w+?)_schedule(|_start_value|_end_value|_start|_end)")
 _PARTS = {"": "schedule", "_start_value": "start", "_end_value": "end", "_start": "from", "_end": "to"}
@@ -104,12 +147,18 @@ def canonical(path: Path) -> tuple[Path, Meaning | None]:
         new = (*target, *path[length:])
         if new != path:
             final, meaning = canonical(new)
-            return final, VALUES.get(alias, meaning)
+            return final, _meaning(alias) or meaning
     flat = _FLAT.fullmatch(path[-1])
     number = canonical((*path[:-1], flat[1]))[0] if flat else ()
     if flat and len(number) == 2 and number[0] == "algorithm":
         return (*number, _PARTS[flat[2]]), None
     return path, None
+
+
+def _meaning(alias: str) -> Meaning | None:
+    if alias in SWITCHES:
+        return lambda value: SWITCHES[alias][value] if isinstance(value, bool) else value
+    return VALUES.get(alias)
 
 
 def spellings(path: Path) -> list[str]:

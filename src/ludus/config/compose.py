@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.config import groups, read
+from ludus.config import groups, presets, read
 from ludus.config.aliases import ALIASES
+from ludus.config.departures import follow
 from ludus.config.groups import EXPERIMENT, EnvironmentFile, Option, Target, find_option, find_variant
 from ludus.config.merge import Draft, Layer, change, interpolate, layers_of
 from ludus.config.schema import ExperimentConfig
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"(.+\.(?:ya?ml|json))(?::([^/:]+))?", re.DOTALL)
 _EXPERIMENT = f"+{EXPERIMENT}="
+_WITH_EQUALS = re.compile(r"(\+{0,2}[\w.]+)=([\w./@+-]+=[\w./@=+-]*)")
+"""`training.resume_path=runs/x/checkpoints/step=512`: Hydra's grammar wants quotes around such a value."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,16 @@ class Resolved:
     overrides: tuple[str, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
     """Dotted path -> `file:line` or override, for every value that is not a default."""
+    preset: str = ""
+    """The presets it is made of, if the environment has no file with that variant."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about how the overrides changed the variant."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """The preset and the notes, line by line."""
+        preset = f"{self.config.environment.id} has no config file for this: preset {self.preset} (configs/presets)"
+        return [*([preset] if self.preset else []), *self.notes]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -49,10 +62,15 @@ def load(spec: str, overrides: Sequence[str] = (), *, config_dirs: Sequence[Path
     dirs = search_path() if config_dirs is None else [Path(root).absolute() for root in config_dirs]
     changes = read_overrides(overrides)
     choices = [change for change in changes if _is_choice(change, dirs)]
-    draft = Draft(_layers(spec, [str(choice.input_line) for choice in choices], dirs))
-    change(draft, [change for change in changes if change not in choices])
+    values, options = [one for one in changes if one not in choices], [str(choice.input_line) for choice in choices]
+    preset = presets.find(spec, values, dirs) if _is_target(spec) else None
+    layers = _layers(spec, options, dirs) if preset is None else [*preset.layers, *_chosen(options, dirs, spec)]
+    draft = Draft(layers)
+    change(draft, values)
+    notes = follow(draft, Draft(layers), spec)
     origin = {".".join(path): where for path, where in draft.origins.items()}
-    return Resolved(validate(interpolate(draft), spec), spec, tuple(overrides), origin)
+    config, names = validate(interpolate(draft), spec), " + ".join(preset.names) if preset else ""
+    return Resolved(config, spec, tuple(overrides), origin, names, tuple(notes))
 
 
 def load_config(env_id: str, variant_id: str, *overrides: str) -> ExperimentConfig:
@@ -96,15 +114,16 @@ def read_overrides(texts: Sequence[str]) -> list[Override]:
     for text in texts:
         if "=" not in text and not text.startswith("~"):
             raise ConfigError(text, "not an override", "write key=value")
+        plain = _WITH_EQUALS.fullmatch(text)
         try:
-            override = parser.parse_override(text)
+            override = parser.parse_override(f"{plain[1]}='{plain[2]}'" if plain else text)
         except RecursionError:
             raise ConfigError(masked(text)[:60], "nested too deeply", "write it into a file") from None
         except HydraException as error:
             problem = f"not an override: {str(error).splitlines()[0]}"
             raise ConfigError(masked(text), problem, "write key=value; quote values with special characters") from None
         if override.is_sweep_override():
-            remedy = "use ludus sweep, [a,b] for a list, or quote a string that has commas"
+            remedy = "train once per value, or write [a,b] for a list and quotes around a string that has commas"
             raise ConfigError(masked(text), f"{override.key_or_group}: several values for one run", remedy)
         if re.match(r"hydra\b", override.key_or_group):
             raise ConfigError(text, "Hydra's own settings are not used", "see ludus train --help")
@@ -134,6 +153,16 @@ def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
     """`+experiment=name` of every experiment file."""
     dirs = search_path() if config_dirs is None else config_dirs
     return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, dirs)]
+
+
+def _is_target(spec: str) -> bool:
+    """Whether a spec has the form `Env:name`."""
+    return ":" in spec and not spec.startswith(_EXPERIMENT) and _FILE.fullmatch(spec) is None
+
+
+def _chosen(choices: list[str], dirs: list[Path], spec: str) -> list[Layer]:
+    """The layers of config groups alone."""
+    return _composed(None, choices, dirs, spec) if choices else []
 
 
 def _layers(spec: str, choices: list[str], dirs: list[Path]) -> list[Layer]:

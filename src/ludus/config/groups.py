@@ -53,20 +53,30 @@ class EnvironmentFile:
 
     def layers(self, variant: str) -> list[Layer]:
         """The layers of a variant; the first one holds defaults that follow from the file's name and facts."""
-        stem, facts = self.path.stem, self.block.get(FACTS)
-        first: dict[str, dict[str, object]] = {"environment": {"id": stem}, "experiment": {"name": stem}}
-        action = facts.get("action") if isinstance(facts, Mapping) else None
-        if isinstance(action, Mapping) and "valid" in action:
-            first["environment"]["valid_actions"] = action["valid"]
-        return [*layers_of(first, self.name), *self.own_layers(variant)]
+        return [*self._facts(), *self.own_layers(variant)]
+
+    def shared_layers(self) -> list[Layer]:
+        """The layers of every variant."""
+        return [*self._facts(), *self._base()]
 
     def own_layers(self, variant: str, trail: tuple[str, ...] = ()) -> list[Layer]:
         """The layers written in the file; `trail` are the variants that extend this one."""
         if variant not in self.variants:
             problem = f"{self.path.stem} has no variant '{variant}'"
             raise ConfigError(trail[-1] if trail else self.name, problem, did_you_mean(variant, self.variants))
+        return [*self._base(), *self._chain(variant, trail)]
+
+    def _facts(self) -> list[Layer]:
+        stem, facts = self.path.stem, self.block.get(FACTS)
+        first: dict[str, dict[str, object]] = {"environment": {"id": stem}, "experiment": {"name": stem}}
+        action = facts.get("action") if isinstance(facts, Mapping) else None
+        if isinstance(action, Mapping) and "valid" in action:
+            first["environment"]["valid_actions"] = action["valid"]
+        return layers_of(first, self.name)
+
+    def _base(self) -> list[Layer]:
         shared = self.parts.get("_base", FileMapping())
-        return [*layers_of(self.base, self.name), *layers_of(shared, self.name), *self._chain(variant, trail)]
+        return [*layers_of(self.base, self.name), *layers_of(shared, self.name)]
 
     def description(self, variant: str) -> str:
         """The variant's one-line description."""
@@ -107,21 +117,26 @@ def environment_files(dirs: Sequence[Path]) -> dict[str, Path]:
     return {path.stem: path for path in paths if path.suffix in SUFFIXES}
 
 
-def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]:
-    """File and variant of an `Env:variant`; `/` and `_` of the id may be `-`, and its version may be left out."""
-    env_id, _, variant = spec.rpartition(":")
+def environment_path(env_id: str, dirs: Sequence[Path]) -> Path | None:
+    """The file of an environment; `/` and `_` of the id may be `-`, and its version may be left out."""
     found = environment_files(dirs)
     wanted = env_id.replace("/", "-")
     forms = {stem: stem.replace("_", "-") for stem in found}
     similar = [s for s, form in forms.items() if wanted.replace("_", "-") in (form, re.sub(r"-v\d+$", "", form))]
-    stem = similar[0] if wanted not in found and len(similar) == 1 else wanted
-    if stem not in found:
-        close = did_you_mean(stem, found)
+    return found.get(similar[0] if wanted not in found and len(similar) == 1 else wanted)
+
+
+def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]:
+    """File and variant of an `Env:variant`."""
+    env_id, _, variant = spec.rpartition(":")
+    path = environment_path(env_id, dirs)
+    if path is None:
+        close = did_you_mean(env_id.replace("/", "-"), environment_files(dirs))
         remedy = close if "did you mean" in close else "`ludus train --list-envs` shows those that have one"
         raise ConfigError(spec, f"no config for environment '{env_id}'", remedy)
-    file = EnvironmentFile(found[stem], dirs)
+    file = EnvironmentFile(path, dirs)
     if variant not in file.variants:
-        raise ConfigError(spec, f"{stem} has no variant '{variant}'", did_you_mean(variant, file.variants))
+        raise ConfigError(spec, f"{path.stem} has no variant '{variant}'", did_you_mean(variant, file.variants))
     return file, variant
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import PydanticUndefined
 
-from ludus.config.aliases import Path, canonical
+from ludus.config.aliases import KEEP, Path, canonical
 from ludus.config.read import MAX_NODES, FileMapping, place, plain
 from ludus.config.schedule import PARTS, expand
 from ludus.config.validate import MISSING, Many, brief, chooser, field_at, section, select
@@ -47,6 +47,8 @@ class Layer:
         path, meaning = canonical(at or written)
         if meaning is not None:
             value = meaning(value)
+        if value is KEEP:
+            return
         node, key = section(path), chooser(path)
         if key and isinstance(value, str):
             value = {key: value}

@@ -92,6 +92,8 @@ class Environment(Model):
     """Wrappers in the order they are applied, the innermost first."""
     valid_actions: tuple[NonNegativeInt, ...] | None = None
     """The actions of a Discrete space that the policy may choose; the default is all of them."""
+    frame_skip: PositiveInt | tuple[PositiveInt, PositiveInt] = 1
+    """Repeat every action this many times, or a random number of times between two numbers, after the wrappers."""
     grayscale_obs: bool = False
     """Convert images to grayscale, after the wrappers."""
     resize_obs: bool | PositiveInt | tuple[PositiveInt, PositiveInt] = False

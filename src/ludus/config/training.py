@@ -33,6 +33,14 @@ class Phase(Model):
     environment: dict[str, Any] | None = None
     """Environment settings that the phase changes; the spaces must stay the same."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def other_name(cls, value: object) -> object:
+        """Accept `workflow_hooks` for `hooks`."""
+        if isinstance(value, dict) and "workflow_hooks" in value and "hooks" not in value:
+            return {"hooks" if key == "workflow_hooks" else key: item for key, item in value.items()}
+        return value
+
     @property
     def hook_names(self) -> list[str]:
         """The hooks of one cycle without their counts."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ludus.config.aliases import Path, spellings
+from ludus.config.aliases import ABSENT, ALIASES, Path, spellings
 from ludus.config.model import Model, Registered
 from ludus.config.schema import SCHEMA_VERSION, ExperimentConfig
 from ludus.errors import ConfigError
@@ -177,9 +177,17 @@ def _config_error(details: list[ErrorDetails], draft: Draft, source: str) -> Con
 
 
 def _nearest_key(path: Path, data: object) -> str:
+    """What to write instead of an unknown key."""
+    if path[-1] in ABSENT:
+        return ABSENT[path[-1]]
+    if path[:2] == ("network", "memory") and select(data, (*path[:2], "type")) in (MISSING, "none"):
+        return "choose a memory core too: core=lstm, gru, trxl or mamba"
     node = _walk(path[:-1], data)
     known = [*([node.key] if isinstance(node, Registered) else ()), *_fields_at(path[:-1], data)]
     close = did_you_mean(path[-1], [*known, *spellings(path[:-1])])
+    elsewhere = ALIASES.get(path[-1])
+    if elsewhere and path[-1] not in known:
+        return f"did you mean '{elsewhere}'?"
     return close if close.startswith("did you mean") else did_you_mean(path[-1], known)
 
 

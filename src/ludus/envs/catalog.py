@@ -6,17 +6,19 @@ Importing this module does not import Gymnasium.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ludus.envs import packages
 from ludus.envs.suites import SUITES, Suite, mujoco, suite_of
 from ludus.errors import ConfigError, Missing, MissingExtra
-from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -34,12 +36,12 @@ _announced: set[str] = set()
 
 def find(id: str) -> EnvSpec:
     """The spec of a registered id; imports its suite first."""
-    if ":" in id:
-        raise ConfigError(WHERE, f"'{id}' names a module", "load your code with --plugin and give the bare id")
-    id = _current(id)
-    _import(suite_of(id), id)
     import gymnasium as gym
 
+    if ":" in id and id not in gym.registry:  # a config may not import code; its user may
+        raise ConfigError(WHERE, f"'{id}' is a class that is not imported", f"add --import {id}")
+    id = current(id)
+    _import(suite_of(id), id)
     spec = gym.registry.get(id)
     if spec is None:
         raise _unknown(id)
@@ -112,7 +114,7 @@ def _import(suite: Suite, id: str) -> None:
         raise Missing(f"{WHERE}: {id}", "an optional package is missing", suite.install) from error
 
 
-def _current(id: str) -> str:
+def current(id: str) -> str:
     """The id of today's version; a replacement is announced once."""
     newer = mujoco.successor(id)
     if newer and id not in _announced:
@@ -140,8 +142,19 @@ def _unknown(id: str) -> ConfigError:
     return ConfigError(WHERE, f"'{id}' is unknown", _suggestion(id))
 
 
+def _bare(id: str) -> str:
+    return re.sub(r"-v\d+$", "", id.lower())
+
+
 def _suggestion(id: str) -> str:
+    """What to type for an id that nothing registers."""
     import gymnasium as gym
 
-    remedy = did_you_mean(id, gym.registry)
-    return remedy if remedy.startswith("did") else "see `ludus train --list-envs`"  # all the ids would be a page
+    for module, (package, *prefixes) in packages.PACKAGES.items():
+        if id.startswith(tuple(prefixes)):
+            return packages.remedy(module, package)
+    names = {_bare(known): known for known in gym.registry}
+    close = difflib.get_close_matches(_bare(id), names, n=1, cutoff=0.8)
+    if close:
+        return f"did you mean '{names[close[0]]}'?"
+    return "add --import PACKAGE for the package that registers it, or write module:Class for a class of yours"

@@ -120,6 +120,8 @@ def _pipeline(cfg: Environment) -> Iterator[WrapperCall]:
     """The wrappers that fields of the config ask for, outside of the listed ones."""
     if cfg.valid_actions is not None:
         yield WrapperCall("environment.valid_actions", WRAPPERS["remap_actions"], {"mapping": [*cfg.valid_actions]})
+    if cfg.frame_skip != 1:
+        yield WrapperCall("environment.frame_skip", WRAPPERS["frame_skip"], {"skip": cfg.frame_skip})
     if cfg.grayscale_obs:
         yield WrapperCall("environment.grayscale_obs", WRAPPERS["grayscale"], {})
     if cfg.resize_obs:

@@ -163,11 +163,6 @@ def check_name(name: str, where: str) -> None:
         raise ConfigError(where, f"'{name[:60]}' cannot be the name of a run", remedy)
 
 
-def safe_name(text: str) -> str:
-    """Text as an allowed name: `ALE/Pong-v5:ppo` -> `ALE-Pong-v5-ppo`."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".-")[:64] or "run"
-
-
 def runs_in(root: Path) -> list[str]:
     """The ids of all runs in a folder."""
     if not root.is_dir():

@@ -19,10 +19,11 @@ from ludus.run import Run
 from ludus.runs import checkpoint, consent, history, provenance, rebuild
 from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.runs.lock import RunLock
-from ludus.runs.store import RunFolder, safe_name
+from ludus.runs.store import RunFolder
 from ludus.session.finish import finish
 from ludus.session.loading import Transfer, load_state, restore, rewind_metrics, transfer, without_buffers
 from ludus.session.signals import stopping
+from ludus.text import safe_name
 
 
 def train(
@@ -60,9 +61,10 @@ def train(
 def home_of(resolved: Resolved, root: Path, *, debug: bool) -> Home:
     """The home of a run of this config; the user's alert command is used only with consent."""
     program, refusal = consent.alert_command(resolved)
-    title = " ".join([resolved.spec, *resolved.overrides])
+    title = " ".join([resolved.spec, *resolved.overrides, *([f"(preset {resolved.preset})"] if resolved.preset else [])])
     home = Home(resolved.config, title, root, program=program, debug=debug)
     home.warnings += [refusal] if refusal else []
+    home.notes += resolved.notes
     return home
 
 
@@ -247,6 +249,11 @@ def _digest(folder: RunFolder) -> str:
 
 
 def run_name(resolved: Resolved) -> str:
-    """The name of the run folder: the experiment's name, or the spec if it has none of its own."""
-    name = resolved.config.experiment.name
-    return safe_name(resolved.spec) if name is None or resolved.spec.startswith(f"{name}:") else name
+    """The name of the run folder: the experiment's, or the environment and variant if it only repeats the former."""
+    name, environment, spec = resolved.config.experiment.name, resolved.config.environment.id, resolved.spec
+    if name is not None and name != safe_name(environment):
+        return name
+    if spec.startswith("+experiment="):
+        return safe_name(spec.partition("=")[2])
+    variant = spec.rpartition(":")[2] if ":" in spec else resolved.config.algorithm.name
+    return safe_name(f"{environment}-{variant}" if environment else spec)

@@ -99,6 +99,8 @@ def preprocessing(recipe: Recipe, *, equal: bool) -> Preprocessing:
     given = {name: _arguments(call) for name, call in inner}
     base = {**recipe.spec.kwargs, **recipe.kwargs}
     _require_pictures(base, [name for name, _ in inner])
+    if any(not isinstance(given[name]["skip"], int) for name in SKIPS if name in given):
+        raise Unsuited("its frame skip is never random")
     if equal:
         _require_order(base, list(given))
     return _read(recipe, base, {**given, "frame_stack": _arguments(calls[stacks[0]][1])}, rest)

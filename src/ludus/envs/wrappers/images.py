@@ -152,7 +152,7 @@ class PixelsOnly(gym.ObservationWrapper):
     observes = True
     """It replaces the observation, so that the suite's own wrapper for that is left out."""
 
-    def __init__(self, env: gym.Env) -> None:
+    def __init__(self, env: gym.Env, pixels_only: Literal[True] = True) -> None:
         super().__init__(env)
         if env.render_mode != "rgb_array":
             raise ValueError(f"needs an environment that renders 'rgb_array', this one is made for {env.render_mode}")

@@ -18,22 +18,27 @@ from ludus.types import Array, State, StepResult
 
 
 class FrameSkip(gym.Wrapper):
-    """Repeats every action `skip` times or until the episode ends; sums rewards, shows the last observation."""
+    """Repeats every action `skip` times or until the episode ends; sums rewards, shows the last observation.
 
-    def __init__(self, env: gym.Env, skip: int = 4) -> None:
+    Two numbers are the least and the most of a random count.
+    """
+
+    def __init__(self, env: gym.Env, skip: int | tuple[int, int] = 4) -> None:
         super().__init__(env)
-        if skip < 1:
-            raise ValueError(f"skip must be at least 1, got {skip}")
+        least, most = (skip, skip) if isinstance(skip, int) else skip
+        if not 1 <= least <= most:
+            raise ValueError(f"skip must be at least 1, or two rising numbers, got {skip}")
         skipped = getattr(env.unwrapped, "_frameskip", 1)
         if skipped != 1:
             raise ValueError(f"needs single frames, ALE itself skips {skipped}; set environment.kwargs.frameskip to 1")
-        self._skip = skip
+        self._least, self._most = least, most
 
     def step(self, action: Action) -> StepReturn:
         """Several steps of the environment as one."""
         total = 0.0
         frames: list[Observation] = []
-        for _ in range(self._skip):
+        fixed = self._least == self._most
+        for _ in range(self._most if fixed else int(self.unwrapped.np_random.integers(self._least, self._most + 1))):
             obs, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
             frames = [*frames[-1:], obs]
@@ -49,7 +54,7 @@ class FrameSkip(gym.Wrapper):
 class MaxAndSkip(FrameSkip):
     """Frame skip for consoles that draw some things in every second frame: shows the brighter of the last two."""
 
-    def __init__(self, env: gym.Env, skip: int = 4) -> None:
+    def __init__(self, env: gym.Env, skip: int | tuple[int, int] = 4) -> None:
         super().__init__(env, skip)
         if not is_pixels(env.observation_space) or len(env.observation_space.shape or ()) < 2:
             raise ValueError(f"needs images, the observation is {env.observation_space}; frame_skip takes any")

@@ -1,0 +1,40 @@
+"""What no longer holds once an override names another environment or algorithm than the variant."""
+
+from __future__ import annotations
+
+from ludus.config.merge import Draft, Layer
+from ludus.config.validate import MISSING, select
+from ludus.text import safe_name
+
+ID, ALGORITHM, NAME = ("environment", "id"), ("algorithm", "name"), ("experiment", "name")
+GOALS = (("environment", "reward_threshold"), ("training", "stop", "eval_reward"), ("training", "stop", "train_reward"))
+
+
+def follow(draft: Draft, before: Draft, spec: str) -> list[str]:
+    """Drop goals of another environment, name the run after what it trains, and say which tuned values are gone."""
+    notes = []
+    (old_id, id), (old, algorithm) = ([select(one.data, path) for one in (before, draft)] for path in (ID, ALGORITHM))
+    if old_id in (MISSING, ""):
+        return []
+    if id != old_id:
+        foreign = [path for path in GOALS if _unchanged(draft, before, path)]
+        for path in foreign:
+            draft.remove(path)
+        if foreign:
+            notes.append(f"environment.id={id}: {', '.join('.'.join(path) for path in foreign)} of {spec} do not apply")
+    if algorithm != old and old is not MISSING:
+        lost = [key for key in before.data["algorithm"] if key not in draft.data["algorithm"]]
+        if lost:
+            rest = f"it starts from {algorithm}'s defaults"
+            notes.append(f"algorithm.name={algorithm}: {', '.join(lost)} of {spec} no longer apply; {rest}")
+    if (id, algorithm) != (old_id, old) and select(draft.data, NAME) == safe_name(str(old_id)):
+        layer = Layer()
+        layer.feed(NAME, safe_name(f"{id}-{algorithm}"), str(draft.origin(ID if id != old_id else ALGORITHM)))
+        draft.add(layer)
+    return notes
+
+
+def _unchanged(draft: Draft, before: Draft, path: tuple[str, ...]) -> bool:
+    """Whether a goal was set by the variant and by no override."""
+    there = select(draft.data, path) not in (MISSING, None)
+    return there and draft.origins.get(path) == before.origins.get(path)
