@@ -108,7 +108,10 @@ def test_version_and_bare_call(ludus_):
         (["train", "CartPole-v1:ppo", "--cfg", "hydra"], "--cfg job"),
         (["train", "CartPole-v1:ppo", "--cfg", "job", "--package", "algoritm"], "did you mean 'algorithm'?"),
         (["train", "CartPole-v1:ppo", "--plugin", "none.py"], "not a Python file"),
-        (["train", "Nowhere-v1:ppo"], "no config for environment 'Nowhere-v1'; `ludus train --list-envs` shows"),
+        (
+            ["train", "Nowhere-v1:ppo"],
+            "'Nowhere-v1' is unknown; add --import PACKAGE for the package that registers it",
+        ),
         (["train", "CartPoel-v1:ppo"], "did you mean 'CartPole-v1'?"),
         (["train", "+experiment=nothing"], "no config 'experiment/nothing'"),
         (["train", "--config", "none.yaml"], "no such file"),

@@ -9,7 +9,7 @@ from ludus.config.compose import config_hash, parse
 from ludus.config.schema import ExperimentConfig
 from ludus.config.validate import Many, fields, node_of, section
 from ludus.errors import ConfigError
-from ludus.registry import ALGORITHMS, ENCODERS, MEMORY, Registry
+from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY, Registry
 
 CANONICAL = {
     "experiment": {"name": "mine", "description": "d", "seed": 7, "device": "cpu", "tags": ["a"]},
@@ -199,6 +199,7 @@ def test_names_of_single_file_memory_scripts():
 
 def test_every_alias_leads_somewhere():
     known = paths(ALGORITHMS, "algorithm") | paths(ENCODERS, "network.encoder") | paths(MEMORY, "network.memory")
+    known |= paths(BUFFERS, "buffers.replay")
     for alias, target in ALIASES.items():
         path = tuple(target.split("."))
         parent = section(path[:-1])

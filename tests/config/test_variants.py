@@ -110,7 +110,7 @@ def test_missing_environment_and_variant(cartpole, refused):
     assert "did you mean 'CartPole-v1'" in refused("Cartpole-v1:ppo")
     assert "did you mean 'ppo'" in refused("CartPole-v1:pp")
     assert "CartPole-v1:ppo" in refused("CartPole"), "a name without a variant lists what there is"
-    assert "no config" in refused("../../etc/passwd:ppo")
+    assert "not an environment id" in refused("../../etc/passwd:ppo")
 
 
 def test_listing_finds_by_name_description_and_nearness(cartpole, tmp_path):

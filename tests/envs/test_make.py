@@ -40,8 +40,9 @@ def refusal(id: str, **fields: Any) -> str:
         ("Taxi-v3", "'Taxi-v3' is deprecated; use 'Taxi-v4'"),
         ("LunarLander-v2", "use 'LunarLander-v3'"),
         ("Bandt-v0", "did you mean 'Bandit-v0'?"),
-        ("no such thing", "see `ludus train --list-envs`"),
-        ("os:CartPole-v1", "--plugin"),
+        ("no such thing", "add --import PACKAGE"),
+        ("os:CartPole-v1", "add --import os and write CartPole-v1"),
+        ("mine.envs:Mine", "add --import mine.envs:Mine"),
     ],
 )
 def test_unknown_ids_are_answered_with_a_known_one(id: str, remedy: str) -> None:

@@ -74,7 +74,9 @@ def _setting(option: str, known: dict[str, Any]) -> tuple[str, bool]:
 
 def _is_key(key: str) -> bool:
     section = key.partition(".")[0]
-    return canonical((key,))[0] != (key,) or ("." in key and section in (*BARE, "network", "buffers", "logging", "runtime"))
+    return canonical((key,))[0] != (key,) or (
+        "." in key and section in (*BARE, "network", "buffers", "logging", "runtime")
+    )
 
 
 def _is_switch(key: str) -> bool:

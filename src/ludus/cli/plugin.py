@@ -64,7 +64,9 @@ def import_environment(spec: str, overrides: Sequence[str]) -> None:
     from ludus.config.aliases import canonical
 
     pairs = [override.partition("=") for override in overrides]
-    ids = [value.strip("'\"") for key, _, value in pairs if canonical(tuple(key.split(".")))[0] == ("environment", "id")]
+    ids = [
+        value.strip("'\"") for key, _, value in pairs if canonical(tuple(key.split(".")))[0] == ("environment", "id")
+    ]
     for name in (spec.rpartition(":")[0], *ids):
         module, _, cls = name.partition(":")
         if cls.isidentifier() and all(part.isidentifier() for part in module.split(".")):
@@ -76,7 +78,9 @@ def _run(where: str, code: Callable[[], object]) -> None:
     try:
         code()
     except SyntaxError as error:
-        raise ConfigError(f"{near(Path(str(error.filename)))}:{error.lineno}", f"not Python: {error.msg}", "fix the plugin") from None
+        raise ConfigError(
+            f"{near(Path(str(error.filename)))}:{error.lineno}", f"not Python: {error.msg}", "fix the plugin"
+        ) from None
     except LudusError:
         raise
     except ModuleNotFoundError as error:

@@ -18,7 +18,7 @@ BARE: dict[str, str] = {
     "environment": "num_envs vectorization valid_actions frame_skip grayscale_obs resize_obs frame_stack max_episode_steps "
     "normalize_obs normalize_reward reward_threshold",
     "algorithm": "rollout_steps batch_size lr gamma gae_lambda entropy_coef value_coef max_grad_norm target_kl "
-    "optimizer replay_ratio replay_is_clip",
+    "optimizer clip epochs learning_starts train_freq tau replay_ratio replay_is_clip",
     "training": "total_timesteps phases",
 }
 """Section -> fields that may be written at the top level under their own name."""
@@ -41,6 +41,7 @@ NAMES: dict[str, str] = {
     "algorithm.lr": "policy_lr learning_rate",
     "algorithm.lr.end": "final_lr anneal_lr",
     "algorithm.memory_lr": "mamba_lr",
+    "algorithm.train_freq": "train_frequency",
     "algorithm.gae_lambda": "lambda_return gae",
     "algorithm.clip": "clip_range clip_coef clip_ratio clip_epsilon",
     "algorithm.clip_value": "clip_range_vf clip_vloss",
@@ -66,7 +67,7 @@ NAMES: dict[str, str] = {
     "network.memory.state_dim": "d_state",
     "network.memory.conv_width": "d_conv",
     "buffers.replay": "buffer",
-    "buffers.replay.size": "replay_buffer_size",
+    "buffers.replay.size": "buffer_size replay_buffer_size",
     "training.total_timesteps": "max_timesteps max_env_steps n_timesteps timesteps",
     "training.evaluation.episodes": "eval_episodes num_eval_episodes",
     "training.evaluation.every_epochs": "eval_freq_epochs",
@@ -109,7 +110,7 @@ SWITCHES: dict[str, tuple[object, object]] = {
     "anneal_lr": ("${algorithm.lr.start}", 0.0),
     "gae": (1.0, KEEP),
     "clip_vloss": (None, "${algorithm.clip}"),
-    "trxl_gating": ("trxl", "gtrxl"),
+    "trxl_gating": (KEEP, "gtrxl"),
     "capture_video": (0, 1),
     "save_model": ("never", KEEP),
     "early_stop_on_train_threshold": (None, "threshold"),

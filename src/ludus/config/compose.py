@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.config import groups, presets, read
 from ludus.config.aliases import ALIASES
-from ludus.config.departures import follow
+from ludus.config.departures import follow, leave_out_buffer
 from ludus.config.groups import EXPERIMENT, EnvironmentFile, Option, Target, find_option, find_variant
 from ludus.config.merge import Draft, Layer, change, interpolate, layers_of
 from ludus.config.schema import ExperimentConfig
@@ -67,7 +67,7 @@ def load(spec: str, overrides: Sequence[str] = (), *, config_dirs: Sequence[Path
     layers = _layers(spec, options, dirs) if preset is None else [*preset.layers, *_chosen(options, dirs, spec)]
     draft = Draft(layers)
     change(draft, values)
-    notes = follow(draft, Draft(layers), spec)
+    notes = [*follow(draft, Draft(layers), spec), *leave_out_buffer(draft, layers)]
     origin = {".".join(path): where for path, where in draft.origins.items()}
     config, names = validate(interpolate(draft), spec), " + ".join(preset.names) if preset else ""
     return Resolved(config, spec, tuple(overrides), origin, names, tuple(notes))

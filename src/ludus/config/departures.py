@@ -1,12 +1,16 @@
-"""What no longer holds once an override names another environment or algorithm than the variant."""
+"""What does not hold for the environment and algorithm that a config ends up with: it is left out, and told."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ludus.config.merge import Draft, Layer
 from ludus.config.validate import MISSING, select
+from ludus.registry import ALGORITHMS
 from ludus.text import safe_name
 
 ID, ALGORITHM, NAME = ("environment", "id"), ("algorithm", "name"), ("experiment", "name")
+PHASES = ("training", "phases")
 GOALS = (("environment", "reward_threshold"), ("training", "stop", "eval_reward"), ("training", "stop", "train_reward"))
 
 
@@ -21,7 +25,8 @@ def follow(draft: Draft, before: Draft, spec: str) -> list[str]:
         for path in foreign:
             draft.remove(path)
         if foreign:
-            notes.append(f"environment.id={id}: {', '.join('.'.join(path) for path in foreign)} of {spec} do not apply")
+            told = ", ".join(".".join(path) for path in foreign)
+            notes.append(f"environment.id={id}: left out {told}, which {spec} has for {old_id}")
     if algorithm != old and old is not MISSING:
         lost = [key for key in before.data["algorithm"] if key not in draft.data["algorithm"]]
         if lost:
@@ -32,6 +37,21 @@ def follow(draft: Draft, before: Draft, spec: str) -> list[str]:
         layer.feed(NAME, safe_name(f"{id}-{algorithm}"), str(draft.origin(ID if id != old_id else ALGORITHM)))
         draft.add(layer)
     return notes
+
+
+def leave_out_buffer(draft: Draft, layers: Sequence[Layer]) -> list[str]:
+    """Files of other tools name a `buffer` for every algorithm, also for one that learns from its rollouts."""
+    name = select(draft.data, ALGORITHM)
+    spelled = any(value.spelling.startswith("buffer.") for layer in layers for value in layer.values.values())
+    if (
+        not spelled
+        or name not in ALGORITHMS
+        or getattr(ALGORITHMS[name], "buffers", {})
+        or select(draft.data, PHASES) is not MISSING
+    ):
+        return []
+    draft.remove(("buffers", "replay"))
+    return [f"buffer: left out, {name} learns from its rollouts"]
 
 
 def _unchanged(draft: Draft, before: Draft, path: tuple[str, ...]) -> bool:

@@ -123,7 +123,9 @@ def environment_path(env_id: str, dirs: Sequence[Path]) -> Path | None:
     wanted = env_id.replace("/", "-")
     forms = {stem: stem.replace("_", "-") for stem in found}
     similar = [s for s, form in forms.items() if wanted.replace("_", "-") in (form, re.sub(r"-v\d+$", "", form))]
-    return found.get(similar[0] if wanted not in found and len(similar) == 1 else wanted)
+    if wanted not in found and len(similar) > 1:
+        raise ConfigError(env_id, "has several versions", did_you_mean(wanted, similar))
+    return found.get(similar[0] if wanted not in found and similar else wanted)
 
 
 def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]:

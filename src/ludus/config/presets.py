@@ -60,7 +60,9 @@ def find(spec: str, changes: Sequence[Override], dirs: Sequence[Path]) -> Preset
     base = file.shared_layers() if file else _first(env_id, spec)
     names = [name] if alone else _fitting(name, look.kind(_environment(base, changes)), dirs)
     own = {} if alone else {"algorithm": {"name": name}}
-    return Preset(tuple(names), [*base, *layers_of(own, spec), *(layer for one in names for layer in _layers(one, dirs))])
+    return Preset(
+        tuple(names), [*base, *layers_of(own, spec), *(layer for one in names for layer in _layers(one, dirs))]
+    )
 
 
 def _first(env_id: str, spec: str) -> list[Layer]:

@@ -39,7 +39,9 @@ def find(id: str) -> EnvSpec:
     import gymnasium as gym
 
     if ":" in id and id not in gym.registry:  # a config may not import code; its user may
-        raise ConfigError(WHERE, f"'{id}' is a class that is not imported", f"add --import {id}")
+        module, _, name = id.partition(":")
+        remedy = f"add --import {id}" if name.isidentifier() else f"add --import {module} and write {name}"
+        raise ConfigError(WHERE, f"'{id}' is code that is not imported", remedy)
     id = current(id)
     _import(suite_of(id), id)
     spec = gym.registry.get(id)

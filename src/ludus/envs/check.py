@@ -17,15 +17,20 @@ from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.spaces import ConvertSpaces
 from ludus.errors import EnvironmentFailed
-from ludus.types import tree_leaves
+from ludus.terminal import warn
+from ludus.types import Array, tree_leaves
 
 STEPS = 3
 """Random steps of the check: enough for a wrong dtype or shape to show, cheap for slow environments."""
 PROBE_STEPS = 10
+ROUNDING = 4
+"""Units in the last place of float32 by which a value may leave its bounds: policies compute in float32."""
 Answer = Any
 """What an environment returned, of whatever type."""
 Check = Callable[[gym.Space, Observation], str | None]
 """Why a value does not fit a space."""
+_announced: set[str] = set()
+"""Ids whose rounding errors were told."""
 Leaves = list[Any]
 """The arrays and numbers of an observation."""
 
@@ -114,16 +119,36 @@ def _box_fault(space: spaces.Box, given: Observation) -> str | None:
     if not np.isfinite(value).all():
         return "is not finite"
     outside = (value < space.low) | (value > space.high)
+    if outside.any() and value.dtype.kind == "f":
+        outside &= ~rounded(space, value)
     if outside.any():
         at = tuple(int(i) for i in np.argwhere(outside)[0])
         return f"has {value[at]} at {list(at)}, outside [{space.low[at]}, {space.high[at]}]"
     return None
 
 
+def rounded(space: spaces.Box, value: Array) -> Array:
+    """Which numbers are so near to a bound that they may have passed it by rounding."""
+    limit = np.clip(value, space.low, space.high)
+    apart: Array = np.abs(value - limit) <= ROUNDING * np.spacing(np.abs(limit).astype(np.float32))
+    return apart
+
+
 def _require(id: str, verb: str, space: gym.Space, obs: Observation) -> None:
     problem = fault(space, obs)
     if problem:
         raise _wrong(id, verb, f"returned an observation that {problem}")
+    if id not in _announced and _leaves_bounds(space, obs):
+        _announced.add(id)
+        warn(f"{id}: observations leave their bounds by a rounding error, which is ignored")
+
+
+def _leaves_bounds(space: gym.Space, obs: Observation) -> bool:
+    """Whether a part of an observation that fits is outside the bounds of its Box."""
+    parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(getattr(space, "spaces", ()))
+    if isinstance(space, spaces.Box):
+        return bool(((obs < space.low) | (obs > space.high)).any())
+    return any(_leaves_bounds(part, obs[key]) for key, part in parts)
 
 
 def _call(id: str, deadline: float, verb: str, function: Callable[[], Answer]) -> Answer:
@@ -135,7 +160,9 @@ def _call(id: str, deadline: float, verb: str, function: Callable[[], Answer]) -
 
 
 def _wrong(id: str, verb: str, problem: str) -> EnvironmentFailed:
-    return EnvironmentFailed(f"environment {id}", f"{verb} {problem}", "fix the environment or wrap it")
+    return EnvironmentFailed(
+        f"environment {id}", f"{verb} {problem}", "fix the environment, or wrap it: clip_observation, cast_observation"
+    )
 
 
 def _kind(value: object) -> str:

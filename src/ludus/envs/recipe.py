@@ -145,6 +145,9 @@ class Recipe:
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise catalog.missing(self.id, self.spec.entry_point, error) from error
         except BaseException as error:  # whatever a constructor raises is reported with its traceback
+            if isinstance(error, TypeError) and "must inherit from the gymnasium.Env" in str(error):
+                remedy = "wrap it in one; several agents at once (PettingZoo) are not supported"
+                raise ConfigError("environment.id", f"'{self.id}' is not a gymnasium.Env", remedy) from error
             raise raised(f"environment {self.id}", "making it", error) from error
 
     def _require_rendering(self, mode: str | None) -> None:

@@ -61,7 +61,9 @@ def train(
 def home_of(resolved: Resolved, root: Path, *, debug: bool) -> Home:
     """The home of a run of this config; the user's alert command is used only with consent."""
     program, refusal = consent.alert_command(resolved)
-    title = " ".join([resolved.spec, *resolved.overrides, *([f"(preset {resolved.preset})"] if resolved.preset else [])])
+    title = " ".join(
+        [resolved.spec, *resolved.overrides, *([f"(preset {resolved.preset})"] if resolved.preset else [])]
+    )
     home = Home(resolved.config, title, root, program=program, debug=debug)
     home.warnings += [refusal] if refusal else []
     home.notes += resolved.notes
