@@ -65,9 +65,9 @@ def test_the_pixel_wrapper_of_gym():
     env.close()
 
 
-def test_the_quickstart_is_shipped():
-    path = next(root for root in Path(__file__).parents if (root / "src").is_dir()) / "src/ludus/configs/quickstart"
-    config, variant = load(str(path / "ppo_cartpole.yaml")).config, load("CartPole-v1:ppo").config
+def test_the_quickstart_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    config, variant = load("configs/quickstart/ppo_cartpole.yaml").config, load("CartPole-v1:ppo").config
     assert config.algorithm == variant.algorithm and config.training == variant.training
 
 

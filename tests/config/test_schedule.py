@@ -28,6 +28,16 @@ def test_the_short_form_falls_to_zero_over_the_run():
     assert [short.at(step, TOTAL) for step in (0, 250, 1_000)] == pytest.approx([0.001, 0.00075, 0.0])
 
 
+def test_a_warm_up_rises_to_the_schedule():
+    rising = Schedule.model_validate({"start": 1.0, "warmup": 0.1})
+    assert rising.end == 1.0 and not rising.constant
+    assert [rising.at(step, TOTAL) for step in (0, 49, 99, 500, 1_000)] == pytest.approx([0.01, 0.5, 1.0, 1.0, 1.0])
+    assert Schedule.model_validate({"start": 1.0, "warmup": 100}).at(49, TOTAL) == pytest.approx(0.5)
+    falling = lr(policy_lr="lin_0.001", policy_lr_schedule_warmup=0.5)
+    assert [falling.at(step, TOTAL) for step in (0, 249, 750)] == pytest.approx([2e-6, 0.000751 * 0.5, 0.00025])
+    assert Schedule.model_validate(falling.model_dump()) == falling
+
+
 def test_positions_up_to_one_are_fractions_and_larger_ones_steps():
     fraction = Schedule.model_validate({"start": 1, "end": 0, "from": 0.5, "to": 1.0})
     steps = Schedule.model_validate({"start": 1, "end": 0, "from": 500, "to": 1_000})

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ludus.config.aliases import ALIASES
-from ludus.config.compose import load
+from ludus.config.compose import load, parse
 from ludus.config.validate import field_at
 
 ROOT = Path(__file__).parents[2]
@@ -56,10 +57,10 @@ def test_every_new_command_parses(prepared: Callable[..., Any]) -> None:
         assert outcome.out, command
 
 
-def test_flags_of_the_single_file_scripts_do_what_they_say() -> None:
+def test_flags_of_the_single_file_scripts_do_what_they_say(prepared: Callable[..., Any]) -> None:
     """One row read back: the numbers of the left column stand in the resolved config."""
-    (command,) = [command for command in COMMANDS if "num_steps=128" in command]
-    config = load("CartPole-v1:ppo", [word for word in command.split() if "=" in word]).config
+    (command,) = [command for command in COMMANDS if "--num-steps 128" in command]
+    config = parse(yaml.safe_load(prepared(f"{command} --cfg job").out), "printed")
     assert (config.environment.num_envs, config.algorithm.config.rollout_steps) == (8, 128)
     assert config.algorithm.config.steps_per_batch(8 * 128) == 256
 

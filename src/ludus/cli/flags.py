@@ -19,11 +19,19 @@ HYDRA = ("--multirun", "-m")
 
 
 def as_overrides(args: Sequence[str], command: Any) -> list[str]:
-    """The arguments of a command with every setting written as an override; unchanged if it takes no overrides."""
-    if not any("OVERRIDES" in str(parameter.metavar) for parameter in command.params):
-        return list(args)
+    """The arguments of a command with every setting written as an override, if it takes overrides."""
     known = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
-    return list(_translated(args, known))
+    args = [word for arg in args for word in _familiar(arg, known)]
+    takes = any("OVERRIDES" in str(parameter.metavar) for parameter in command.params)
+    return list(_translated(args, known)) if takes else args
+
+
+def _familiar(word: str, known: dict[str, Any]) -> list[str]:
+    """`--run-id RUN` and `--headless` of other tools in the words of a command that has neither."""
+    option, _, value = word.partition("=")
+    if option in ("--run-id", "--run_id") and option not in known and "run" in known:
+        return [value] if value else []
+    return ["--render", "none"] if word == "--headless" and "--render" in known else [word]
 
 
 def _translated(args: Sequence[str], known: dict[str, Any]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -47,8 +46,8 @@ def load_plugin(path: Path) -> None:
 def load_module(name: str) -> None:
     """Import a module that registers environments; `module:Class` registers the class under that name."""
     module, _, cls = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     _run(f"--import {name}", lambda: importlib.import_module(module))
     if not cls:
         return

@@ -15,8 +15,8 @@ Meaning = Callable[[object], object]
 
 BARE: dict[str, str] = {
     "experiment": "seed device tags description",
-    "environment": "num_envs vectorization valid_actions frame_skip grayscale_obs resize_obs frame_stack max_episode_steps "
-    "normalize_obs normalize_reward reward_threshold",
+    "environment": "num_envs vectorization valid_actions frame_skip grayscale_obs resize_obs frame_stack "
+    "max_episode_steps normalize_obs normalize_reward reward_threshold",
     "algorithm": "rollout_steps batch_size lr gamma gae_lambda entropy_coef value_coef max_grad_norm target_kl "
     "optimizer clip epochs learning_starts train_freq tau replay_ratio replay_is_clip",
     "training": "total_timesteps phases",
@@ -137,8 +137,9 @@ ABSENT = {
 }
 """Names of other tools that mean nothing here, and what to do."""
 
-_FLAT = re.compile(r"(\w+?)_schedule(|_start_value|_end_value|_start|_end)")
-_PARTS = {"": "schedule", "_start_value": "start", "_end_value": "end", "_start": "from", "_end": "to"}
+_FLAT = re.compile(r"(\w+?)_schedule(|_start_value|_end_value|_start|_end|_warmup)")
+_PARTS = {"": "schedule", "_start_value": "start", "_end_value": "end", "_start": "from"}
+_PARTS |= {"_end": "to", "_warmup": "warmup"}
 
 
 def canonical(path: Path) -> tuple[Path, Meaning | None]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"(.+\.(?:ya?ml|json))(?::([^/:]+))?", re.DOTALL)
 _EXPERIMENT = f"+{EXPERIMENT}="
+_PLURAL = re.compile(r"^(\+{0,2})(algorithm|network|preset)s=")
+"""`+algorithms=fast`: a config group by the name of its folder."""
 _WITH_EQUALS = re.compile(r"(\+{0,2}[\w.]+)=([\w./@+-]+=[\w./@=+-]*)")
 """`training.resume_path=runs/x/checkpoints/step=512`: Hydra's grammar wants quotes around such a value."""
 
@@ -114,6 +116,7 @@ def read_overrides(texts: Sequence[str]) -> list[Override]:
     for text in texts:
         if "=" not in text and not text.startswith("~"):
             raise ConfigError(text, "not an override", "write key=value")
+        text = _PLURAL.sub(r"\1\2=", text)
         plain = _WITH_EQUALS.fullmatch(text)
         try:
             override = parser.parse_override(f"{plain[1]}='{plain[2]}'" if plain else text)
@@ -171,7 +174,7 @@ def _layers(spec: str, choices: list[str], dirs: list[Path]) -> list[Layer]:
     if found is None and spec.startswith(_EXPERIMENT):
         return _composed(None, [spec, *choices], dirs, spec)
     if found is None:
-        return _file_layers(Path(spec).absolute(), choices, dirs, spec)
+        return _file_layers(_located(spec, dirs), choices, dirs, spec)
     file, variant = found
     if not choices:
         return file.layers(variant)
@@ -183,7 +186,7 @@ def _variant(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str] | None:
     """File and variant of an `Env:variant` or `path.yaml:variant`; None for other specs."""
     match = _FILE.fullmatch(spec)
     if match is not None:
-        return (EnvironmentFile(Path(match[1]).absolute(), dirs), match[2]) if match[2] else None
+        return (EnvironmentFile(_located(match[1], dirs), dirs), match[2]) if match[2] else None
     if spec.startswith(_EXPERIMENT):
         return None
     if ":" in spec:
@@ -191,6 +194,14 @@ def _variant(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str] | None:
     near = [target.spec for target in find_targets(spec, config_dirs=dirs)]
     remedy = f"pick one of: {', '.join(near[:12])}" if near else "see ludus train --list-envs"
     raise ConfigError(spec, "names no variant (Env:variant), experiment or file", remedy)
+
+
+def _located(file: str, dirs: list[Path]) -> Path:
+    """The place of a config file; `configs/...` may be one that is shipped."""
+    path = Path(file)
+    inside = path.parts[1:] if path.parts[:1] == ("configs",) and not path.exists() else ()
+    shipped = [place for root in dirs if inside and (place := root.joinpath(*inside)).is_file()]
+    return shipped[0] if shipped else path.absolute()
 
 
 def _file_layers(path: Path, choices: list[str], dirs: list[Path], spec: str) -> list[Layer]:

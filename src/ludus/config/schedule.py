@@ -1,4 +1,4 @@
-"""A number that may change over a run: `3e-4`, `lin_0.001`, or `{start, end, from, to, schedule}`."""
+"""A number that may change over a run: `3e-4`, `lin_0.001`, or `{start, end, from, to, schedule, warmup}`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 
 from ludus.config.model import Model
 
-PARTS = {"start", "end", "from", "to", "schedule"}
+PARTS = {"start", "end", "from", "to", "schedule", "warmup"}
 _SHORT = {"lin": "linear", "cos": "cosine"}
 
 
@@ -42,6 +42,8 @@ class Schedule(Model):
     """Position where the change ends, counted like `from`."""
     schedule: Literal["linear", "cosine", "exponential"] = "linear"
     """Shape of the change."""
+    warmup: float = Field(default=0.0, ge=0)
+    """Length of a rise from 0 at the beginning of the run, counted like `from`; from then on the schedule holds."""
 
     @model_validator(mode="before")
     @classmethod
@@ -51,7 +53,8 @@ class Schedule(Model):
         if parts is None and isinstance(value, str):
             raise ValueError(f"'{value}' is neither a number nor of the form 'lin_0.001'")
         if isinstance(value, Mapping):
-            return {"end": 0.0, **value} if "schedule" in value else value
+            end = 0.0 if "schedule" in value else value.get("start") if "warmup" in value else None
+            return value if end is None else {"end": end, **value}
         return {"end": parts["start"], **parts} if parts is not None else value
 
     @model_validator(mode="after")
@@ -69,7 +72,7 @@ class Schedule(Model):
         if self.constant:
             return self.start
         ends = {"start": self.start, "end": self.end, "from": self.begin, "to": self.finish}
-        return {**ends, "schedule": self.schedule}
+        return {**ends, "schedule": self.schedule, **({"warmup": self.warmup} if self.warmup else {})}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -79,12 +82,18 @@ class Schedule(Model):
     @property
     def constant(self) -> bool:
         """Whether the value never changes."""
-        return self.start == self.end
+        return self.start == self.end and not self.warmup
 
     def at(self, position: int, total: int) -> float:
         """The value at a position of a run with that budget, both in the run's own unit."""
         if self.constant:
             return self.start
+        warmup = self.warmup * total if self.warmup <= 1 else self.warmup
+        rise = min((position + 1) / warmup, 1.0) if warmup > 0 else 1.0
+        return rise * self._at(position, total)
+
+    def _at(self, position: int, total: int) -> float:
+        """The value without a warm-up."""
         begin = self.begin * total if self.begin <= 1 else self.begin
         finish = self.finish * total if self.finish <= 1 else self.finish
         x = min(max((position - begin) / max(finish - begin, 1e-9), 0.0), 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ludus.envs import catalog
-from ludus.envs.suites import suite_of
+from ludus.envs.suites import spelled, suite_of
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
@@ -16,8 +16,8 @@ LEAST_SIDE = 64
 
 
 def current(id: str) -> str:
-    """The id of today's version of an environment."""
-    return catalog.current(id)
+    """The registered spelling of an id, and today's version of the environment."""
+    return catalog.current(spelled(id))
 
 
 def kind(cfg: Environment) -> str:
