@@ -15,6 +15,7 @@ import yaml
 from ludus import cli
 from ludus.cli import train as train_module
 from ludus.config.aliases import ALIASES, SWITCHES
+from ludus.envs import check
 
 OWN = '''\
 import gymnasium as gym
@@ -61,6 +62,7 @@ def ludus(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
         captured = capsys.readouterr()
         return types.SimpleNamespace(code=stop.value.code, out=captured.out, err=captured.err)
 
+    monkeypatch.setattr(check, "_announced", set())
     yield run
     sys.modules.pop("own_tasks", None)
     for id in set(gym.registry) - before:
@@ -167,6 +169,7 @@ def test_mistakes_say_what_to_type(ludus, line, words):
 def test_an_own_environment_in_a_file_is_one_command(ludus, tmp_path, line):
     result = ludus(f"train {line} -q --total-timesteps 256 --num-envs 2 --num-steps 16 --batch-size 0.5")
     assert result.code == 0, result.err
+    assert result.err.count("leave their bounds by a rounding error") == 1
     (folder,) = [path for path in (tmp_path / "runs").iterdir() if path.is_dir() and not path.is_symlink()]
     name = "Registered-v0-ppo" if "Registered" in line else "own_tasks-Reach-ppo"
     assert folder.name.startswith(name)

@@ -124,6 +124,18 @@ def test_the_brighter_of_the_last_two_frames_is_seen_and_rewards_are_summed() ->
     np.testing.assert_array_equal(skipped.step(2)[0], seen)
 
 
+def test_a_random_skip_follows_the_seed() -> None:
+    def lengths(seed: int) -> list[int]:
+        env = make_env(Environment(id="CartPole-v1", frame_skip=(2, 5)))
+        env.reset(seed=seed)
+        return [int(env.step(i % 2)[1]) for i in range(6)]
+
+    assert lengths(1) == lengths(1) != lengths(2)
+    assert {2, 5} <= {skip for seed in range(8) for skip in lengths(seed)[:2]} <= {2, 3, 4, 5}
+    for skip in (0, [3, 2], [0, 4]):
+        assert "two rising numbers" in refusal("CartPole-v1", {"id": "frame_skip", "skip": skip})
+
+
 @pytest.mark.parametrize("name", ["frame_skip", "max_and_skip"])
 def test_skipping_stops_at_an_episodes_end(name: str) -> None:
     class Pictures(gym.Env):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from envs.conftest import Make
 from ludus.config.schema import Environment
+from ludus.envs.check import fault
 from ludus.envs.make import describe, probe, resolve
 from ludus.errors import EnvironmentFailed
 
@@ -29,6 +31,16 @@ def test_observations_that_break_their_promise_are_refused(make: Make, kind: str
         make("Probe/BadObservation-v0", kwargs={"kind": kind})
     line = caught.value.line()
     assert line.startswith("environment Probe/BadObservation-v0: reset returned an observation that ") and text in line
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_errors_are_no_faults(dtype: type) -> None:
+    space = gym.spaces.Box(np.array([0.0, -np.inf, -2.0]), np.array([1.0, np.inf, 3.0]), dtype=dtype)
+    ulp = np.spacing(np.float32(1.0))
+    assert fault(space, np.array([1.0 + ulp, 1e30, -2.0 - 4 * ulp], dtype)) is None
+    assert "has 1.00" in str(fault(space, np.array([1.0 + 10 * ulp, 0.0, 0.0], dtype)))
+    assert "at [2]" in str(fault(space, np.array([1.0 + ulp, 0.0, 3.001], dtype)))
+    assert "at [0]" in str(fault(space, np.array([-1e-6, 0.0, 0.0], dtype))), "there are many floats around 0"
 
 
 def test_casting_is_there_when_asked_for(make: Make) -> None:
