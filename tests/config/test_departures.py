@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ludus.config.compose import load
-from ludus.session import run_name
 
 
 def test_another_environment_has_no_goal_of_the_old_one(cartpole, write, get):
@@ -13,7 +12,7 @@ def test_another_environment_has_no_goal_of_the_old_one(cartpole, write, get):
     config = resolved.config
     assert config.environment.reward_threshold is None
     assert config.training.stop.eval_reward is config.training.stop.train_reward is None
-    assert run_name(resolved) == "MountainCar-v0-ppo"
+    assert resolved.run_name == "MountainCar-v0-ppo"
     (note,) = resolved.notes
     assert "environment.reward_threshold" in note and "Pendulum-v1:ppo" in note
     kept = get("Pendulum-v1:ppo", "environment.id=MountainCar-v0", "environment.reward_threshold=-110")
@@ -24,7 +23,7 @@ def test_another_algorithm_says_what_it_loses():
     resolved = load("CartPole-v1:ppo", ["algorithm.name=a2c", "algorithm.gamma=0.9"])
     (note,) = resolved.notes
     assert note.startswith("algorithm.name=a2c: rollout_steps, epochs,") and "gamma" not in note.partition(" of ")[0]
-    assert run_name(resolved) == "CartPole-v1-a2c" and resolved.config.environment.id == "CartPole-v1"
+    assert resolved.run_name == "CartPole-v1-a2c" and resolved.config.environment.id == "CartPole-v1"
 
 
 def test_names_say_what_is_trained():
@@ -35,6 +34,6 @@ def test_names_say_what_is_trained():
         "+experiment=cartpole_curriculum": "cartpole_curriculum",
     }
     for spec, name in names.items():
-        assert run_name(load(spec)) == name
-    assert run_name(load("CartPole-v1:ppo", ["experiment.name=mine", "environment.id=Acrobot-v1"])) == "mine"
+        assert load(spec).run_name == name
+    assert load("CartPole-v1:ppo", ["experiment.name=mine", "environment.id=Acrobot-v1"]).run_name == "mine"
     assert load("CartPole-v1:ppo", ["environment.id=CartPole-v1"]).notes == ()

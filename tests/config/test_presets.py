@@ -13,7 +13,6 @@ from ludus.config.groups import options
 from ludus.errors import ConfigError
 from ludus.experiment import build
 from ludus.registry import ALGORITHMS
-from ludus.session import run_name
 from support import close
 
 
@@ -98,9 +97,9 @@ def test_a_preset_has_no_foreign_threshold_and_an_honest_name():
         resolved = load(spec)
         assert resolved.config.environment.reward_threshold is None
         assert resolved.config.training.stop.eval_reward is None
-        assert run_name(resolved) == spec.replace(":", "-")
+        assert resolved.run_name == spec.replace(":", "-")
     pytest.importorskip("mujoco")
-    assert run_name(load("HalfCheetah-v4:ppo")) == "HalfCheetah-v5-ppo", "a former version is named as what it is"
+    assert load("HalfCheetah-v4:ppo").run_name == "HalfCheetah-v5-ppo", "a former version is named as what it is"
 
 
 def test_every_file_is_used_by_the_rule():

@@ -107,11 +107,10 @@ def run(args: list[str]) -> int:
 
 def settings_as_overrides(args: list[str], app: Any) -> list[str]:
     """`--num-envs 4` as `num_envs=4`, for a command that takes overrides."""
-    words: list[str] = []
-    while hasattr(app, "commands") and (word := _selected(args[len(words) :])) in app.commands:
-        words = args[: args.index(word, len(words)) + 1]
-        app = app.commands[word]
-    return [*words, *flags.as_overrides(args[len(words) :], app)]
+    done = 0
+    while (word := _selected(args[done:])) is not None and word in getattr(app, "commands", {}):
+        done, app = args.index(word, done) + 1, app.commands[word]
+    return [*args[:done], *flags.as_overrides(args[done:], app)]
 
 
 def build(selected: str | None, command: Command | None) -> typer.Typer:

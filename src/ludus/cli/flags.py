@@ -6,6 +6,7 @@ takes a value, unless the setting is true or false: then the bare option means t
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -130,3 +131,17 @@ def spec_of(overrides: Sequence[str]) -> tuple[str | None, list[str]]:
         remedy = f"write CartPole-v1:{named['algorithm']}, or --env CartPole-v1"
         raise ConfigError(named["algorithm"], "an algorithm without an environment", remedy)
     return None, list(overrides)
+
+
+def one_spec(specs: list[str]) -> str:
+    """What to write instead of several bare words."""
+    from ludus.registry import ALGORITHMS
+
+    for key, value in itertools.pairwise(specs):
+        if canonical((key,))[0] != (key,) or ("." in key and key.replace(".", "").isidentifier()):
+            return f"write {key}={value}"
+    algorithms = [word for word in specs if word in ALGORITHMS]
+    others = [word for word in specs if word not in algorithms]
+    if len(algorithms) == len(others) == 1 and ":" not in others[0]:
+        return f"write {others[0]}:{algorithms[0]}"
+    return "overrides are written key=value"

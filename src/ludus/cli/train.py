@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.flags import spec_of
+from ludus.cli.flags import one_spec, spec_of
 from ludus.cli.options import RunsDir, numbers
 from ludus.cli.plugin import Plugin, import_environment, load_plugins
 from ludus.errors import ConfigError
@@ -123,23 +122,8 @@ def split(words: list[str]) -> tuple[str | None, list[str]]:
     """The spec among the positional arguments, and the overrides."""
     specs = [word for word in words if word.startswith("+experiment=") or ("=" not in word and word[:1] != "~")]
     if len(specs) > 1:
-        raise ConfigError(specs[1], f"a second spec besides '{specs[0]}'", _one_spec(specs))
+        raise ConfigError(specs[1], f"a second spec besides '{specs[0]}'", one_spec(specs))
     return (specs[0] if specs else None), [word for word in words if word not in specs]
-
-
-def _one_spec(specs: list[str]) -> str:
-    """What to write instead of several bare words."""
-    from ludus.config.aliases import canonical
-    from ludus.registry import ALGORITHMS
-
-    for key, value in itertools.pairwise(specs):
-        if canonical((key,))[0] != (key,) or ("." in key and key.replace(".", "").isidentifier()):
-            return f"write {key}={value}"
-    algorithms = [word for word in specs if word in ALGORITHMS]
-    others = [word for word in specs if word not in algorithms]
-    if len(algorithms) == len(others) == 1 and ":" not in others[0]:
-        return f"write {others[0]}:{algorithms[0]}"
-    return "overrides are written key=value"
 
 
 def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:

@@ -21,6 +21,7 @@ from ludus.config.schema import ExperimentConfig
 from ludus.config.validate import validate
 from ludus.errors import ConfigError
 from ludus.secrets import masked
+from ludus.text import safe_name
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -46,6 +47,22 @@ class Resolved:
     """The presets it is made of, if the environment has no file with that variant."""
     notes: tuple[str, ...] = ()
     """What the user should know about how the overrides changed the variant."""
+
+    @property
+    def title(self) -> str:
+        """What the user asked for, and the presets it became."""
+        return " ".join([self.spec, *self.overrides, *([f"(preset {self.preset})"] if self.preset else [])])
+
+    @property
+    def run_name(self) -> str:
+        """The experiment's name, or the environment and variant if it only repeats the environment."""
+        name, environment, spec = self.config.experiment.name, self.config.environment.id, self.spec
+        if name is not None and name != safe_name(environment):
+            return name
+        if spec.startswith(_EXPERIMENT):
+            return safe_name(spec.removeprefix(_EXPERIMENT))
+        variant = spec.rpartition(":")[2] if ":" in spec else self.config.algorithm.name
+        return safe_name(f"{environment}-{variant}" if environment else spec)
 
     @property
     def remarks(self) -> list[str]:

@@ -23,7 +23,6 @@ from ludus.runs.store import RunFolder
 from ludus.session.finish import finish
 from ludus.session.loading import Transfer, load_state, restore, rewind_metrics, transfer, without_buffers
 from ludus.session.signals import stopping
-from ludus.text import safe_name
 
 
 def train(
@@ -43,7 +42,7 @@ def train(
         def create() -> RunFolder:
             folder = RunFolder.create(
                 runs_dir,
-                run_name(resolved),
+                resolved.run_name,
                 config_yaml=to_yaml(config),
                 config_hash=config_hash(config),
                 spec=resolved.spec,
@@ -61,10 +60,7 @@ def train(
 def home_of(resolved: Resolved, root: Path, *, debug: bool) -> Home:
     """The home of a run of this config; the user's alert command is used only with consent."""
     program, refusal = consent.alert_command(resolved)
-    title = " ".join(
-        [resolved.spec, *resolved.overrides, *([f"(preset {resolved.preset})"] if resolved.preset else [])]
-    )
-    home = Home(resolved.config, title, root, program=program, debug=debug)
+    home = Home(resolved.config, resolved.title, root, program=program, debug=debug)
     home.warnings += [refusal] if refusal else []
     home.notes += resolved.notes
     return home
@@ -248,14 +244,3 @@ def write_down(home: Home, run: Run, folder: RunFolder, changes: Sequence[Differ
 def _digest(folder: RunFolder) -> str:
     """The hash of config.yaml as it is written there."""
     return digest(plain(read_file(folder.config_path)))
-
-
-def run_name(resolved: Resolved) -> str:
-    """The name of the run folder: the experiment's, or the environment and variant if it only repeats the former."""
-    name, environment, spec = resolved.config.experiment.name, resolved.config.environment.id, resolved.spec
-    if name is not None and name != safe_name(environment):
-        return name
-    if spec.startswith("+experiment="):
-        return safe_name(spec.partition("=")[2])
-    variant = spec.rpartition(":")[2] if ":" in spec else resolved.config.algorithm.name
-    return safe_name(f"{environment}-{variant}" if environment else spec)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.check import rounded
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 from ludus.types import Array, space_tree, tree_leaves
@@ -64,6 +65,8 @@ class Bounds(Callback):
 
     def _compare(self, run: Run, name: str, space: gym.spaces.Box, obs: Array) -> None:
         outside = (obs < space.low) | (obs > space.high)
+        if outside.any():
+            outside &= ~rounded(space, obs)
         if outside.any():
             self._noted = True
             b, *at = (int(i) for i in np.argwhere(outside)[0])
