@@ -63,7 +63,6 @@ class Cards(VectorTask, abc.ABC):
         np.multiply(right, share, self.reward, casting="same_kind")
         self._at += 1
         np.greater_equal(self._at, self._steps, self.terminated)
-        self.truncated.fill(False)
         self.show(slice(None))
 
     def _card(self, rows: Rows, at: Array) -> Array:
@@ -199,7 +198,6 @@ class Concentration(VectorTask):
         np.all(up, axis=1, out=self.terminated)
         self.terminated &= second < 0
         self.terminated |= self._age >= self._limit
-        self.truncated.fill(False)
         self._show(slice(None))
 
     def _show(self, rows: Rows) -> None:

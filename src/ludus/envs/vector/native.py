@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -14,12 +14,11 @@ from gymnasium.vector import AutoresetMode
 from ludus.envs import catalog
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
-from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
-from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
+from ludus.envs.spaces import action_conversion, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
-from ludus.envs.vector.tasks import TaskVectorEnv, VectorTask
+from ludus.envs.vector.tasks import TaskVectorEnv
 from ludus.errors import ConfigError, EnvironmentFailed
 from ludus.types import Array, StepResult, Tree, tree_index, tree_map, tree_set, zeros
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
 ATARI = "ale_py.vector_env:AtariVectorEnv"
+OURS = "ludus.envs.suites."
 MODES = (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 
 
@@ -38,11 +38,11 @@ def build(recipe: Recipe, num_envs: int, *, threads: int, equal: bool) -> Vector
     _require_suited(recipe)
     if recipe.spec.vector_entry_point == CARTPOLE:
         return recipe.vectorized(_cartpole(recipe, num_envs), "native")
-    task = _task(recipe)
-    if task is not None:
+    make = recipe.spec.vector_entry_point
+    if str(make).startswith(OURS):
+        task = functools.partial(catalog.creator(recipe.id, make), **{**recipe.spec.kwargs, **recipe.kwargs})
         return recipe.vectorized(TaskVectorEnv(recipe.unwrapped().check(), num_envs, task), "native")
-    env = _construct(recipe, num_envs)
-    venv = GymVectorEnv(env, recipe)
+    venv = GymVectorEnv(_construct(recipe, num_envs), recipe)
     if equal:
         single = recipe.unwrapped().check()
         if (single.observation_space, single.action_space) != (venv.observation_space, venv.action_space):
@@ -59,7 +59,7 @@ class GymVectorEnv(VectorEnv):
     def __init__(self, env: gym.vector.VectorEnv, recipe: Recipe) -> None:
         self._see = observation_conversion(env.single_observation_space, recipe.id)
         self._act = action_conversion(env.single_action_space, recipe.id)
-        super().__init__(_info(recipe, env, self._see, self._act), env.num_envs)
+        super().__init__(recipe.info(self._see.space, self._act.space, env.metadata), env.num_envs)
         self._recipe, self._used = recipe, False
         self._env, self._same_step = env, env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
         self._obs, self._final_obs = (zeros(self.observation_space, env.num_envs) for _ in range(2))
@@ -139,20 +139,13 @@ def _require_suited(recipe: Recipe) -> None:
 
 
 def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
-    from ludus.envs.vector.cartpole import CartPoleVectorEnv
+    from ludus.envs.vector.cartpole import CartPole, CartPoleVectorEnv
 
     extra = set(recipe.kwargs) - {"sutton_barto_reward"}
     if extra:
         raise Unsuited(f"it does not take {', '.join(sorted(extra))}")
-    return CartPoleVectorEnv(recipe.unwrapped().check(), num_envs, **recipe.kwargs)
-
-
-def _task(recipe: Recipe) -> Callable[[int], VectorTask] | None:
-    """The constructor of the task, if the environment is one of our tasks; else None."""
-    make = recipe.spec.vector_entry_point
-    if not str(make).startswith("ludus.envs.suites."):
-        return None
-    return functools.partial(catalog.creator(recipe.id, make), **{**recipe.spec.kwargs, **recipe.kwargs})
+    info = recipe.unwrapped().check()
+    return CartPoleVectorEnv(info, num_envs, functools.partial(CartPole, info=info, **recipe.kwargs))
 
 
 def _atari(recipe: Recipe, num_envs: int, threads: int, *, equal: bool) -> VectorEnv:
@@ -196,7 +189,3 @@ def _own_metadata(make: Any) -> dict[str, Any]:
     """The class's own metadata; some classes write into the dictionary that all of Gymnasium's classes share."""
     classes = inspect.getmro(make) if inspect.isclass(make) else ()
     return next((vars(c)["metadata"] for c in classes if c is not gym.vector.VectorEnv and "metadata" in vars(c)), {})
-
-
-def _info(recipe: Recipe, env: gym.vector.VectorEnv, see: Conversion, act: Conversion) -> EnvInfo:
-    return recipe.info(see.space, act.space, env.metadata)
