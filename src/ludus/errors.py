@@ -16,6 +16,9 @@ class LudusError(Exception):
         self.where, self.problem, self.remedy = where, problem, remedy
         super().__init__(self.line())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return LudusError.__new__, (type(self), *self.args), vars(self)  # a worker sends it: no constructor is called
+
     def line(self) -> str:
         """The whole message on one line, control characters escaped and untrusted text cut."""
         parts = [part for part in (self.where, self.problem) if part]

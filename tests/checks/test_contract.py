@@ -12,7 +12,7 @@ from ludus.checks import check, contract
 from ludus.checks.contract import Finding
 from ludus.config.schema import Environment
 from ludus.envs.vector.cartpole import CartPoleVectorEnv
-from ludus.envs.vector.sync import SyncVectorEnv
+from ludus.envs.vector.stepper import SyncVectorEnv
 from ludus.errors import ConfigError
 from ludus.types import StepResult
 

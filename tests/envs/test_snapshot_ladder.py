@@ -18,7 +18,7 @@ from ludus.config.schema import Environment
 from ludus.envs.make import resolve
 from ludus.envs.snapshots import Refused, key, ladder, replay
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
-from ludus.envs.vector.sync import SyncVectorEnv
+from ludus.envs.vector.stepper import SyncVectorEnv
 from ludus.errors import EnvironmentFailed
 from ludus.registry import WRAPPERS
 

@@ -53,7 +53,7 @@ def make_vector(
         found = _native(recipe, count, cfg.workers or cores(), insist=cfg.vectorization == "native")
         if found is not None:
             return found
-    from ludus.envs.vector.sync import SyncVectorEnv
+    from ludus.envs.vector.stepper import SyncVectorEnv
 
     recipe.check()
     return SyncVectorEnv(recipe, count)

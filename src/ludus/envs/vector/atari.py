@@ -16,12 +16,9 @@ from gymnasium.vector import AutoresetMode
 
 from ludus.envs.failure import raised
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
-from ludus.envs.spaces import action_conversion, observation_conversion
 from ludus.envs.suites.atari import Preprocessing
-from ludus.envs.vector import CountsLives, VectorEnv
-from ludus.envs.vector.buffers import ActionClipper
-from ludus.envs.vector.vector_wrapper import VectorWrapper
-from ludus.errors import ConfigError
+from ludus.envs.vector import VectorEnv, VectorWrapper
+from ludus.envs.vector.native import ForeignVectorEnv, seed_words
 from ludus.types import Array, StepResult
 
 if TYPE_CHECKING:
@@ -30,12 +27,7 @@ if TYPE_CHECKING:
 PASSED_ON = ("game", "repeat_action_probability", "full_action_space", "continuous", "continuous_action_threshold")
 
 
-def build(recipe: Recipe, num_envs: int, threads: int, plan: Preprocessing) -> VectorEnv:
-    """The native vector of an ALE game with the preprocessing of a recipe."""
-    return finished(Emulators(recipe, plan, num_envs, min(threads, num_envs)), plan)
-
-
-def finished(emulators: CountsLives, plan: Preprocessing) -> VectorEnv:
+def finished(emulators: ForeignVectorEnv, plan: Preprocessing) -> VectorEnv:
     """`emulators` with the contract of vector environments, and with the wrappers outside of the frame stack."""
     venv: VectorEnv = Games(emulators, plan)
     for call in plan.rest:
@@ -43,27 +35,18 @@ def finished(emulators: CountsLives, plan: Preprocessing) -> VectorEnv:
     return venv
 
 
-class Emulators(CountsLives):
+class Emulators(ForeignVectorEnv):
     """AtariVectorEnv with raw rewards."""
 
     backend = "native"
 
     def __init__(self, recipe: Recipe, plan: Preprocessing, num_envs: int, threads: int) -> None:
-        self._recipe, self._plan, self._threads, self._used = recipe, plan, threads, False
-        self._env = self._construct(num_envs)
-        observation = observation_conversion(self._env.single_observation_space, recipe.id)
-        action = action_conversion(self._env.single_action_space, recipe.id)
-        super().__init__(recipe.info(observation.space, action.space, self._env.metadata), num_envs)
-        self._action = np.zeros((num_envs, *(self.action_space.shape or ())), self.action_space.dtype)
-        self._clipper = ActionClipper(self.action_space)
-        self._reward = np.zeros(num_envs, np.float32)
+        self._recipe, self._plan, self._threads = recipe, plan, threads
+        env = self._env = self._construct(num_envs)
+        super().__init__(recipe, num_envs, (env.single_observation_space, env.single_action_space), env.metadata, None)
 
     def reset(self, seeds: Sequence[int]) -> Array:
-        if self._used and self.snapshot_method == BARRIER:
-            self._env = self._construct(self.num_envs)
-        self._used = True
-        words = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
-        obs, info = self._call("reset", seed=np.array(words))
+        obs, info = self._reset(np.array(seed_words(seeds)))
         self.lives = info["lives"]
         return obs
 
@@ -73,9 +56,6 @@ class Emulators(CountsLives):
         self._reward[:] = reward
         self.lives = info["lives"]
         return StepResult(obs, self._reward, terminated, truncated, info.get("final_obs"), self._reward)
-
-    def render(self, index: int = 0, *, final: bool = False) -> Array:
-        raise ConfigError("environment.vectorization", "ALE's vector environment does not draw", "use sync for videos")
 
     def _choose(self) -> SnapshotChoice:
         return trial.vector_choice(BARRIER, lambda: Emulators(self._recipe, self._plan, 2, min(2, self._threads)))
@@ -100,21 +80,15 @@ class Emulators(CountsLives):
                 max_num_frames_per_episode=plan.limit,
                 **{key: plan.base[key] for key in PASSED_ON if key in plan.base},
             )
-        except BaseException as error:  # whatever a constructor raises is named, with its traceback
+        except BaseException as error:  # whatever it raises is named, with its traceback
             raise raised(f"environment {self._recipe.id}", "making it", error) from error
-
-    def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
-        try:
-            return getattr(self._env, verb)(*arguments, **options)
-        except BaseException as error:  # as in _construct
-            raise raised(f"environments 0 to {self.num_envs - 1} ({self.id})", verb, error) from error
 
 
 class Games(VectorWrapper):
     """Clipped rewards, full stacks and lives that end episodes, like the wrappers of a single environment."""
 
-    def __init__(self, inner: CountsLives, plan: Preprocessing) -> None:
-        super().__init__(inner, inner.observation_space)
+    def __init__(self, inner: ForeignVectorEnv, plan: Preprocessing) -> None:
+        super().__init__(inner)
         self._emulators, self._plan, self._stack = inner, plan, plan.stack
         self._reward = np.zeros(self.num_envs, np.float32)
         self._lives = np.zeros(self.num_envs, np.int32)

@@ -11,11 +11,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from ludus.envs import catalog
+from ludus.envs import Info, catalog
 from ludus.envs.deadline import Within
 from ludus.envs.failure import raised
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
-from ludus.envs.spaces import action_conversion, observation_conversion
+from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
 from ludus.envs.vector.tasks import TaskVectorEnv
@@ -42,7 +42,7 @@ def build(recipe: Recipe, num_envs: int, *, threads: int, equal: bool) -> Vector
     if str(make).startswith(OURS):
         task = functools.partial(catalog.creator(recipe.id, make), **{**recipe.spec.kwargs, **recipe.kwargs})
         return recipe.vectorized(TaskVectorEnv(recipe.unwrapped().check(), num_envs, task), "native")
-    venv = GymVectorEnv(_construct(recipe, num_envs), recipe)
+    venv = GymVectorEnv(recipe, num_envs)
     if equal:
         single = recipe.unwrapped().check()
         if (single.observation_space, single.action_space) != (venv.observation_space, venv.action_space):
@@ -51,28 +51,72 @@ def build(recipe: Recipe, num_envs: int, *, threads: int, equal: bool) -> Vector
     return recipe.vectorized(venv, "native")
 
 
-class GymVectorEnv(VectorEnv):
+class ForeignVectorEnv(VectorEnv):
+    """A vector of other people's code: spaces converted, actions clipped, rewards as float32, failures named."""
+
+    _env: Any
+    _used = False
+    lives: Array
+    """int [B] after a reset or step of games: lives left in the game that `obs` belongs to, 0 if it has no lives.
+
+    Callers may write to it, and to the observations of games.
+    """
+
+    def __init__(
+        self, recipe: Recipe, num_envs: int, spaces: tuple[gym.Space, gym.Space], metadata: Info, see: Conversion | None
+    ) -> None:
+        self._recipe, self._see = recipe, see or observation_conversion(spaces[0], recipe.id)
+        self._act = action_conversion(spaces[1], recipe.id)
+        super().__init__(recipe.info(self._see.space, self._act.space, metadata), num_envs)
+        self._action, self._reward = zeros(self.action_space, num_envs), np.zeros(num_envs, np.float32)
+        self._clipper = ActionClipper(self.action_space)
+        self._where = f"environments 0 to {num_envs - 1} ({self.id})"
+        self._deadlines = {verb: Within(recipe.deadline, self._where, verb) for verb in ("reset", "step")}
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        raise ConfigError("environment.vectorization", f"'{self.id}' does not draw here", "use sync for videos")
+
+    def _construct(self, num_envs: int) -> Any:
+        raise NotImplementedError
+
+    def _reset(self, seed: Any) -> Any:
+        """Reset the vector; with `barrier` a used one is replaced by a new one."""
+        if self._used and self.snapshot_method == BARRIER:
+            self.close()
+            self._env = self._construct(self.num_envs)
+        self._used = True
+        return self._call("reset", seed=seed)
+
+    def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            with self._deadlines[verb]:
+                return getattr(self._env, verb)(*arguments, **options)
+        except BaseException as error:  # whatever an environment raises is named, with its traceback
+            raise raised(self._where, verb, error) from error
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def seed_words(seeds: Sequence[int]) -> list[int]:
+    """Seeds as C++ takes them: 31 bits."""
+    return [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
+
+
+class GymVectorEnv(ForeignVectorEnv):
     """A Gymnasium vector environment that resets in the same step, or lets us reset."""
 
     backend = "native"
 
-    def __init__(self, env: gym.vector.VectorEnv, recipe: Recipe) -> None:
-        self._see = observation_conversion(env.single_observation_space, recipe.id)
-        self._act = action_conversion(env.single_action_space, recipe.id)
-        super().__init__(recipe.info(self._see.space, self._act.space, env.metadata), env.num_envs)
-        self._recipe, self._used = recipe, False
-        self._env, self._same_step = env, env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-        self._obs, self._final_obs = (zeros(self.observation_space, env.num_envs) for _ in range(2))
-        self._action = zeros(self.action_space, env.num_envs)
-        self._clipper = ActionClipper(self.action_space)
-        self._reward = np.zeros(env.num_envs, np.float32)
+    def __init__(self, recipe: Recipe, num_envs: int) -> None:
+        self._recipe = recipe
+        env = self._env = self._construct(num_envs)
+        super().__init__(recipe, num_envs, (env.single_observation_space, env.single_action_space), env.metadata, None)
+        self._same_step = env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+        self._obs, self._final_obs = (zeros(self.observation_space, num_envs) for _ in range(2))
 
     def reset(self, seeds: Sequence[int]) -> Tree:
-        if self._used and self.snapshot_method == BARRIER:
-            self._env.close()
-            self._env = _construct(self._recipe, self.num_envs)
-        self._used = True
-        obs, _ = self._call("reset", seed=_seed(self._env, seeds))
+        obs, _ = self._reset(_seed(self._env, seeds))
         tree_set(self._obs, ..., self._see(obs))
         return self._obs
 
@@ -103,19 +147,11 @@ class GymVectorEnv(VectorEnv):
         frames: Any = self._env.render()
         return np.asarray(frames[index])
 
-    def close(self) -> None:
-        self._env.close()
-
     def _choose(self) -> SnapshotChoice:
-        return trial.vector_choice(BARRIER, lambda: GymVectorEnv(_construct(self._recipe, 2), self._recipe))
+        return trial.vector_choice(BARRIER, lambda: GymVectorEnv(self._recipe, 2))
 
-    def _call(self, verb: str, *arguments: Any, **options: Any) -> Any:
-        where = f"environments 0 to {self.num_envs - 1} ({self.id})"
-        try:
-            with Within(self._recipe.deadline, where, verb):
-                return getattr(self._env, verb)(*arguments, **options)
-        except BaseException as error:  # whatever an environment raises is named, with its traceback
-            raise raised(where, verb, error) from error
+    def _construct(self, num_envs: int) -> gym.vector.VectorEnv:
+        return _construct(self._recipe, num_envs)
 
 
 def _seed(env: gym.vector.VectorEnv, seeds: Sequence[int]) -> int | list[int]:
@@ -150,11 +186,12 @@ def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
 
 def _atari(recipe: Recipe, num_envs: int, threads: int, *, equal: bool) -> VectorEnv:
     from ludus.envs.suites.atari import preprocessing
-    from ludus.envs.vector import atari
+    from ludus.envs.vector.atari import Emulators, finished
 
     if recipe.render_mode is not None:
         raise Unsuited("it draws nothing but what the policy sees")
-    return atari.build(recipe, num_envs, threads, preprocessing(recipe, equal=equal))
+    plan = preprocessing(recipe, equal=equal)
+    return finished(Emulators(recipe, plan, num_envs, min(threads, num_envs)), plan)
 
 
 def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:

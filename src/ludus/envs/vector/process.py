@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -17,9 +16,8 @@ import cloudpickle
 
 from ludus.envs.deadline import LEAST
 from ludus.envs.info import EnvInfo
-from ludus.envs.vector import protocol
-from ludus.envs.vector.worker import IGNORED, WorkerJob
-from ludus.errors import EnvironmentFailed
+from ludus.envs.vector import worker as protocol
+from ludus.errors import EnvironmentFailed, LudusError
 from ludus.types import Array
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -55,7 +53,7 @@ class Lost(Exception):
 class Worker:
     """A process, its socket, and the environments `first` to `end` it owns."""
 
-    def __init__(self, job: WorkerJob, memory_fd: int, deadline: float) -> None:
+    def __init__(self, job: protocol.WorkerJob, memory_fd: int, deadline: float) -> None:
         self.first, self.end, self.deadline = job.first, job.first + job.size, deadline
         self.replacement = False
         """Replaces a lost worker and has not done a step yet."""
@@ -68,8 +66,8 @@ class Worker:
         """Wait until the environments are made; errors of the worker are raised here."""
         with self._patience() as until:
             message = self._receive(until)
-        if isinstance(message, protocol.Failure):
-            raise message.error()
+        if isinstance(message, LudusError):
+            raise message
         assert isinstance(message, EnvInfo)
         return message
 
@@ -80,7 +78,7 @@ class Worker:
         except GONE:
             return
         if message is not None:
-            self._send(pickle.dumps(message))
+            self._send(message)
 
     def answer(self, until: float | None = None) -> bytes:
         """DONE or FINISHED; raises Lost if there is no answer, and the error of an environment."""
@@ -95,7 +93,7 @@ class Worker:
         if reply == b"":
             raise Lost(self, self._exit_code())
         if reply == protocol.FAILED:
-            raise self._receive(until).error()
+            raise self._receive(until)
         return reply
 
     def render(self, row: int, final: bool) -> Array:
@@ -142,10 +140,10 @@ class Worker:
             self.kill()
             return self._process.wait()
 
-    def _send(self, payload: bytes) -> None:
+    def _send(self, message: Any) -> None:
         self._link.settimeout(self.deadline)
         try:
-            protocol.send(self._link, payload)
+            protocol.send(self._link, message)
         except (*GONE, TimeoutError):
             return
 
@@ -163,7 +161,7 @@ def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
     """Start a new interpreter with this one's import path; signals stay blocked until the worker ignores them."""
     entry = f"from ludus.envs.vector.worker import main; main({link_fd}, {memory_fd})"
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {entry}"]
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, protocol.IGNORED)
     try:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, pass_fds=(link_fd, memory_fd), env={**ONE_THREAD, **os.environ}
@@ -172,7 +170,7 @@ def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _pickled(job: WorkerJob) -> bytes:
+def _pickled(job: protocol.WorkerJob) -> bytes:
     """Pickle a job; code that a new interpreter cannot import (a plugin file) is sent by value."""
     modules = {sys.modules[part.__module__] for part in job.recipe.code() if not _importable(part.__module__)}
     for module in modules:

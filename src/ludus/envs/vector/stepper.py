@@ -1,11 +1,11 @@
-"""Steps environments one after the other and writes into VectorArrays: in this process, or inside a worker."""
+"""Steps environments one after the other and writes into VectorArrays: SyncVectorEnv here, or inside a worker."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,13 +14,17 @@ from ludus.envs.check import misfit
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, frame, raised
 from ludus.envs.info import wrapper_of
-from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.snapshots import NONE, Keeper, Refused, SnapshotChoice, ladder
 from ludus.envs.suites.walkers import quick_step
-from ludus.envs.vector.buffers import VectorArrays
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError
-from ludus.types import Array, State, Tree, tree_index, tree_set
+from ludus.types import Array, State, StepResult, Tree, tree_index, tree_set
+
+if TYPE_CHECKING:
+    from ludus.envs.recipe import Recipe
 
 
 class Stepper:
@@ -208,3 +212,54 @@ def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:
         if env.observation_space != first.observation_space or env.action_space != first.action_space:
             problem = f"'{id}' made environments with different spaces (number {i} differs from the first)"
             raise ConfigError("environment.id", problem, "fix its spaces with environment.kwargs")
+
+
+class SyncVectorEnv(VectorEnv):
+    """Environments in this process, one after the other."""
+
+    backend = "sync"
+
+    def __init__(self, recipe: Recipe, num_envs: int) -> None:
+        envs = [recipe.make() for _ in range(num_envs)]
+        info = recipe.facts(envs[0])
+        require_equal_spaces(envs, info.id)
+        super().__init__(info, num_envs)
+        self._recipe = recipe
+        self._arrays = VectorArrays.build(info, num_envs)
+        self._stepper = Stepper(envs, self._arrays, info.id, deadline=recipe.deadline)
+        self._clipper = ActionClipper(info.action_space)
+        self._side, self._closed = 0, False
+
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        self._arrays.seed[:] = seeds
+        self._side ^= 1
+        self._stepper.reset(self._side)
+        return self._arrays.sides[self._side]
+
+    def step(self, action: Array) -> StepResult:
+        arrays = self._arrays
+        self._clipper.write(action, arrays.action)
+        self._side ^= 1
+        finished = self._stepper.step(self._side)
+        return arrays.result(self._side, finished)
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        return self._stepper.render(index, final)
+
+    def _snapshot(self) -> State:
+        return {**self._arrays.saved(self._side), "envs": self._stepper.snapshot()}
+
+    def _restore(self, state: State) -> Tree:
+        self._stepper.restore(state["envs"])
+        return self._arrays.restored(state, self._side)
+
+    def _choose(self) -> SnapshotChoice:
+        choice = ladder.choose(self._recipe)
+        if choice.method != NONE:
+            self._stepper.watch(ladder.keeper(choice.method, self._recipe))
+        return choice
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._stepper.close()

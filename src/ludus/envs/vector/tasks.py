@@ -17,6 +17,7 @@ import numpy as np
 
 from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import SnapshotChoice, generators, trial
+from ludus.envs.suites import register
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.types import Array, State, StepResult, Tree, tree_index, tree_map, zeros
@@ -110,9 +111,7 @@ class SingleTask:
 
 def register_task(id: str, task: type[VectorTask], **fields: Any) -> None:
     """Register a task with Gymnasium, as a single environment and as a vector."""
-    vector = f"{task.__module__}:{task.__name__}"
-    if id not in gym.registry:  # a module may be imported again
-        gym.register(id, SingleTask(task), vector_entry_point=vector, **fields)
+    register(id, SingleTask(task), vector_entry_point=f"{task.__module__}:{task.__name__}", **fields)
 
 
 class TaskVectorEnv(VectorEnv):

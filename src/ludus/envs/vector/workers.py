@@ -20,10 +20,10 @@ import numpy as np
 
 from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import NONE, SnapshotChoice, ladder
-from ludus.envs.vector import VectorEnv, protocol
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector import worker as protocol
 from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.vector.process import Lost, Worker
-from ludus.envs.vector.worker import WorkerJob
 from ludus.errors import ConfigError, EnvironmentFailed, LudusError
 from ludus.types import Array, State, StepResult, Tree, tree_index, tree_set
 
@@ -107,7 +107,7 @@ class AsyncVectorEnv(VectorEnv):
 
     def _launch(self, first: int, end: int, num_envs: int, *, check: bool) -> Worker:
         recipe = replace(self._recipe, deadline=math.inf)  # the worker as a whole has one
-        return Worker(WorkerJob(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
+        return Worker(protocol.WorkerJob(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
     def _choose(self) -> SnapshotChoice:
         choice = ladder.choose(self._recipe)
