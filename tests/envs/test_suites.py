@@ -17,7 +17,7 @@ from ludus.config.compose import load
 from ludus.config.schema import Environment
 from ludus.envs import catalog
 from ludus.envs.make import make_env, make_vector, resolve
-from ludus.envs.snapshots import Refused, minigrid
+from ludus.envs.snapshots import Refused
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.suites import mujoco, old_api
 from ludus.envs.wrappers.minigrid import KINDS
@@ -199,7 +199,7 @@ class TestMiniGrid:
             ValueEncoder().encode(Trap("red"), "x")
         for module, name in (("os", "PathLike"), (objects.__name__, "np"), (objects.__name__, "Popen")):
             with pytest.raises(ValueError, match="no part of MiniGrid"):
-                minigrid.blank(module, name)
+                ValueDecoder([]).decode({"is": "minigrid", "module": module, "type": name, "attributes": {}})
 
 
 class TestControlSuite:

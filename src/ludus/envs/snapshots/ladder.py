@@ -1,4 +1,4 @@
-"""Chooses the snapshot method for the environments of a recipe, and makes its keeper."""
+"""The snapshot methods without a file of their own, and how one is chosen for the environments of a recipe."""
 
 from __future__ import annotations
 
@@ -9,15 +9,77 @@ import gymnasium as gym
 
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close
-from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice, trial
-from ludus.envs.snapshots.attributes import Adapter, Api
-from ludus.envs.snapshots.barrier import Barrier
+from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, Snapshotable, SnapshotChoice, trial
+from ludus.envs.snapshots.attributes import Reference, SnapshotWriter, read
 from ludus.envs.snapshots.pickled import Pickled
 from ludus.envs.snapshots.replay import Replay
 from ludus.errors import DataError, EnvironmentFailed
+from ludus.types import State
 
 if TYPE_CHECKING:
     from ludus.envs.recipe import Recipe
+
+
+class Adapter(Keeper):
+    """Classic control, toy text, MuJoCo, ALE, and every environment made of plain attributes."""
+
+    method = "adapter"
+
+    def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
+        super().__init__(recipe, fresh)
+        if hasattr(fresh.unwrapped, "ale") and getattr(fresh.unwrapped, "continuous", False):
+            raise Refused("nothing tells the strength of the action that ALE would repeat")
+        self._reference = Reference(fresh)
+
+    def capture(self, env: gym.Env) -> State:
+        return {"layers": SnapshotWriter(env, self._reference).write()}
+
+    def restore(self, state: State) -> gym.Env:
+        env = self.make()
+        read(env, state["layers"])
+        return env
+
+
+class Api(Adapter):
+    """Environments that are `Snapshotable`."""
+
+    method = "api"
+
+    def __init__(self, recipe: Recipe, fresh: gym.Env) -> None:
+        if not isinstance(fresh.unwrapped, Snapshotable):
+            raise Refused("it has no snapshot_state and restore_state")
+        super().__init__(recipe, fresh)
+
+    def capture(self, env: gym.Env) -> State:
+        return {"layers": SnapshotWriter(env, self._reference).write(_own(env).snapshot_state())}
+
+    def restore(self, state: State) -> gym.Env:
+        env = self.make()
+        _own(env).restore_state(read(env, state["layers"]))
+        return env
+
+
+def _own(env: gym.Env) -> Snapshotable:
+    inner = env.unwrapped
+    assert isinstance(inner, Snapshotable)
+    return inner
+
+
+class Barrier(Keeper):
+    """No snapshots: every explicit reset makes new environments, which with the same seed and actions do the same.
+
+    An environment may carry something over from one episode to the next that no seed resets (BipedalWalker's physics).
+    """
+
+    method = BARRIER
+    renews = True
+
+    def capture(self, env: gym.Env) -> State:
+        raise Refused("its state cannot be read")
+
+    def restore(self, state: State) -> gym.Env:
+        raise Refused("its state cannot be read")
+
 
 KEEPERS: dict[str, type[Keeper]] = {keeper.method: keeper for keeper in (Api, Adapter, Pickled, Replay, Barrier)}
 """From the best method down."""

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.snapshots import Keeper, Refused, key
-from ludus.envs.snapshots.reference import layers
+from ludus.envs.snapshots.attributes import layers
 from ludus.errors import DataError
 from ludus.types import State
 

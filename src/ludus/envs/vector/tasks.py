@@ -16,7 +16,8 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import SnapshotChoice, generators, trial
+from ludus.envs.snapshots import SnapshotChoice, trial
+from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.suites import register
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
@@ -158,14 +159,14 @@ class TaskVectorEnv(VectorEnv):
         self._next_limit = int(self._began.min()) + self._limit
 
     def _snapshot(self) -> State:
-        random = [generators.pack(generator) for generator in self._random]
+        random = ValueEncoder().encode(self._random, "random")
         return {"task": self._task.save(), "clock": self._clock, "began": self._began.copy(), "random": random}
 
     def _restore(self, state: State) -> Tree:
         self._task.load(state["task"])
         self._clock, self._began[...] = state["clock"], state["began"]
         self._next_limit, self._late = int(self._began.min()) + self._limit, True
-        self._random = [generators.unpack("generator", packed) for packed in state["random"]]
+        self._random = ValueDecoder(state["random"]).decode(state["random"])
         return self._task.obs
 
     def _choose(self) -> SnapshotChoice:
