@@ -16,7 +16,7 @@ from envs.conftest import Make
 from envs.test_snapshot import assert_begins_anew, assert_resumes, go, run, stored
 from ludus.config.schema import Environment
 from ludus.envs.make import resolve
-from ludus.envs.snapshots import Refused, key, ladder, replay
+from ludus.envs.snapshots import Refused, ladder, pickled, replay
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.vector.stepper import SyncVectorEnv
 from ludus.errors import EnvironmentFailed
@@ -40,7 +40,7 @@ LADDER = [
 
 @pytest.fixture(autouse=True)
 def own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(key.VARIABLE, str(tmp_path / "key"))
+    monkeypatch.setenv(pickled.VARIABLE, str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it is
 
 

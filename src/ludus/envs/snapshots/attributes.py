@@ -199,13 +199,12 @@ def randomness(env: gym.Env) -> list[Node]:
 
 
 def _randomness(holder: object, path: str, encoder: ValueEncoder) -> State:
-    nodes = {
-        name: encoder.encode(value, f"{path}.{name}")
-        if type(value) in GENERATORS
-        else _space(value, f"{path}.{name}", encoder)
-        for name, value in vars(holder).items()
-        if type(value) in GENERATORS or isinstance(value, gym.Space)
-    }
+    nodes: State = {}
+    for name, value in vars(holder).items():
+        if type(value) in GENERATORS:
+            nodes[name] = encoder.encode(value, f"{path}.{name}")
+        elif isinstance(value, gym.Space):
+            nodes[name] = _space(value, f"{path}.{name}", encoder)
     return {name: node for name, node in nodes.items() if node is not _AS_MADE}
 
 

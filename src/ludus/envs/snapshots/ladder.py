@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
@@ -51,18 +50,13 @@ class Api(Adapter):
         super().__init__(recipe, fresh)
 
     def capture(self, env: gym.Env) -> State:
-        return {"layers": SnapshotWriter(env, self._reference).write(_own(env).snapshot_state())}
+        own: Any = env.unwrapped
+        return {"layers": SnapshotWriter(env, self._reference).write(own.snapshot_state())}
 
     def restore(self, state: State) -> gym.Env:
-        env = self.make()
-        _own(env).restore_state(read(env, state["layers"]))
+        env: Any = self.make()
+        env.unwrapped.restore_state(read(env, state["layers"]))
         return env
-
-
-def _own(env: gym.Env) -> Snapshotable:
-    inner = env.unwrapped
-    assert isinstance(inner, Snapshotable)
-    return inner
 
 
 class Barrier(Keeper):
@@ -95,19 +89,15 @@ def choose(recipe: Recipe) -> SnapshotChoice:
             keeper = kind(recipe, fresh)
             used, fresh = fresh, None
             with Within(recipe.deadline, f"environment {recipe.id}", "trying out how to save it") as watch:
-                _prove(keeper, used, watch.beat)
+                if method == BARRIER:
+                    trial.repeats(used, keeper.make, watch.beat)
+                else:
+                    trial.resumes(keeper, used, trial.EPISODES if kind is Replay else 2, watch.beat)
         except (Refused, DataError) as reason:
             refused[method] = str(reason)
         else:
             return SnapshotChoice(method, refused)
     return SnapshotChoice(NONE, refused)
-
-
-def _prove(keeper: Keeper, fresh: gym.Env, beat: Callable[[], None]) -> None:
-    if keeper.method == BARRIER:
-        trial.repeats(fresh, keeper.make, beat=beat)
-    else:
-        trial.resumes(keeper, fresh, trial.EPISODES if isinstance(keeper, Replay) else 2, beat=beat)
 
 
 def keeper(method: str, recipe: Recipe) -> Keeper:
