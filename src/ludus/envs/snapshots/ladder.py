@@ -65,14 +65,7 @@ class Barrier(Keeper):
     An environment may carry something over from one episode to the next that no seed resets (BipedalWalker's physics).
     """
 
-    method = BARRIER
-    renews = True
-
-    def capture(self, env: gym.Env) -> State:
-        raise Refused("its state cannot be read")
-
-    def restore(self, state: State) -> gym.Env:
-        raise Refused("its state cannot be read")
+    method, renews = BARRIER, True
 
 
 KEEPERS: dict[str, type[Keeper]] = {keeper.method: keeper for keeper in (Api, Adapter, Pickled, Replay, Barrier)}

@@ -14,11 +14,12 @@ from dm_control import suite
 from gymnasium.spaces import Box
 
 from ludus.envs import Action, Frame, Info, Options, ResetReturn, StepReturn
+from ludus.envs.catalog import hush_mujoco
 from ludus.envs.snapshots import mujoco as state_of
-from ludus.envs.suites import mujoco, register
+from ludus.envs.suites import register
 from ludus.types import Array
 
-mujoco.hush()  # dm_control logs every warning
+hush_mujoco()  # dm_control logs every warning
 
 STEPS = 1_000
 KEPT = ("_step_count", "_reset_next_step")
