@@ -18,7 +18,6 @@ from ludus.envs.deadline import LEAST
 from ludus.envs.info import EnvInfo
 from ludus.envs.vector import worker as protocol
 from ludus.errors import EnvironmentFailed, LudusError
-from ludus.types import Array
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 GRACE = 5.0
@@ -95,13 +94,6 @@ class Worker:
         if reply == protocol.FAILED:
             raise self._receive(until)
         return reply
-
-    def render(self, row: int, final: bool) -> Array:
-        """A frame of one of its environments."""
-        self.tell(protocol.RENDER, (row, final))
-        self.answer()
-        frame: Array = self.message()
-        return frame
 
     def patient_answer(self) -> None:
         """Like `answer`, for commands that may make new environments and take long."""

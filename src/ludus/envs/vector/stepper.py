@@ -13,7 +13,7 @@ import numpy as np
 from ludus.envs.check import misfit
 from ludus.envs.deadline import Within
 from ludus.envs.failure import close, frame, raised
-from ludus.envs.info import wrapper_of
+from ludus.envs.info import EnvInfo, wrapper_of
 from ludus.envs.snapshots import NONE, Keeper, Refused, SnapshotChoice, ladder
 from ludus.envs.suites.walkers import quick_step
 from ludus.envs.vector import VectorEnv
@@ -205,11 +205,11 @@ def _views(rows: Sequence[Tree]) -> list[Any]:
     return [row.data if isinstance(row, np.ndarray) and row.ndim < 2 else None for row in rows]
 
 
-def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:
+def require_equal_spaces(envs: Sequence[gym.Env] | Sequence[EnvInfo], id: str) -> None:
     """Environments of one vector must be alike."""
     first = envs[0]
     for i, env in enumerate(envs):
-        if env.observation_space != first.observation_space or env.action_space != first.action_space:
+        if (env.observation_space, env.action_space) != (first.observation_space, first.action_space):
             problem = f"'{id}' made environments with different spaces (number {i} differs from the first)"
             raise ConfigError("environment.id", problem, "fix its spaces with environment.kwargs")
 

@@ -70,12 +70,10 @@ def main(link_fd: int, memory_fd: int) -> None:
 def _job(link: socket.socket) -> WorkerJob:
     try:
         job: WorkerJob = receive(link)
+        return job
     except (ImportError, AttributeError) as error:
-        problem = f"a worker cannot load the environment's code: {error}"
-        raise ConfigError(
-            "environment.id", problem, "put it in an importable module or use vectorization=sync"
-        ) from error
-    return job
+        problem, remedy = "a worker cannot load the environment's code", "put it in an importable module or use sync"
+        raise ConfigError("environment.id", f"{problem}: {error}", remedy) from error
 
 
 def _prepare(job: WorkerJob, link: socket.socket, memory_fd: int) -> Stepper | None:
