@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.acting.uniform import uniform
-from ludus.envs.info import EnvInfo
 from ludus.envs.make import make_vector
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector import VectorEnv
 from ludus.errors import LudusError
 from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, tree_set

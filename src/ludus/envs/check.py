@@ -13,8 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs import Observation
-from ludus.envs.deadline import Within
-from ludus.envs.failure import raised
+from ludus.envs.deadline import Within, raised
 from ludus.envs.spaces import ConvertSpaces
 from ludus.errors import EnvironmentFailed
 from ludus.types import tree_leaves

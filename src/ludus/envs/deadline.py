@@ -1,7 +1,8 @@
-"""Deadlines for what environments do in this process outside of steps: being made, reset, tried out and closed.
+"""Calls into environments: failures become one line for the user, and what is no step has a deadline.
 
-A thread watches. Python code that is late is interrupted in the main thread by a signal; code inside a library, which
-does not react to signals, is stopped by ending the process. Workers need no deadlines here: their parent ends them.
+In this process that is being made, reset, tried out and closed; workers are ended by their parent. A thread watches.
+Python code that is late is interrupted in the main thread by a signal; code inside a library, which does not react to
+signals, is stopped by ending the process.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import NoReturn
 
-from ludus.errors import EnvironmentFailed
+import gymnasium as gym
+import numpy as np
+
+from ludus.errors import EnvironmentFailed, LudusError, MissingExtra
+from ludus.types import Array
 
 LEAST = 120.0
 """Least seconds of any deadline, however short that of a step is: imports and ROMs take long, once."""
@@ -141,3 +147,41 @@ def _debugged(frame: FrameType | None) -> bool:
 def _say(line: str) -> None:
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
+
+
+def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
+    """`<where>: <verb> raised ValueError: ...`, also for sys.exit; Ctrl-C of the user is raised again.
+
+    A KeyboardInterrupt comes from the user only if the signal still raises one: not during training, not in a worker.
+    """
+    pass_on(error)
+    text = str(error).partition("\n")[0][:200]
+    problem, remedy = f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log, or add --debug"
+    failure = EnvironmentFailed(where, problem, remedy)
+    failure.detail = "".join(traceback.format_exception(error))
+    return failure
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise again what is not the environment's fault, or is an error of ours already."""
+    if isinstance(error, LudusError | Late):
+        raise error
+    if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        raise error
+
+
+def close(env: gym.Env, where: str, deadline: float) -> None:
+    """Close one environment; EnvironmentFailed if that raises or hangs."""
+    try:
+        with Within(deadline, where, "close"):
+            env.close()
+    except BaseException as error:  # whatever an environment raises is reported with its traceback
+        raise raised(where, "close", error) from error
+
+
+def frame(env: gym.Env, id: str) -> Array:
+    """The rendered image of an environment, uint8 [H, W, 3], in a new array."""
+    try:
+        return np.array(env.render())
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingExtra(f"rendering {id}", "video") from error

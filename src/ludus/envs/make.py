@@ -16,9 +16,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs import catalog
 from ludus.envs.check import probe as probe_env
-from ludus.envs.failure import close
-from ludus.envs.info import EnvInfo
+from ludus.envs.deadline import close
 from ludus.envs.recipe import Recipe, WrapperCall
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.suites import old_api, suite_of
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.errors import ConfigError

@@ -13,10 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 from ludus.envs import Info, catalog
 from ludus.envs.catalog import Creator
 from ludus.envs.check import check
-from ludus.envs.deadline import Within
-from ludus.envs.failure import close, raised
-from ludus.envs.info import EnvInfo
-from ludus.envs.spaces import convert_spaces
+from ludus.envs.deadline import Within, close, raised
+from ludus.envs.spaces import EnvInfo, convert_spaces
 from ludus.envs.vector import VectorEnv
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, LudusError

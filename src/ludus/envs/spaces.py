@@ -1,4 +1,4 @@
-"""Conversion between an environment's spaces and the spaces that policies compute with.
+"""Facts about one environment, and the conversion between its spaces and those that policies compute with.
 
 A policy sees observations as a Box (images channels first), a Discrete from 0, a MultiDiscrete from 0 or a MultiBinary,
 in the space's own dtype (float64 becomes float32), or as a Dict or Tuple of these, nested or not: a Dict or Tuple stays
@@ -9,18 +9,63 @@ or float Box. Other spaces are refused by name: only the user can say how to con
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from ludus.envs import Action, ResetReturn, StepReturn
-from ludus.envs.info import is_pixels
 from ludus.errors import ConfigError
 from ludus.types import Array, State, Tree
 
 IMAGE_CHANNELS = (1, 3, 4)
+W = TypeVar("W", bound=gym.Wrapper)
+
+
+@dataclass(frozen=True)
+class EnvInfo:
+    """Facts about ONE environment as the policy sees it."""
+
+    id: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    reward_threshold: float | None = None
+    """Mean return that counts as solved; the config's, otherwise the environment's own."""
+    max_episode_steps: int | None = None
+    """Time limit after which an episode is truncated."""
+    render_mode: str | None = None
+    """The mode this environment was made with."""
+    render_modes: tuple[str, ...] = ()
+    """The modes it can be made with."""
+    render_fps: float = 30.0
+    """Frames per second that show it in real time."""
+
+    @property
+    def is_image(self) -> bool:
+        """Observations are uint8 pixels, channels first."""
+        return is_image(self.observation_space)
+
+
+def is_image(space: gym.Space) -> bool:
+    """Pixels with a channel dimension."""
+    return is_pixels(space) and len(space.shape or ()) == 3
+
+
+def is_pixels(space: gym.Space) -> bool:
+    """A uint8 Box over the whole range 0 to 255."""
+    box = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+    return box and bool((space.low == 0).all() and (space.high == 255).all())  # type: ignore[attr-defined]
+
+
+def wrapper_of(env: gym.Env, kind: type[W]) -> W | None:
+    """The outermost wrapper of a class around an environment."""
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, kind):
+            return env
+        env = env.env
+    return None
 
 
 class Image(spaces.Box):

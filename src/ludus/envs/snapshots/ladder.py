@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from ludus.envs.deadline import Within
-from ludus.envs.failure import close
+from ludus.envs.deadline import Within, close
 from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, Snapshotable, SnapshotChoice, trial
 from ludus.envs.snapshots.attributes import Reference, SnapshotWriter, read
 from ludus.envs.snapshots.pickled import Pickled

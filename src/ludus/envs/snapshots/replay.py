@@ -11,9 +11,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs import Action, ResetReturn, StepReturn
-from ludus.envs.info import wrapper_of
 from ludus.envs.snapshots import Keeper, Refused
 from ludus.envs.snapshots.attributes import is_kind, randomness, read
+from ludus.envs.spaces import wrapper_of
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.types import State
 

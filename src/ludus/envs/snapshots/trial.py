@@ -12,9 +12,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs import Action
-from ludus.envs.failure import pass_on
-from ludus.envs.info import wrapper_of
+from ludus.envs.deadline import pass_on
 from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice
+from ludus.envs.spaces import wrapper_of
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
 from ludus.types import Array, Tree, tree_index, tree_leaves

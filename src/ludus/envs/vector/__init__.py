@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import gymnasium as gym
 
-from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import NONE, UNSAVED, SnapshotChoice
+from ludus.envs.spaces import EnvInfo
 from ludus.errors import DataError, EnvironmentFailed
 from ludus.types import Array, State, StepResult, Tree
 

@@ -7,7 +7,7 @@ from mmap import mmap
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import EnvInfo
 from ludus.types import Array, State, StepResult, Tree, space_tree, tree_index, tree_leaves, tree_map
 
 ALIGNMENT = 64  # a cache line: fields that different workers write never share one

@@ -11,8 +11,8 @@ import math
 import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from ludus.envs.failure import frame
-from ludus.envs.info import EnvInfo
+from ludus.envs.deadline import frame
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector.tasks import TaskVectorEnv, VectorTask
 from ludus.types import Array
 

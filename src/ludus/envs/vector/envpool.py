@@ -68,8 +68,7 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
 
 def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:
     """Atari games: they wait first, then press FIRE; otherwise they equal ALE's own vector environment."""
-    from ludus.envs.suites.atari import preprocessing
-    from ludus.envs.vector.atari import finished
+    from ludus.envs.suites.atari import finished, preprocessing
 
     try:
         plan = preprocessing(recipe, equal=False)

@@ -12,8 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ludus.envs import Info, catalog
-from ludus.envs.deadline import Within
-from ludus.envs.failure import raised
+from ludus.envs.deadline import Within, raised
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
 from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
@@ -185,8 +184,7 @@ def _cartpole(recipe: Recipe, num_envs: int) -> VectorEnv:
 
 
 def _atari(recipe: Recipe, num_envs: int, threads: int, *, equal: bool) -> VectorEnv:
-    from ludus.envs.suites.atari import preprocessing
-    from ludus.envs.vector.atari import Emulators, finished
+    from ludus.envs.suites.atari import Emulators, finished, preprocessing
 
     if recipe.render_mode is not None:
         raise Unsuited("it draws nothing but what the policy sees")

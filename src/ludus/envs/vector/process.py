@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 from ludus.envs.deadline import LEAST
-from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector import worker as protocol
 from ludus.errors import EnvironmentFailed, LudusError
 

@@ -11,10 +11,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.check import misfit
-from ludus.envs.deadline import Within
-from ludus.envs.failure import close, frame, raised
-from ludus.envs.info import EnvInfo, wrapper_of
+from ludus.envs.deadline import Within, close, frame, raised
 from ludus.envs.snapshots import NONE, Keeper, Refused, SnapshotChoice, ladder
+from ludus.envs.spaces import EnvInfo, wrapper_of
 from ludus.envs.suites.walkers import quick_step
 from ludus.envs.vector import VectorEnv
 from ludus.envs.vector.buffers import ActionClipper, VectorArrays

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import SnapshotChoice, trial
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.suites import register
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError

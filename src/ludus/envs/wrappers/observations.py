@@ -12,8 +12,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Observation
-from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Conversion
+from ludus.envs.spaces import Conversion, is_pixels
 from ludus.envs.vector import VectorEnv, VectorWrapper
 from ludus.types import Array
 

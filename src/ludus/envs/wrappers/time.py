@@ -11,8 +11,7 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 
 from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
-from ludus.envs.info import is_pixels, wrapper_of
-from ludus.envs.spaces import Conversion, Image, is_picture, observation_conversion
+from ludus.envs.spaces import Conversion, Image, is_picture, is_pixels, observation_conversion, wrapper_of
 from ludus.envs.vector import VectorEnv, VectorWrapper
 from ludus.errors import DataError
 from ludus.types import Array, State, StepResult
