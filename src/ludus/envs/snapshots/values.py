@@ -100,7 +100,7 @@ class ValueEncoder:
         if kind in (bytes, bytearray):
             return {"is": kind.__name__, "data": np.frombuffer(bytes(value), np.uint8)}
         if kind in GENERATORS:
-            return {"is": GENERATORS[kind], **_packed(value)}
+            return {"is": GENERATORS[kind], **pack_generator(value)}
         if is_minigrid(value):
             parts = {name: self.encode(part, f"{path}.{name}") for name, part in vars(value).items()}
             return {"is": "minigrid", "module": kind.__module__, "type": kind.__qualname__, "attributes": parts}
@@ -158,7 +158,7 @@ class ValueDecoder:
             return part
         if kind == "enum":
             return _member(node["module"], node["type"], node["member"])
-        return _generator(kind, node)
+        return unpack_generator(kind, node)
 
     def _collect(self, tree: Node) -> None:
         if isinstance(tree, dict) and "is" in tree and type(tree.get("name")) is int:
@@ -231,7 +231,7 @@ def _loaded(module: str, qualname: str) -> Any:
     return found
 
 
-def _packed(generator: np.random.Generator | np.random.RandomState | random.Random) -> State:
+def pack_generator(generator: np.random.Generator | np.random.RandomState | random.Random) -> State:
     """State, and for numpy's generators the seed sequence, from which `spawn` draws."""
     if isinstance(generator, random.Random):
         version, words, gauss = generator.getstate()
@@ -244,7 +244,8 @@ def _packed(generator: np.random.Generator | np.random.RandomState | random.Rand
     return {"state": generator.bit_generator.state, "seed": known}
 
 
-def _generator(kind: str, packed: State) -> Leaf:
+def unpack_generator(kind: str, packed: State) -> Leaf:
+    """A new generator with this state; KeyError, TypeError or ValueError for invalid data."""
     if kind == "python":
         python = random.Random()
         python.setstate((packed["version"], tuple(packed["words"].tolist()), packed["gauss"]))

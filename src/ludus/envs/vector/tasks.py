@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.snapshots import SnapshotChoice, trial
-from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
+from ludus.envs.snapshots.values import pack_generator, unpack_generator
 from ludus.envs.spaces import EnvInfo
 from ludus.envs.suites import register
 from ludus.envs.vector import VectorEnv
@@ -159,14 +159,14 @@ class TaskVectorEnv(VectorEnv):
         self._next_limit = int(self._began.min()) + self._limit
 
     def _snapshot(self) -> State:
-        random = ValueEncoder().encode(self._random, "random")
+        random = [pack_generator(generator) for generator in self._random]
         return {"task": self._task.save(), "clock": self._clock, "began": self._began.copy(), "random": random}
 
     def _restore(self, state: State) -> Tree:
         self._task.load(state["task"])
         self._clock, self._began[...] = state["clock"], state["began"]
         self._next_limit, self._late = int(self._began.min()) + self._limit, True
-        self._random = ValueDecoder(state["random"]).decode(state["random"])
+        self._random = [unpack_generator("generator", packed) for packed in state["random"]]
         return self._task.obs
 
     def _choose(self) -> SnapshotChoice:
