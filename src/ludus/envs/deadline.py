@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -44,17 +43,17 @@ class Within:
     It can be entered several times.
     """
 
-    __slots__ = ("_fired", "_seconds", "_thread", "_waited", "_where", "verb")
+    __slots__ = ("_seconds", "_thread", "_waited", "_where", "fired", "verb")
 
     def __init__(self, seconds: float, where: str | Callable[[], str], verb: str) -> None:
         self._seconds, self._where, self.verb = max(seconds, LEAST), where, verb
-        self._waited, self._fired, self._thread = 0.0, False, 0
+        self._waited, self.fired, self._thread = 0.0, False, 0
         if seconds < math.inf:
             _watch.prepare()
 
     def __enter__(self) -> Within:
         if self._seconds < math.inf:
-            self._waited, self._fired, self._thread = 0.0, False, threading.get_ident()
+            self._waited, self.fired, self._thread = 0.0, False, threading.get_ident()
             _watch.open.append(self)
         return self
 
@@ -63,12 +62,12 @@ class Within:
             _watch.open.remove(self)
             for outer in _watch.open:
                 outer.beat()
-        if self._fired and isinstance(error, Late):
+        if self.fired and isinstance(error, Late):
             raise self.failure() from None
 
     def beat(self) -> None:
         """A sign of life: count from here."""
-        self._waited, self._fired = 0.0, False
+        self._waited, self.fired = 0.0, False
 
     def failure(self) -> EnvironmentFailed:
         """The error for the user."""
@@ -81,26 +80,16 @@ class Within:
         self._waited += TICK  # by count: a process that was stopped for a while did not wait
         if before < NOTICE <= self._waited < self._seconds:
             _say(f"ludus: {self._name()}: {self.verb} takes long; it has {self._seconds:g} s")
-        if self._waited >= self._seconds + GRACE or (self._waited >= self._seconds and not self._interruptible()):
-            self._end()
-        if self._waited >= self._seconds and not self._fired:
-            self._fired = True
+        here = self._thread == threading.main_thread().ident and signal.getsignal(signal.SIGALRM) is _interrupt
+        if self._waited >= self._seconds + (GRACE if here else 0):
+            _say(f"error: {self.failure().line()}")
+            os._exit(EnvironmentFailed.exit_code)
+        if self._waited >= self._seconds and not self.fired:
+            self.fired = True
             signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _name(self) -> str:
         return self._where if isinstance(self._where, str) else self._where()
-
-    def _interruptible(self) -> bool:
-        return self._thread == threading.main_thread().ident and signal.getsignal(signal.SIGALRM) is _interrupt
-
-    def _end(self) -> NoReturn:
-        _say(f"error: {self.failure().line()}")
-        os._exit(EnvironmentFailed.exit_code)
-
-    @property
-    def late(self) -> bool:
-        """Whether it was interrupted for being late."""
-        return self._fired
 
 
 class _Watch:
@@ -130,8 +119,7 @@ _watch = _Watch()
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
-    late = [entry for entry in _watch.open if entry.late]
-    if late and not _debugged(frame):
+    if any(entry.fired for entry in _watch.open) and not _debugged(frame):
         raise Late
     for entry in _watch.open:
         entry.beat()

@@ -67,14 +67,15 @@ class ConfiguredEnvironment(NamedTuple):
 
 
 def shipped() -> list[ConfiguredEnvironment]:
-    """Every environment that has a config file; reads the files and imports no environment."""
-    dirs = search_path()
-    files = [EnvironmentFile(path, dirs) for _, path in sorted(environment_files(dirs).items())]
-    ids = [_id_of(file) for file in files]
-    return [
-        ConfiguredEnvironment(file.path.stem, id, file.variants, suite_of(id))
-        for file, id in zip(files, ids, strict=True)
-    ]
+    """Every environment that has a config file, with the id of its first variant; imports no environment."""
+    dirs, found = search_path(), []
+    for _, path in sorted(environment_files(dirs).items()):
+        file = EnvironmentFile(path, dirs)
+        id = path.stem
+        if file.variants:
+            id = str(Draft(file.layers(file.variants[0])).data["environment"]["id"])
+        found.append(ConfiguredEnvironment(path.stem, id, file.variants, suite_of(id)))
+    return found
 
 
 def registered() -> list[ConfiguredEnvironment]:
@@ -144,13 +145,6 @@ def collect(env: EnvInfo, facts: EnvironmentFacts, source: str = "") -> Facts:
         "render_fps": env.render_fps,
         "source": facts.source,
     }
-
-
-def _id_of(file: EnvironmentFile) -> str:
-    """The environment id a file is about: that of its first variant."""
-    if not file.variants:
-        return file.path.stem
-    return str(Draft(file.layers(file.variants[0])).data["environment"]["id"])
 
 
 def _space(space: gym.Space, labels: Sequence[str], where: str) -> Facts:

@@ -50,8 +50,10 @@ class EpisodeRecorder(gym.Wrapper):
         return answer
 
     def step(self, action: Action) -> StepReturn:
-        if self._count == len(self._actions):
-            self._grow()
+        if self._count >= LIMIT:  # such an episode counts as not recorded
+            self.start, self._count = None, 0
+        elif self._count == len(self._actions):
+            self._actions = np.concatenate([self._actions, np.empty_like(self._actions)])
         self._actions[self._count] = action
         self._count += 1
         return self.env.step(action)
@@ -66,13 +68,6 @@ class EpisodeRecorder(gym.Wrapper):
         discrete = isinstance(self.action_space, gym.spaces.Discrete)
         for action in actions.tolist() if discrete else np.array(actions, self._actions.dtype):
             self.step(action)
-
-    def _grow(self) -> None:
-        """Double the room for actions; beyond the limit the episode counts as not recorded."""
-        if self._count >= LIMIT:
-            self.start, self._count = None, 0
-        else:
-            self._actions = np.concatenate([self._actions, np.empty_like(self._actions)])
 
 
 class Replay(Keeper):

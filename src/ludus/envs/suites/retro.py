@@ -116,7 +116,8 @@ class _Slot:
         """The emulator in the state of `player`."""
         if player is self._player:
             return self._machine
-        self._park()
+        if self._player is not None:
+            self._player._saved, self._player = self._machine.em.get_state(), None
         if player._setup != self._setup:
             self._eject()
             self._machine, self._setup = _machine(*player._setup), player._setup
@@ -139,11 +140,6 @@ class _Slot:
         self.users -= 1
         if self.users == 0:
             self._eject()
-
-    def _park(self) -> None:
-        if self._player is not None:
-            self._player._saved = self._machine.em.get_state()
-            self._player = None
 
     def _eject(self) -> None:
         if self._machine is not None:

@@ -37,16 +37,11 @@ class Lost(Exception):
         if self.code is None:
             problem = f"no answer within {self.seconds:g} s, its worker was stopped"
             return EnvironmentFailed(where, problem, "raise environment.step_deadline if it is only slow")
-        return EnvironmentFailed(
-            where, f"its worker {self._death()}", "environment.on_worker_death=restart replaces it"
-        )
-
-    def _death(self) -> str:
-        assert self.code is not None
-        if self.code >= 0:
-            return f"ended with exit code {self.code}"
-        name = signal.Signals(-self.code).name
-        return f"was killed by {name}" + (", likely out of memory" if name == "SIGKILL" else "")
+        death = f"ended with exit code {self.code}"
+        if self.code < 0:
+            name = signal.Signals(-self.code).name
+            death = f"was killed by {name}" + (", likely out of memory" if name == "SIGKILL" else "")
+        return EnvironmentFailed(where, f"its worker {death}", "environment.on_worker_death=restart replaces it")
 
 
 class Worker:
@@ -164,7 +159,9 @@ def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
 
 def _pickled(job: protocol.WorkerJob) -> bytes:
     """Pickle a job; code that a new interpreter cannot import (a plugin file) is sent by value."""
-    modules = {sys.modules[part.__module__] for part in job.recipe.code() if not _importable(part.__module__)}
+    names = {part.__module__ for part in job.recipe.code()}
+    tops = {name: name.partition(".")[0] for name in names}
+    modules = [sys.modules[n] for n in names if not any(finder.find_spec(tops[n], None) for finder in sys.meta_path)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -173,8 +170,3 @@ def _pickled(job: protocol.WorkerJob) -> bytes:
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _importable(module: str) -> bool:
-    top = module.partition(".")[0]
-    return any(finder.find_spec(top, None) for finder in sys.meta_path)

@@ -120,7 +120,16 @@ class Stepper:
     def snapshot(self) -> list[State]:
         """The state of every environment."""
         assert self._keeper is not None
-        return [self._captured(i, self._keeper) for i in range(len(self.envs))]
+        states: list[State] = []
+        try:
+            for env in self.envs:
+                states.append(self._keeper.capture(env))  # noqa: PERF401 - the length tells which one failed
+        except Refused as error:
+            where = f"environment {self.first + len(states)} ({self.id})"
+            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
+        except BaseException as error:  # as in reset
+            raise self._failed(len(states), "saving it", error) from error
+        return states
 
     def restore(self, states: Sequence[State]) -> None:
         """Replace the environments by new ones with these states."""
@@ -128,8 +137,15 @@ class Stepper:
         if len(states) != len(self.envs):
             raise DataError(f"snapshot of {self.id}", f"it holds {len(states)} of {len(self.envs)} environments")
         self.close()
-        for i, state in enumerate(states):
-            self.envs[i] = self._restored(i, self._keeper, state)
+        i = -1
+        try:
+            for i, state in enumerate(states):
+                self.envs[i] = self._keeper.restore(state)
+        except LudusError:
+            raise
+        except Exception as error:  # the state or the environment: both are named
+            problem = f"environment {self.first + i} cannot be restored: {type(error).__name__}: {error}"
+            raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
         self._take(self.envs)
         self._used = True
 
@@ -150,24 +166,6 @@ class Stepper:
         self._steps = [quick_step(env) or env.step for env in self.envs]
         self._raw = [meter for env in self.envs if (meter := wrapper_of(env, RawReward)) is not None]
         self._lives = [lives for env in self.envs if (lives := wrapper_of(env, EpisodicLife)) is not None]
-
-    def _captured(self, i: int, keeper: Keeper) -> State:
-        try:
-            return keeper.capture(self.envs[i])
-        except Refused as error:
-            where = f"environment {self.first + i} ({self.id})"
-            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
-        except BaseException as error:  # as in reset
-            raise self._failed(i, "saving it", error) from error
-
-    def _restored(self, i: int, keeper: Keeper, state: State) -> gym.Env:
-        try:
-            return keeper.restore(state)
-        except LudusError:
-            raise
-        except Exception as error:  # the state or the environment: both are named
-            problem = f"environment {self.first + i} cannot be restored: {type(error).__name__}: {error}"
-            raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
     def _begin_again(self, i: int, last: Tree) -> Tree:
         try:

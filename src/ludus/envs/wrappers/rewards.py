@@ -136,7 +136,10 @@ class StateCountBonus(ChangedReward):
     def changed(self, action: Action, result: StepReturn) -> float:
         """The reward plus the bonus of the cell; outside of the bounds it is the nearest one."""
         obs, reward = result[:2]
-        cell: tuple[int, ...] = (int(obs),) if self._bins is None else self._cell(obs)
+        cell: tuple[int, ...] = (int(obs),)
+        if self._bins is not None:
+            place = ((np.asarray(obs, float) - self._low) / self._width).astype(int)
+            cell = tuple(np.clip(place, 0, self._bins - 1).tolist())
         visits = self._visits[cell] = self._visits.get(cell, 0) + 1
         return float(reward) + self._scale / math.sqrt(visits)
 
@@ -154,7 +157,3 @@ class StateCountBonus(ChangedReward):
         if self._bins.min() < 1:
             raise ValueError(f"bins must be at least 1, got {bins}")
         self._width = (top - self._low) / self._bins
-
-    def _cell(self, obs: Observation) -> tuple[int, ...]:
-        cell = ((np.asarray(obs, float) - self._low) / self._width).astype(int)
-        return tuple(np.clip(cell, 0, self._bins - 1).tolist())
