@@ -150,7 +150,31 @@ class GymVectorEnv(ForeignVectorEnv):
         return trial.vector_choice(BARRIER, lambda: GymVectorEnv(self._recipe, 2))
 
     def _construct(self, num_envs: int) -> gym.vector.VectorEnv:
-        return _construct(self._recipe, num_envs)
+        recipe, spec = self._recipe, self._recipe.spec
+        try:
+            make = catalog.creator(recipe.id, spec.vector_entry_point)
+        except ConfigError as error:
+            raise Unsuited(error.line()) from error
+        arguments: dict[str, Any] = {**spec.kwargs, **recipe.kwargs}
+        steps = recipe.max_episode_steps or spec.max_episode_steps
+        if steps is not None:
+            arguments["max_episode_steps"] = steps
+        if recipe.render_mode is not None:
+            arguments["render_mode"] = recipe.render_mode
+        parameters = inspect.signature(make).parameters
+        open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+        unknown = [] if open_ended else sorted(set(arguments) - set(parameters))
+        if unknown:
+            raise Unsuited(f"its vector class does not take {', '.join(unknown)}")
+        modes = MODES if "autoreset_mode" in parameters else ()
+        for mode in modes:
+            env = make(num_envs=num_envs, **arguments, autoreset_mode=mode)
+            if env.metadata.get("autoreset_mode") == mode:
+                return env
+            env.close()
+        if _own_metadata(make).get("autoreset_mode") in MODES:
+            return make(num_envs=num_envs, **arguments)
+        raise Unsuited("its vector class only resets in the step after an episode's end")
 
 
 def _seed(env: gym.vector.VectorEnv, seeds: Sequence[int]) -> int | list[int]:
@@ -190,34 +214,6 @@ def _atari(recipe: Recipe, num_envs: int, threads: int, *, equal: bool) -> Vecto
         raise Unsuited("it draws nothing but what the policy sees")
     plan = preprocessing(recipe, equal=equal)
     return finished(Emulators(recipe, plan, num_envs, min(threads, num_envs)), plan)
-
-
-def _construct(recipe: Recipe, num_envs: int) -> gym.vector.VectorEnv:
-    spec = recipe.spec
-    try:
-        make = catalog.creator(recipe.id, spec.vector_entry_point)
-    except ConfigError as error:
-        raise Unsuited(error.line()) from error
-    arguments: dict[str, Any] = {**spec.kwargs, **recipe.kwargs}
-    steps = recipe.max_episode_steps or spec.max_episode_steps
-    if steps is not None:
-        arguments["max_episode_steps"] = steps
-    if recipe.render_mode is not None:
-        arguments["render_mode"] = recipe.render_mode
-    parameters = inspect.signature(make).parameters
-    open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
-    unknown = [] if open_ended else sorted(set(arguments) - set(parameters))
-    if unknown:
-        raise Unsuited(f"its vector class does not take {', '.join(unknown)}")
-    modes = MODES if "autoreset_mode" in parameters else ()
-    for mode in modes:
-        env = make(num_envs=num_envs, **arguments, autoreset_mode=mode)
-        if env.metadata.get("autoreset_mode") == mode:
-            return env
-        env.close()
-    if _own_metadata(make).get("autoreset_mode") in MODES:
-        return make(num_envs=num_envs, **arguments)
-    raise Unsuited("its vector class only resets in the step after an episode's end")
 
 
 def _own_metadata(make: Any) -> dict[str, Any]:

@@ -8,8 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
@@ -28,9 +26,9 @@ GONE = (BrokenPipeError, ConnectionResetError)
 class Lost(Exception):
     """A worker died (`code`, negative for a signal), or did not answer in time (None)."""
 
-    def __init__(self, worker: Worker, code: int | None) -> None:
+    def __init__(self, worker: Worker, code: int | None, seconds: float = 0.0) -> None:
         super().__init__(worker, code)
-        self.worker, self.code, self.seconds = worker, code, worker.deadline
+        self.worker, self.code, self.seconds = worker, code, seconds
 
     def error(self, where: str) -> EnvironmentFailed:
         """One line for the user."""
@@ -48,7 +46,9 @@ class Worker:
     """A process, its socket, and the environments `first` to `end` it owns."""
 
     def __init__(self, job: protocol.WorkerJob, memory_fd: int, deadline: float) -> None:
-        self.first, self.end, self.deadline = job.first, job.first + job.size, deadline
+        self.first, self.end = job.first, job.first + job.size
+        self.deadline, self.patience = deadline, max(LEAST, deadline)
+        """Seconds for most commands, and for those that may make environments."""
         self.replacement = False
         """Replaces a lost worker and has not done a step yet."""
         self._link, theirs = socket.socketpair()
@@ -58,8 +58,7 @@ class Worker:
 
     def ready(self) -> EnvInfo:
         """Wait until the environments are made; errors of the worker are raised here."""
-        with self._patience() as until:
-            message = self._receive(until)
+        message = self.message(self.patience)
         if isinstance(message, LudusError):
             raise message
         assert isinstance(message, EnvInfo)
@@ -74,40 +73,32 @@ class Worker:
         if message is not None:
             self._send(message)
 
-    def answer(self, until: float | None = None) -> bytes:
+    def answer(self, until: float | None = None, seconds: float | None = None) -> bytes:
         """DONE or FINISHED; raises Lost if there is no answer, and the error of an environment."""
-        until = until or time.monotonic() + self.deadline
+        seconds = seconds or self.deadline
         try:
-            self._link.settimeout(max(until - time.monotonic(), 1e-3))
+            self._link.settimeout(max((until - time.monotonic()) if until else seconds, 1e-3))
             reply = self._link.recv(1)
         except TimeoutError:
-            raise Lost(self, None) from None
+            raise Lost(self, None, seconds) from None
         except ConnectionResetError:
             reply = b""
         if reply == b"":
             raise Lost(self, self._exit_code())
         if reply == protocol.FAILED:
-            raise self._receive(until)
+            raise self.message()
         return reply
 
-    def patient_answer(self) -> None:
-        """Like `answer`, for commands that may make new environments and take long."""
-        with self._patience() as until:
-            self.answer(until)
-
-    @contextmanager
-    def _patience(self) -> Iterator[float]:
-        """The deadline for commands that make environments."""
-        seconds = max(LEAST, self.deadline)
-        try:
-            yield time.monotonic() + seconds
-        except Lost as lost:
-            lost.seconds = seconds
-            raise
-
-    def message(self) -> Any:
+    def message(self, seconds: float | None = None) -> Any:
         """The message after an answer."""
-        return self._receive(time.monotonic() + self.deadline)
+        seconds = seconds or self.deadline
+        try:
+            self._link.settimeout(seconds)
+            return protocol.receive(self._link)
+        except TimeoutError:
+            raise Lost(self, None, seconds) from None
+        except (EOFError, ConnectionResetError):
+            raise Lost(self, self._exit_code()) from None
 
     def join(self) -> None:
         """Wait for its end; kill it if it does not end in time."""
@@ -133,15 +124,6 @@ class Worker:
             protocol.send(self._link, message)
         except (*GONE, TimeoutError):
             return
-
-    def _receive(self, until: float) -> Any:
-        try:
-            self._link.settimeout(max(until - time.monotonic(), 1e-3))
-            return protocol.receive(self._link)
-        except TimeoutError:
-            raise Lost(self, None) from None
-        except (EOFError, ConnectionResetError):
-            raise Lost(self, self._exit_code()) from None
 
 
 def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:

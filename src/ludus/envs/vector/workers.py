@@ -138,7 +138,7 @@ class AsyncVectorEnv(VectorEnv):
         failures: list[LudusError] = []
         for worker in self._workers:
             try:
-                worker.patient_answer()
+                worker.answer(seconds=worker.patience)
                 answers.append(worker.message() if replies else None)
             except Lost as lost:
                 failures.append(self._failed(lost))
@@ -192,7 +192,7 @@ class AsyncVectorEnv(VectorEnv):
             worker.tell(protocol.ATTACH)
             if self.snapshot_method not in (None, NONE):
                 worker.tell(protocol.WATCH, self.snapshot_method)
-                worker.patient_answer()
+                worker.answer(seconds=worker.patience)
             worker.tell(protocol.RESET[self._side])
             worker.answer()
         except Lost as lost:

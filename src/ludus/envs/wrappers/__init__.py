@@ -10,8 +10,6 @@ frame of an earlier step when an episode ends early, `rescale_action` and `scale
 of them also convert whole vectors.
 """
 
-from __future__ import annotations
-
 _OURS = "ludus.envs.wrappers."
 _CLASSES = {
     "gymnasium.wrappers:ClipAction": "clip_action ClipAction",
