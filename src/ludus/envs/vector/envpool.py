@@ -51,8 +51,8 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
     options = {**recipe.kwargs}
     if recipe.max_episode_steps is not None:
         options["max_episode_steps"] = recipe.max_episode_steps
-    first, *rest = recipe.wrappers or (None,)
-    if first is not None and getattr(first.cls, "observes", False) and hasattr(first.cls, "conversion"):
+    see, first = None, recipe.wrappers[:1]
+    if any(getattr(call.cls, "observes", False) and hasattr(call.cls, "conversion") for call in first):
         # MiniGrid's: it turns several observations into one
         if recipe.max_episode_steps is not None:
             problem = f"EnvPool's '{recipe.id}' would pay by it"
@@ -60,10 +60,9 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
         for key in recipe.kwargs:  # `agent_view_size` makes it write beyond its memory
             problem = f"EnvPool's '{recipe.id}' is trusted without arguments only"
             raise ConfigError(f"environment.kwargs.{key}", problem, "use sync")
-        see = first.cls.conversion(recipe.bare_observation_space())
-        pool = EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see)
-        return replace(recipe, wrappers=tuple(rest)).vectorized(pool, "envpool")
-    return recipe.vectorized(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options), "envpool")
+        see = first[0].cls.conversion(recipe.bare_observation_space())
+        recipe = replace(recipe, wrappers=recipe.wrappers[1:])
+    return recipe.vectorized(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see), "envpool")
 
 
 def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:

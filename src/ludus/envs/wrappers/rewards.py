@@ -136,10 +136,10 @@ class StateCountBonus(ChangedReward):
     def changed(self, action: Action, result: StepReturn) -> float:
         """The reward plus the bonus of the cell; outside of the bounds it is the nearest one."""
         obs, reward = result[:2]
-        cell: tuple[int, ...] = (int(obs),)
+        place = np.asarray(obs)[None]
         if self._bins is not None:
-            place = ((np.asarray(obs, float) - self._low) / self._width).astype(int)
-            cell = tuple(np.clip(place, 0, self._bins - 1).tolist())
+            place = np.clip(((np.asarray(obs, float) - self._low) / self._width).astype(int), 0, self._bins - 1)
+        cell = tuple(place.tolist())
         visits = self._visits[cell] = self._visits.get(cell, 0) + 1
         return float(reward) + self._scale / math.sqrt(visits)
 
