@@ -40,7 +40,7 @@ def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Beat) -> None:
         for seed in SEEDS:
             env.reset(seed=seed)
             keeper.capture(env)  # refused early: steps may be slow
-            _play(env, _actions(env.action_space, seed), 2, beat)
+            _play(env, seed, 2, beat)
             _require_equal_future(stack, keeper, env, seed, episodes, beat)
             env.reset()
             _require_equal_future(stack, keeper, env, seed, 1, beat)
@@ -49,8 +49,7 @@ def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Beat) -> None:
 def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: int, episodes: int, beat: Beat) -> None:
     other = keeper.restore(keeper.capture(env))
     stack.callback(other.close)
-    expected, found = (_play(each, _actions(env.action_space, seed + 1), episodes, beat) for each in (env, other))
-    _compare(expected, found)
+    _compare(*(_play(each, seed + 1, episodes, beat) for each in (env, other)))
 
 
 def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Beat) -> None:
@@ -59,14 +58,9 @@ def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Beat) -> None:
         stack.callback(fresh.close)
         other = make()
         stack.callback(other.close)
-        expected, found = (
-            [
-                _digest(env.reset(seed=SEEDS[0])[0]),
-                *_play(env, _actions(env.action_space, SEEDS[0]), EPISODES // 2, beat),
-            ]
-            for env in (fresh, other)
-        )
-        _compare(expected, found)
+        firsts = [_digest(env.reset(seed=SEEDS[0])[0]) for env in (fresh, other)]
+        rests = [_play(env, SEEDS[0], EPISODES // 2, beat) for env in (fresh, other)]
+        _compare(*([first, *rest] for first, rest in zip(firsts, rests, strict=True)))
 
 
 def vector_choice(method: str, make: Callable[[], VectorEnv]) -> SnapshotChoice:
@@ -116,9 +110,9 @@ def _trial() -> Iterator[ExitStack]:
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def _play(env: gym.Env, actions: Iterator[Action], episodes: int, beat: Beat) -> list[bytes]:
+def _play(env: gym.Env, seed: int, episodes: int, beat: Beat) -> list[bytes]:
     """Play on from the current state; returns digests of everything the environment returns."""
-    meter, seen = wrapper_of(env, RawReward), []
+    meter, actions, seen = wrapper_of(env, RawReward), _actions(env.action_space, seed), []
     for episode in range(episodes):
         if episode:
             seen.append(_digest(env.reset()[0]))
