@@ -58,9 +58,8 @@ def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Beat) -> None:
         stack.callback(fresh.close)
         other = make()
         stack.callback(other.close)
-        firsts = [_digest(env.reset(seed=SEEDS[0])[0]) for env in (fresh, other)]
-        rests = [_play(env, SEEDS[0], EPISODES // 2, beat) for env in (fresh, other)]
-        _compare(*([first, *rest] for first, rest in zip(firsts, rests, strict=True)))
+        seed, half = SEEDS[0], EPISODES // 2
+        _compare(*([_digest(env.reset(seed=seed)[0]), *_play(env, seed, half, beat)] for env in (fresh, other)))
 
 
 def vector_choice(method: str, make: Callable[[], VectorEnv]) -> SnapshotChoice:
