@@ -135,23 +135,18 @@ def _unknown(id: str) -> ConfigError:
     for suite in SUITES:
         if not suite.needs:
             _import(suite, id)  # so that ids of our own suites can be suggested
+    near = did_you_mean(id, gym.registry)
+    remedy = near if near.startswith("did") else "see `ludus train --list-envs`"  # all the ids would be a page
     try:
         namespace, name, version = parse_env_id(id)
     except gym.error.Error:
-        return ConfigError(WHERE, f"'{id}' is not an environment id", _suggestion(id))
+        return ConfigError(WHERE, f"'{id}' is not an environment id", remedy)
     latest = find_highest_version(namespace, name)
     newest = get_env_id(namespace, name, latest)
     if newest in gym.registry:
         reason = "is deprecated" if version is not None and latest is not None and version < latest else "is unknown"
         return ConfigError(WHERE, f"'{id}' {reason}", f"use '{newest}'")
-    return ConfigError(WHERE, f"'{id}' is unknown", _suggestion(id))
-
-
-def _suggestion(id: str) -> str:
-    import gymnasium as gym
-
-    remedy = did_you_mean(id, gym.registry)
-    return remedy if remedy.startswith("did") else "see `ludus train --list-envs`"  # all the ids would be a page
+    return ConfigError(WHERE, f"'{id}' is unknown", remedy)
 
 
 def render_offscreen() -> None:

@@ -11,7 +11,6 @@ import enum
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ from ludus.envs.snapshots import Refused
 from ludus.types import Leaf, State
 
 LEAVES = (type(None), bool, int, float, str)
-_SEQUENCES: dict[str, Callable[[Iterable[Any]], Any]] = {
-    cls.__name__: cls for cls in (tuple, list, set, frozenset, deque)
-}  # fmt: skip
+_SEQUENCES: State = {cls.__name__: cls for cls in (tuple, list, set, frozenset, deque)}
 GENERATORS: dict[type, str] = {
     np.random.Generator: "generator", np.random.RandomState: "legacy", random.Random: "python"
 }  # fmt: skip

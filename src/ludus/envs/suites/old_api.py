@@ -32,9 +32,6 @@ class OldApi(gym.Wrapper):
 
     adapts = True
 
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-
 
 def adapted(spec: EnvSpec, creator: Creator, *, insist: bool = False) -> EnvSpec:
     """`spec` with an adaptor around an old environment; unchanged for a new one, unless `insist`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import gymnasium as gym
 
@@ -111,7 +112,7 @@ class VectorEnv(abc.ABC):
 class VectorWrapper(VectorEnv):
     """The base of wrappers around a whole vector environment; `spaces` are the ones it changes."""
 
-    def __init__(self, inner: VectorEnv, **spaces: gym.Space) -> None:
+    def __init__(self, inner: VectorEnv, **spaces: Any) -> None:
         super().__init__(replace(inner.info, **spaces), inner.num_envs)
         self.inner, self.backend = inner, inner.backend
 

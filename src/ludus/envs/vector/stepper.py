@@ -202,7 +202,7 @@ def _views(rows: Sequence[Tree]) -> list[Any]:
     return [row.data if isinstance(row, np.ndarray) and row.ndim < 2 else None for row in rows]
 
 
-def require_equal_spaces(envs: Sequence[gym.Env] | Sequence[EnvInfo], id: str) -> None:
+def require_equal_spaces(envs: Sequence[gym.Env | EnvInfo], id: str) -> None:
     """Environments of one vector must be alike."""
     first = envs[0]
     for i, env in enumerate(envs):
