@@ -237,9 +237,9 @@ def test_a_stack_of_another_size_is_no_state(make: Make) -> None:
     env, other = (make("CartPole-v1", vectorization="native", frame_stack=frames) for frames in (3, 2))
     env.reset(range(4))
     other.reset(range(4))
-    with pytest.raises(DataError, match="frames do not fit"):
+    with pytest.raises(DataError, match="state of its wrappers does not fit"):
         other.restore(env.snapshot())
-    with pytest.raises(DataError, match="frames do not fit"):
+    with pytest.raises(DataError, match="state of its wrappers does not fit"):
         other.restore({})
 
 

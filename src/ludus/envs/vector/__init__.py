@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import gymnasium as gym
+import numpy as np
 
 from ludus.envs.snapshots import NONE, UNSAVED, SnapshotChoice
 from ludus.envs.spaces import EnvInfo
@@ -112,6 +112,9 @@ class VectorEnv(abc.ABC):
 class VectorWrapper(VectorEnv):
     """The base of wrappers around a whole vector environment; `spaces` are the ones it changes."""
 
+    state: tuple[str, ...] = ()
+    """Names of its own arrays that later steps depend on."""
+
     def __init__(self, inner: VectorEnv, **spaces: Any) -> None:
         super().__init__(replace(inner.info, **spaces), inner.num_envs)
         self.inner, self.backend = inner, inner.backend
@@ -137,10 +140,17 @@ class VectorWrapper(VectorEnv):
         return method
 
     def snapshot(self) -> State:
-        return self.inner.snapshot()
+        own = {name: getattr(self, name).copy() for name in self.state}
+        return {"inner": self.inner.snapshot(), **own} if own else self.inner.snapshot()
 
     def restore(self, state: State) -> Tree:
-        return self.convert(self.inner.restore(state))
+        if any(np.shape(state.get(name, ())) != getattr(self, name).shape for name in self.state):
+            problem, remedy = "the state of its wrappers does not fit", "resume with the config it was saved with"
+            raise DataError(f"snapshot of {self.id}", problem, remedy)
+        obs = self.inner.restore(state["inner"] if self.state else state)
+        for name in self.state:
+            getattr(self, name)[...] = state[name]
+        return self.convert(obs)
 
     def close(self) -> None:
         self.inner.close()

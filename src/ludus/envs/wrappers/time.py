@@ -13,7 +13,6 @@ from gymnasium.wrappers import TimeLimit
 from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
 from ludus.envs.spaces import Conversion, Image, is_picture, is_pixels, observation_conversion, wrapper_of
 from ludus.envs.vector import VectorEnv, VectorWrapper
-from ludus.errors import DataError
 from ludus.types import Array, State, StepResult
 
 
@@ -95,6 +94,8 @@ class FrameStack(gym.Wrapper):
 class _StackedVector(VectorWrapper):
     """Stacks of all environments; after the end of an episode the next stack begins with the new first frame."""
 
+    state = ("_stack",)
+
     def __init__(self, inner: VectorEnv, frames: int) -> None:
         super().__init__(inner, observation_space=_stacked(inner.observation_space, frames))
         self._frames, self._size = frames, (inner.observation_space.shape or ())[0]
@@ -119,17 +120,9 @@ class _StackedVector(VectorWrapper):
         """The first stack of an episode."""
         return np.concatenate([obs] * self._frames, 1)
 
-    def snapshot(self) -> State:
-        """The state of the environments and the stacks."""
-        return {"inner": self.inner.snapshot(), "stack": self._stack.copy()}
-
     def restore(self, state: State) -> Array:
         """Continue from a snapshot."""
-        if np.shape(state.get("stack", ())) != self._stack.shape:
-            where, remedy = f"snapshot of {self.id}", "resume with the config it was saved with"
-            raise DataError(where, "its frames do not fit", remedy)
-        self.inner.restore(state["inner"])
-        self._stack = np.array(state["stack"], self._stack.dtype)
+        super().restore(state)
         return self._stack
 
     def _pushed(self, stack: Array, obs: Array) -> Array:
@@ -179,6 +172,8 @@ class TimeAware(gym.Wrapper):
 
 
 class _TimedVector(VectorWrapper):
+    state = ("_elapsed",)
+
     def __init__(self, inner: VectorEnv) -> None:
         super().__init__(inner, observation_space=_extended(inner.observation_space))
         self._limit, self._elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
@@ -199,16 +194,6 @@ class _TimedVector(VectorWrapper):
     def convert(self, obs: Array) -> Array:
         """Observations with the time of each environment."""
         return np.concatenate((obs, self._elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
-
-    def snapshot(self) -> State:
-        """The state of the environments and their times."""
-        return {"inner": self.inner.snapshot(), "elapsed": self._elapsed.copy()}
-
-    def restore(self, state: State) -> Array:
-        """Continue from a snapshot."""
-        obs = self.inner.restore(state["inner"])
-        self._elapsed[...] = state["elapsed"]
-        return self.convert(obs)
 
 
 def _limit(steps: int | None) -> int:
