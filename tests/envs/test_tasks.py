@@ -70,6 +70,14 @@ def test_the_native_backend_is_bit_identical_to_single_environments(make: Make, 
         assert_same(play(one, 20, seed=1, seeds=seeds[::-1]), play(two, 20, seed=1, seeds=seeds[::-1]))
 
 
+def test_a_time_limit_cuts_each_episode_once() -> None:
+    with make_vector(Environment(id="LookAndFeel-v0", num_envs=2, max_episode_steps=3, kwargs={"length": 10})) as env:
+        env.reset([0, 1])
+        assert env.backend == "native"
+        cut = [env.step(np.zeros(2, int)).truncated.tolist() for _ in range(6)]
+    assert cut == [[False] * 2, [False] * 2, [True] * 2] * 2
+
+
 def test_auto_is_native_and_its_state_is_saved(make: Make) -> None:
     for id in ("TMaze-v0", "Recall/CountRecallEasy-v0", "Recall/ConcentrationEasy-v0", "Tiger-Theta3-v0"):
         one, other = (make(id, vectorization="auto", num_envs=3, max_episode_steps=17) for _ in range(2))

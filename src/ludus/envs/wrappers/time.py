@@ -94,27 +94,27 @@ class FrameStack(gym.Wrapper):
 class _StackedVector(VectorWrapper):
     """Stacks of all environments; after the end of an episode the next stack begins with the new first frame."""
 
-    state = ("_stack",)
+    state = ("stack",)
 
     def __init__(self, inner: VectorEnv, frames: int) -> None:
         super().__init__(inner, observation_space=_stacked(inner.observation_space, frames))
         self._frames, self._size = frames, (inner.observation_space.shape or ())[0]
-        self._stack = np.zeros((self.num_envs, *(self.observation_space.shape or ())), self.observation_space.dtype)
+        self.stack = np.zeros((self.num_envs, *(self.observation_space.shape or ())), self.observation_space.dtype)
 
     def reset(self, seeds: Sequence[int]) -> Array:
         """Begin all episodes."""
-        self._stack = self.convert(self.inner.reset(seeds))
-        return self._stack
+        self.stack = self.convert(self.inner.reset(seeds))
+        return self.stack
 
     def step(self, action: Array) -> StepResult:
         """Step and push the observations."""
         result = self.inner.step(action)
-        before, self._stack = self._stack, self._pushed(self._stack, result.obs)
+        before, self.stack = self.stack, self._pushed(self.stack, result.obs)
         if result.final_obs is None:
-            return result._replace(obs=self._stack)
+            return result._replace(obs=self.stack)
         rows = result.done
-        self._stack[rows] = self.convert(result.obs[rows])
-        return result._replace(obs=self._stack, final_obs=self._pushed(before, result.final_obs))
+        self.stack[rows] = self.convert(result.obs[rows])
+        return result._replace(obs=self.stack, final_obs=self._pushed(before, result.final_obs))
 
     def convert(self, obs: Array) -> Array:
         """The first stack of an episode."""
@@ -123,7 +123,7 @@ class _StackedVector(VectorWrapper):
     def restore(self, state: State) -> Array:
         """Continue from a snapshot."""
         super().restore(state)
-        return self._stack
+        return self.stack
 
     def _pushed(self, stack: Array, obs: Array) -> Array:
         return np.concatenate((stack[:, self._size :], obs), 1)
@@ -172,28 +172,28 @@ class TimeAware(gym.Wrapper):
 
 
 class _TimedVector(VectorWrapper):
-    state = ("_elapsed",)
+    state = ("elapsed",)
 
     def __init__(self, inner: VectorEnv) -> None:
         super().__init__(inner, observation_space=_extended(inner.observation_space))
-        self._limit, self._elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
+        self._limit, self.elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
 
     def reset(self, seeds: Sequence[int]) -> Array:
         """Begin all episodes at time 0."""
-        self._elapsed.fill(0)
+        self.elapsed.fill(0)
         return self.convert(self.inner.reset(seeds))
 
     def step(self, action: Array) -> StepResult:
         """Step and append the times."""
         result = self.inner.step(action)
-        self._elapsed += 1
+        self.elapsed += 1
         final = None if result.final_obs is None else self.convert(result.final_obs)
-        self._elapsed[result.done] = 0
+        self.elapsed[result.done] = 0
         return result._replace(obs=self.convert(result.obs), final_obs=final)
 
     def convert(self, obs: Array) -> Array:
         """Observations with the time of each environment."""
-        return np.concatenate((obs, self._elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
+        return np.concatenate((obs, self.elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
 
 
 def _limit(steps: int | None) -> int:
