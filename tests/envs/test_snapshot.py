@@ -243,7 +243,7 @@ def test_a_snapshot_that_does_not_fit_is_refused(make: Make, backend: str) -> No
         {**good, "snapshot_method": "pickle"},
         {**good, "num_envs": 3},
         {key: good[key] for key in ("id", "snapshot_method", "num_envs")},
-        {**good, "envs": good.get("envs", [])[:1], "task": {**good.get("task", {}), "_state": np.zeros((3, 3))}},
+        {**good, "envs": good.get("envs", [])[:1], "motion": np.zeros((3, 3))},
         {**good, "envs": [{"layers": [{}]}] * 2, "random": [{"state": {"bit_generator": "os.system"}}] * 2},
         {**good, "envs": [{"layers": [{}, {"state": module}]}] * 2, "random": [{}] * 2},
     ]

@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from ludus.envs.deadline import frame
 from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector.tasks import TaskVectorEnv, VectorTask
-from ludus.types import Array
+from ludus.types import Array, State, Tree
 
 GRAVITY, MASS_CART, MASS_POLE, HALF_LENGTH, FORCE, TAU = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 X_LIMIT, ANGLE_LIMIT = 2.4, 12 * 2 * math.pi / 360
@@ -106,6 +106,15 @@ class CartPoleVectorEnv(TaskVectorEnv):
             self._screen = CartPoleEnv(render_mode="rgb_array")
         self._screen.state = (task.last_parts if final else task.parts)[index].ravel()
         return frame(self._screen, self.id)
+
+    def _snapshot(self) -> State:
+        state = super()._snapshot()
+        return {"motion": state.pop("task")["_state"], **state}
+
+    def _restore(self, state: State) -> Tree:
+        motion = np.asarray(state["motion"])
+        obs = motion[[0, 2, 1, 3]].T.astype(np.float32)  # the observations follow from the state
+        return super()._restore({**state, "task": {"_state": motion, "obs": obs}})
 
     def close(self) -> None:
         if self._screen is not None:
