@@ -7,8 +7,7 @@ here and terminated in the other backends.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -108,7 +107,7 @@ class EnvPoolVectorEnv(ForeignVectorEnv):
         self._envpool, self._id, self._options = envpool, task, options
         self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **options}
         spec = envpool.make_spec(task, **self._arguments)
-        with _quiet():
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # its bounds are doubles
             observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
         self._limit = int(spec.config.max_episode_steps)
         limited = replace(recipe, max_episode_steps=self._limit)
@@ -120,7 +119,7 @@ class EnvPoolVectorEnv(ForeignVectorEnv):
 
     def reset(self, seeds: Sequence[int]) -> Tree:
         self.close()
-        with _quiet():
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=seed_words(seeds), **self._arguments)
             obs, info = self._pool.reset()
         tree_set(self._obs, ..., self._see(obs))
@@ -157,14 +156,6 @@ class EnvPoolVectorEnv(ForeignVectorEnv):
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress Gymnasium's warning about EnvPool's bounds, which are doubles."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
 
 
 def _repaired(space: gym.Space) -> gym.Space:
