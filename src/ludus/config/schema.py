@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails
 
-from ludus.config.model import Choice, Model, Registered
+from ludus.config.model import Choice, Model, Registered, known
 from ludus.config.training import Training
-from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY, WRAPPERS, UnknownName
+from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY, WRAPPERS
 
 SCHEMA_VERSION: Literal[1] = 1
 AUTO: Any = "auto"
@@ -60,12 +60,9 @@ class Wrapper(Model):
 
     @field_validator("id")
     @classmethod
-    def known(cls, value: str) -> str:
+    def registered(cls, value: str) -> str:
         """Refuse a name that is not registered."""
-        try:
-            WRAPPERS[value]
-        except UnknownName as error:
-            raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
+        known(WRAPPERS, value)
         return value
 
     @property
