@@ -102,12 +102,8 @@ class FrameCodec:
         if self.count == 1:
             return obs
         last = (self.count - back) * self.channels
-        part: Any = (..., slice(last - self.channels, last), *self._rest)
+        part: Any = (..., slice(last - self.channels, last), *[slice(None)] * (len(self.shape) - 1))
         return obs[part]
-
-    @property
-    def _rest(self) -> tuple[slice, ...]:
-        return (slice(None),) * (len(self.shape) - 1)
 
     def check(self, before: Array, obs: Array, first: Array) -> None:
         """Refuse what is not a stack: `obs` [N, ...] must continue `before`, or begin an episode where `first`."""
@@ -119,13 +115,9 @@ class FrameCodec:
             self._check_start(obs[first])
 
     def _check_start(self, obs: Array) -> None:
-        rest = obs[:, : -self.channels]
-        newest = np.tile(obs[:, -self.channels :], (1, self.count - 1, *([1] * len(self._rest))))
-        fits: list[Padding] = []
-        if np.array_equal(rest, newest):
-            fits.append("repeat")
-        if not rest.any():
-            fits.append("zero")
+        frames = obs.reshape(-1, self.count, *self.shape)
+        found: dict[Padding, bool] = {"repeat": (frames == frames[:, -1:]).all(), "zero": not frames[:, :-1].any()}
+        fits = [padding for padding, holds in found.items() if holds]
         if self.padding is None and len(fits) == 1:
             self.padding = fits[0]
         if not fits or (self.padding is not None and self.padding not in fits):

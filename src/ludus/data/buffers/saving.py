@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ludus import files
+from ludus.data.buffers.frames import Padding
 from ludus.data.buffers.segments import SegmentFile, columns_of
 from ludus.data.buffers.spaces import describe_space
 from ludus.data.buffers.store import StepStore
@@ -32,17 +33,10 @@ class SavedSteps(StepStore):
         else:
             contents = self.storage.save(tag, keep)
             self._write_index(contents)
-        return {
-            "contents": contents,
-            "next": {
-                "obs": tree_map(np.copy, self._next_obs),
-                "age": self._next_age.copy(),
-                "step": self._expected,
-                "steps": self._steps.copy(),
-            },
-            "padding": list(self.observations.padding),
-            "rng": dict(self.rng.bit_generator.state),
-        }
+        after = {"obs": tree_map(np.copy, self._next_obs), "age": self._next_age.copy()}
+        after |= {"step": self._expected, "steps": self._steps.copy()}
+        padding, rng = list(self.observations.padding), dict(self.rng.bit_generator.state)
+        return {"contents": contents, "next": after, "padding": padding, "rng": rng}
 
     def _write_index(self, contents: State) -> None:
         """Write a file beside the steps with which they can be read without the checkpoint."""
@@ -52,19 +46,23 @@ class SavedSteps(StepStore):
         index = {"format": "ludus-buffer", "version": 2, "num_envs": self.num_envs, "frames": self.observations.frames}
         index |= {"contents": contents, "next": after, "padding": self.observations.padding}
         index |= {"observation": describe_space(self.spaces.observation), "action": describe_space(self.spaces.action)}
+        path = self._folder / INDEX
         try:
-            files.write_json(self._folder / INDEX, index)
+            files.write_json(path, index)
         except OSError as error:
-            where = str(self._folder / INDEX)
-            raise ResourceError(where, f"cannot be written: {error.strerror}", "free space") from None
+            raise ResourceError(str(path), f"cannot be written: {error.strerror}", "free space") from None
 
     def load(self, state: State, source: Path | None) -> None:
         """Go on exactly where the state was taken; `source` is the folder with the steps it refers to."""
-        contents = state["contents"]
-        self._check_fits(contents)
-        self._storage = SegmentFile(self.columns, self.num_envs, int(contents["rows"]), self.cfg.storage)
-        self._storage.folder = self._folder
-        if self.cfg.storage == "ram" or source != self._folder:
+        self._check_fits(state["contents"])
+        self._restore(state["contents"], state["next"], state["padding"], source)
+        self._expected = int(state["next"]["step"])
+        self.rng.bit_generator.state = state["rng"]
+
+    def _restore(self, contents: State, after: State, padding: list[Padding | None], source: Path | None) -> None:
+        rows, mapped = int(contents["rows"]), self.cfg.storage == "disk"
+        self._storage = SegmentFile(self.columns, self.num_envs, rows, mapped, self._folder)
+        if not mapped or source != self._folder:
             self._storage.allocate()
         if "data" in contents:
             self._storage.end = np.array(contents["end"])
@@ -73,12 +71,9 @@ class SavedSteps(StepStore):
         else:
             assert source is not None
             self._storage.load(contents, source)
-        after = state["next"]
         tree_map(np.copyto, self._next_obs, after["obs"])
         self._next_age, self._steps = np.array(after["age"]), np.array(after["steps"])
-        self._expected = int(after["step"])
-        self.observations.padding = state["padding"]
-        self.rng.bit_generator.state = state["rng"]
+        self.observations.padding = padding
         self._show_next()
 
     def _check_fits(self, contents: State) -> None:

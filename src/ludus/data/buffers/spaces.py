@@ -10,18 +10,22 @@ import numpy as np
 
 from ludus.types import Array
 
+_PLAIN: dict[str, tuple[type[gym.Space], tuple[str, ...]]] = {
+    "discrete": (gym.spaces.Discrete, ("n", "start")),
+    "multi_discrete": (gym.spaces.MultiDiscrete, ("nvec", "start")),
+    "multi_binary": (gym.spaces.MultiBinary, ("n",)),
+}
+"""Spaces that a few numbers describe: the arguments of their constructors."""
+
 
 def describe_space(space: gym.Space) -> dict[str, Any]:
     """A space as JSON data."""
+    for kind, (cls, names) in _PLAIN.items():
+        if isinstance(space, cls):
+            return {"type": kind, **{name: np.array(getattr(space, name)).tolist() for name in names}}
     if isinstance(space, gym.spaces.Box):
         bounds = {"low": _bounds(space.low), "high": _bounds(space.high)}
         return {"type": "box", "shape": list(space.shape), "dtype": space.dtype.name, **bounds}
-    if isinstance(space, gym.spaces.Discrete):
-        return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
-    if isinstance(space, gym.spaces.MultiDiscrete):
-        return {"type": "multi_discrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
-    if isinstance(space, gym.spaces.MultiBinary):
-        return {"type": "multi_binary", "n": np.array(space.n).tolist()}
     if isinstance(space, gym.spaces.Dict):
         return {"type": "dict", "parts": {key: describe_space(part) for key, part in space.spaces.items()}}
     if isinstance(space, gym.spaces.Tuple):
@@ -32,16 +36,13 @@ def describe_space(space: gym.Space) -> dict[str, Any]:
 def read_space(data: Mapping[str, Any]) -> gym.Space:
     """The inverse of `describe_space`; ValueError, KeyError or TypeError for anything else."""
     kind = data["type"]
+    if kind in _PLAIN:
+        cls, names = _PLAIN[kind]
+        return cls(**{name: data[name] for name in names})
     if kind == "box":
         shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
         low, high = (_array(data[end], shape, dtype) for end in ("low", "high"))
         return gym.spaces.Box(low, high, shape, dtype.type)
-    if kind == "discrete":
-        return gym.spaces.Discrete(data["n"], start=data["start"])
-    if kind == "multi_discrete":
-        return gym.spaces.MultiDiscrete(np.array(data["nvec"]), start=np.array(data["start"]))
-    if kind == "multi_binary":
-        return gym.spaces.MultiBinary(data["n"])
     if kind == "dict":
         return gym.spaces.Dict({key: read_space(part) for key, part in data["parts"].items()})
     if kind == "tuple":
@@ -56,10 +57,7 @@ def _bounds(values: Array) -> Any:
 
 
 def _array(texts: str | list[str], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    number = float if np.issubdtype(dtype, np.floating) else int
     if isinstance(texts, str):
-        return np.full(shape, _number(texts, dtype), dtype)
-    return np.array([_number(text, dtype) for text in texts], dtype).reshape(shape)
-
-
-def _number(text: str, dtype: np.dtype[Any]) -> float | int:
-    return float(text) if np.issubdtype(dtype, np.floating) else int(text)
+        return np.full(shape, number(texts), dtype)
+    return np.array([number(text) for text in texts], dtype).reshape(shape)
