@@ -42,15 +42,12 @@ class Repository(ConfigRepository):
         return ConfigResult("ludus", config_path, OmegaConf.create({}), {"package": package}, listed)
 
     def group_exists(self, config_path: str) -> bool:
-        """Whether a config directory has this group."""
         return is_group(config_path, self.dirs)
 
     def config_exists(self, config_path: str) -> bool:
-        """Whether there is such an option."""
         return config_path == ROOT or find_option(config_path, self.dirs) is not None
 
     def get_group_options(self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
-        """The names of a group's options."""
         variants = [target.spec for target in list_targets(self.dirs)] if group_name == EXPERIMENT else []
         return [*options(group_name, self.dirs), *variants]
 

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidatorFunctionWrapHandler,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, field_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ludus.registry import Registry, UnknownName
@@ -27,7 +19,7 @@ class Model(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def true_is_no_number(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    def true_is_no_number(cls, value: object, validate: core_schema.ValidatorFunctionWrapHandler) -> object:
         """Refuse `true` for a number: Python would read it as 1."""
         found = validate(value)
         if isinstance(value, bool) and type(found) in (int, float):

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,8 +59,7 @@ def read_file(path: Path) -> FileMapping:
     """The mapping in a file."""
     name = near(path)
     try:
-        raw = files.read(path, MAX_BYTES)
-        text = raw.decode("utf-8-sig")
+        text = files.read(path, MAX_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(name, files.reason(error), "name a .yaml or .json file") from None
     except UnicodeDecodeError as error:
@@ -152,7 +151,9 @@ class _Yaml:
         if isinstance(event, yaml.ScalarEvent):
             value = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            value = self._sequence(event, depth)
+            self._check_tag(event, "seq")
+            items = takewhile(lambda item: not isinstance(item, yaml.SequenceEndEvent), self.events)
+            value = [self._node(item, depth + 1) for item in items]
         else:
             value = self._mapping(event, depth)
         if event.anchor is not None:
@@ -177,13 +178,6 @@ class _Yaml:
         if not isinstance(value, _TYPES.get(event.tag or "", ())):
             self._check_tag(event, "str")
         return float(value) if isinstance(value, int) and event.tag == _TAG + "float" else value
-
-    def _sequence(self, event: yaml.CollectionStartEvent, depth: int) -> list[object]:
-        self._check_tag(event, "seq")
-        items: list[object] = []
-        while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
-            items.append(self._node(item, depth + 1))
-        return items
 
     def _mapping(self, event: yaml.CollectionStartEvent, depth: int) -> FileMapping:
         self._check_tag(event, "map")

@@ -95,11 +95,8 @@ def _row(path: str, info: FieldInfo) -> FieldRow:
 
 
 def _default(value: object) -> str:
-    if isinstance(value, Model) and not isinstance(value, Schedule):
-        return ""
-    if isinstance(value, Schedule):
-        value = value.model_dump()
-    return f"`{json.dumps(value)}`"
+    value = value.model_dump() if isinstance(value, Schedule) else value
+    return "" if isinstance(value, Model) else f"`{json.dumps(value)}`"
 
 
 def _type(annotation: object, metadata: Iterable[object] = ()) -> str:

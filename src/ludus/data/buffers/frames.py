@@ -33,15 +33,11 @@ class ObservationColumns:
             problem = f"no image of {space} is a stack of {frames} frames along its first axis"
             raise ConfigError(f"{where}.frames", problem, "use 1 to store observations as they are")
         self.frames = frames
+        counts = [frames if stack else 1 for stack in stacked]
         self.names = [f"obs.{quote(path, safe='')}" if path else "obs" for path in tree_paths(spaces)]
-        self.codecs = [
-            FrameCodec(frames if stack else 1, leaf.shape or (), where)
-            for leaf, stack in zip(leaves, stacked, strict=True)
-        ]
-        self.columns = {
-            name: ColumnSpec(codec.shape, np.dtype(leaf.dtype))
-            for name, codec, leaf in zip(self.names, self.codecs, leaves, strict=True)
-        }
+        self.codecs = [FrameCodec(count, leaf.shape or (), where) for leaf, count in zip(leaves, counts, strict=True)]
+        specs = [ColumnSpec(codec.shape, np.dtype(leaf.dtype)) for leaf, codec in zip(leaves, self.codecs, strict=True)]
+        self.columns = dict(zip(self.names, specs, strict=True))
 
     @property
     def padding(self) -> list[Padding | None]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.data.buffers.saving import SavedSteps
-from ludus.data.buffers.store import FINAL, REAL, STATE, TERMINATED, BufferConfig
+from ludus.data.buffers.store import FINAL, REAL, STATE, TERMINATED
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.errors import ConfigError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Spaces, Tree, tree_index, tree_leaves, tree_map, zeros
+from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, zeros
 
 if TYPE_CHECKING:
     import torch
@@ -32,15 +32,12 @@ class Buffer(SavedSteps):
 
     def __init__(
         self,
-        cfg: BufferConfig,
-        spaces: Spaces,
-        num_envs: int,
-        *,
+        *arguments: Any,
         normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
         **details: Any,
     ) -> None:
-        super().__init__(cfg, spaces, num_envs, **details)
+        super().__init__(*arguments, **details)
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
         self._outputs: dict[Any, tuple[Sample, Sample]] = {}
 
@@ -137,14 +134,14 @@ class Buffer(SavedSteps):
 
     def sample_sequences(self, batch: int, length: int, *, state: bool = False) -> Sample:
         """[L, N] steps, one environment each; `mask` is False in slots without a step, `first` True at resets."""
-        assert not state or self._memory is not None, "store_memory was not called"
         b, a, weight = self._draw(batch, length, REAL | (STATE if state else 0))
-        out, _ = self._output(batch, length)
-        out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
-        return self._sequences(out, b, a, np.arange(length + 1)[:, None] + a, state=state)
+        return self._sequences(b, a, np.arange(length + 1)[:, None] + a, weight, state=state)
 
-    def _sequences(self, out: Sample, b: Array, a: Array, number: Array, *, state: bool) -> Sample:
+    def _sequences(self, b: Array, a: Array, number: Array, weight: Any, *, state: bool) -> Sample:
+        assert not state or self._memory is not None, "store_memory was not called"
         shape = number.shape
+        out, _ = self._output(len(b), len(number) - 1)
+        out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
         flags, ages = self.storage.take("flags", b, number), self.storage.take("age", b, number)
         out["mask"][...] = real = (flags[:-1] & REAL) > 0
         out["terminated"][...] = terminated = (flags[:-1] & TERMINATED) > 0

@@ -256,9 +256,7 @@ class StepStore:
     def _blank(self, slots: Array, flags: int) -> None:
         for name, column in self.storage.data.items():
             if name not in self.observations.columns and name not in ("age", "ordinal"):
-                column[slots] = 0
-        if flags:
-            self.storage.data["flags"][slots] = flags
+                column[slots] = flags if name == "flags" else 0
 
     def _put_state(self, state: Tree, number: Array) -> None:
         slots = self.storage.slots(np.arange(self.num_envs), number)

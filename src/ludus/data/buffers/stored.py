@@ -11,9 +11,8 @@ from pydantic import Field, field_validator
 
 from ludus.config.model import Model
 from ludus.data.buffers.sampling import Buffer
-from ludus.data.buffers.saving import INDEX
+from ludus.data.buffers.saving import INDEX, read_space
 from ludus.data.buffers.segments import SegmentFile, columns_of
-from ludus.data.buffers.spaces import read_space
 from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError

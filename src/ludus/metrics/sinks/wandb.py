@@ -29,33 +29,26 @@ class WandbSink(Sink):
         project: str,
         entity: str | None = None,
         tags: Sequence[str] = (),
-        config: Mapping[str, object] | None = None,
+        config: Mapping[str, object] = {},
         x_axis: str = "env_steps",
     ) -> None:
         check()
         import wandb
 
         private: Any = dict.fromkeys(("x_disable_meta", "x_disable_machine_info", "disable_code", "disable_git"), True)
+        settings = wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private)
+        shown: Any = {"name": name, "project": project, "entity": entity, "tags": list(tags), "config": dict(config)}
         try:
             self._run = wandb.init(
-                dir=str(folder),
-                name=name,
-                project=project,
-                entity=entity,
-                tags=list(tags),
-                config=dict(config or {}),
-                mode=cast(Any, choose_mode()),
-                reinit="create_new",
-                settings=wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private),
+                dir=str(folder), mode=cast(Any, choose_mode()), reinit="create_new", settings=settings, **shown
             )
         except wandb.Error as error:  # for example a key that the server refuses
             remedy = "run `wandb login`, or set WANDB_MODE=offline"
             raise ConfigError("logging.wandb", " ".join(str(error).split()), remedy) from None
         self.mode = str(self._run.settings.mode)
         if self.mode == "offline":
-            self.warning = (
-                f"W&B is offline: {_why_offline()}; `wandb sync {Path(self._run.dir).parent}` sends the run later"
-            )
+            later = f"`wandb sync {Path(self._run.dir).parent}` sends the run later"
+            self.warning = f"W&B is offline: {_why_offline()}; {later}"
         self._x_axis = x_axis
         self._run.define_metric("*", step_metric=x_axis)
 
