@@ -125,10 +125,9 @@ def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | Non
     return found or [target for target in targets if target.spec.lower().partition(":")[0] in near]
 
 
-def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
+def find_experiments() -> list[str]:
     """`+experiment=name` of every experiment file."""
-    dirs = search_path() if config_dirs is None else config_dirs
-    return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, dirs)]
+    return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, search_path())]
 
 
 def _layers(spec: str, choices: list[Override], dirs: list[Path]) -> list[Layer]:

@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic_core import InitErrorDetails, ValidationError
 
 from ludus.config.model import Choice, Model, Registered, known
 from ludus.config.training import Training

@@ -71,11 +71,6 @@ class SegmentFile:
         empty = SegmentFile(columns, num_envs, rows, False, None)
         return num_envs * empty.ring * empty.row_bytes
 
-    @property
-    def oldest(self) -> Array:
-        """Oldest living slot of each environment."""
-        return np.maximum(self.end - self.rows, 0)
-
     def allocate(self) -> None:
         """Allocate the memory, or create the files."""
         if self.mapped:
@@ -112,17 +107,14 @@ class SegmentFile:
     def _begin_segments(self, first: Array, last: Array) -> None:
         for b in np.flatnonzero(last >= first):
             for number in range(int(first[b]), int(last[b]) + 1):
-                self._forget(int(b), number - self.segments)
+                old = self.known.pop((int(b), number - self.segments), None)
+                if old is not None and not any(old.place in places for places in self.held.values()):
+                    self._free.append(old.place)
                 place = self._take_place()
                 self.known[int(b), number] = Segment(place)
                 self._table[b, number % self.segments] = place
         if not self.data or len(next(iter(self.data.values()))) < self._places * self.segment:
             self._map()
-
-    def _forget(self, b: int, number: int) -> None:
-        old = self.known.pop((b, number), None)
-        if old is not None and not any(old.place in places for places in self.held.values()):
-            self._free.append(old.place)
 
     def _take_place(self) -> int:
         if self._free:
@@ -176,8 +168,8 @@ class SegmentFile:
         """Segments with living slots, and how far each is filled."""
         return {
             (b, number): min(self.segment, end - number * self.segment)
-            for b, (oldest, end) in enumerate(zip(self.oldest.tolist(), self.end.tolist(), strict=True))
-            for number in range(oldest // self.segment, end // self.segment + 1)
+            for b, end in enumerate(self.end.tolist())
+            for number in range(max(end - self.rows, 0) // self.segment, end // self.segment + 1)
         }
 
     def _find_free(self) -> None:
