@@ -206,7 +206,7 @@ class SegmentFile:
     def _digest(self, key: tuple[int, int], rows: int) -> str:
         digest = hashlib.sha256()
         for name in self.columns:
-            digest.update(self._part(name, key, 0, rows))
+            digest.update(self._part(name, key, 0, rows).data)
         return digest.hexdigest()
 
     def load(self, state: State, source: Path) -> None:
@@ -240,7 +240,7 @@ class SegmentFile:
                 for (b, number, rows, _), place in listed:
                     part = self._part(name, (b, number), 0, rows)
                     file.seek(place * self.segment * self.columns[name].bytes)
-                    if file.readinto(part) != part.nbytes:
+                    if file.readinto(part.data) != part.nbytes:
                         raise DataError(str(path), f"ends at {path.stat().st_size} bytes, too early", DAMAGED)
         except OSError as error:
             raise DataError(str(path), f"cannot be read: {error.strerror}", DAMAGED) from None
@@ -257,7 +257,7 @@ def columns_of(state: State) -> dict[str, ColumnSpec]:
 def write_all(file: BinaryIO, array: Array, offset: int) -> None:
     """Write an array at `offset`."""
     file.seek(offset)
-    file.write(array)
+    file.write(array.data)
 
 
 def grow(path: Path, size: int) -> None:
