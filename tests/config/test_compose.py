@@ -254,7 +254,7 @@ def test_origins_and_their_order(cartpole, get):
     assert resolved.origin["algorithm.epochs"] == f"{cartpole}:10"
     assert resolved.origin["network.memory.type"] == f"{cartpole}:16"
     assert resolved.config.algorithm.config.lr.start == 1e-4
-    assert isinstance(resolved, Resolved) and resolved.spec == "CartPole-v1:gru"
+    assert isinstance(resolved, Resolved) and resolved.data == dump(resolved.config)
 
 
 def test_a_file_of_variants_asks_for_one(cartpole, refused):

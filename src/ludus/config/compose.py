@@ -38,6 +38,11 @@ class Resolved:
     origin: Mapping[str, str] = field(default_factory=dict)
     """Dotted path -> `file:line` or override, for every value that is not a default."""
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """The resolved config as plain data."""
+        return dump(self.config)
+
 
 def load(spec: str, overrides: Sequence[str] = (), *, config_dirs: Sequence[Path] | None = None) -> Resolved:
     """Compose `Env:variant`, `+experiment=name` or a .yaml/.json path (`path.yaml:variant`) with overrides."""
