@@ -135,7 +135,7 @@ def environment(spec: str) -> Environment:
     """The environment section of a spec; for an `Env:variant` without importing its algorithm."""
     from ludus.config.compose import load, search_path
     from ludus.config.groups import find_variant
-    from ludus.config.merge import Draft, interpolate
+    from ludus.config.merge import Draft
     from ludus.config.schema import Environment
 
     found, overrides = resolve(spec)
@@ -143,9 +143,8 @@ def environment(spec: str) -> Environment:
         return Environment(id=spelled(spec))
     if ":" not in found or found.startswith("+") or Path(found.rpartition(":")[0]).suffix:
         return load(found).config.environment
-    file, variant = find_variant(found, search_path())
-    section = interpolate(Draft(file.layers(variant))).data["environment"]
-    return Environment.model_validate(section)
+    draft = Draft(find_variant(found, search_path()).layers(search_path())).resolve()
+    return Environment.model_validate(draft.data["environment"])
 
 
 def resolve(spec: str) -> tuple[str, list[str]]:
