@@ -6,16 +6,16 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn, cast
+from typing import Annotated, NoReturn
 
-import typer
+from typer import Abort, Exit, Option, Typer, TyperException
 
 from ludus import __version__
 from ludus.cli import process
 from ludus.errors import ConfigError, LudusError, ResourceError, of_system
 from ludus.terminal import mute
 
-Command = typer.Typer | Callable[..., int | None]
+Command = Typer | Callable[..., int | None]
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
     "resume": ("ludus.cli.resume:resume", "Continue a run, bit for bit."),
@@ -56,11 +56,11 @@ def _code(args: list[str]) -> int:
     try:
         code = run(args)
         process.flush()
-    except typer.TyperException as error:
+    except TyperException as error:
         command = _selected(args)
         remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"
         return process.fail(f"{' '.join(error.format_message().split()).rstrip('.')}; {remedy}", 2)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Abort):
         return 130
     except (LudusError, OSError, MemoryError, RuntimeError, SystemExit) as error:
         failure = _failure(error)
@@ -83,22 +83,22 @@ def _failure(error: BaseException) -> LudusError | None:
         return process.lost_directory() or of_system(error)
     if isinstance(error, SystemExit):  # our commands return their code, so this comes from user code
         return ConfigError("a plugin", f"ended the program with sys.exit({error.code!r})", "remove that call")
-    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+    torch_says = ("can't allocate memory", "out of memory")
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in torch_says):
         return ResourceError("memory", " ".join(str(error).split())[:200] or "there is none left", "ask for less")
     return None
-
-
-_NO_MEMORY = ("can't allocate memory", "out of memory")
-"""Texts of torch's RuntimeErrors when memory runs out."""
 
 
 def run(args: list[str]) -> int:
     """Build the application around the selected command, and run it."""
     selected = _selected(args)
-    command = _load(COMMANDS[selected][0]) if selected in COMMANDS else None
+    command: Command | None = None
+    if selected in COMMANDS:
+        module, _, name = COMMANDS[selected][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
     if not (inspect.isfunction(command) and "debug" in inspect.signature(command).parameters):
         args = [arg for arg in args if arg != "--debug"]
-    if isinstance(command, typer.Typer) and args[-1] == selected:
+    if isinstance(command, Typer) and args[-1] == selected:
         args = [*args, "--help"]
     result = build(selected, command)(args, prog_name="ludus", standalone_mode=False)
     return result if isinstance(result, int) else 0
@@ -106,12 +106,12 @@ def run(args: list[str]) -> int:
 
 def build(selected: str | None, command: Command | None) -> Callable[..., object]:
     """The command tree; commands that are not selected are only lines of the help."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback(help=_root.__doc__)(_root)
     for name, (_, line) in COMMANDS.items():
         if name != selected:
             app.command(name, help=line)(_elsewhere)
-        elif isinstance(command, typer.Typer):
+        elif isinstance(command, Typer):
             app.add_typer(command, name=name, help=line)
         elif command is not None:
             app.command(name, context_settings=getattr(command, "context_settings", None))(command)
@@ -121,14 +121,12 @@ def build(selected: str | None, command: Command | None) -> Callable[..., object
 def _version(asked: bool) -> None:
     if asked:
         print(f"ludus {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Full tracebacks; works after any command too.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.", is_eager=True, callback=_version)] = False,
+    debug: Annotated[bool, Option("--debug", help="Full tracebacks; works after any command too.")] = False,
 ) -> None:
     """Ludus: one reinforcement-learning lab."""
 
@@ -139,8 +137,3 @@ def _elsewhere() -> None:
 
 def _selected(args: Sequence[str]) -> str | None:
     return next((arg for arg in args if not arg.startswith("-")), None)
-
-
-def _load(target: str) -> Command:
-    module, _, name = target.partition(":")
-    return cast("Command", getattr(importlib.import_module(module), name))

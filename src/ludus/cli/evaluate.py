@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from ludus.cli.options import Json, RunsDir
+from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
+from ludus.files import to_json
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
@@ -16,16 +18,12 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[
-        str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")
-    ] = "@last",
-    episodes: Annotated[int, typer.Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
-    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
-    env: Annotated[
-        str | None, typer.Option(metavar="ID", help="Environment for a run that learned without one.")
-    ] = None,
+    run: Checkpointed = "@last",
+    episodes: Annotated[int, Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
+    deterministic: Deterministic = None,
+    checkpoint: Checkpoint = None,
+    seed: Annotated[int | None, Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    env: EnvId = None,
     json: Json = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
@@ -40,11 +38,9 @@ def evaluate(
     result, seed = evaluated(found, step, episodes, deterministic, seed, env)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
-        from ludus.files import to_json
-
         print(to_json(facts), end="")
-        return
-    show(facts)
+    else:
+        show(facts)
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -53,11 +49,10 @@ def show(facts: dict[str, Any]) -> None:
     if facts["episodes"] > 1:
         low, high = facts["ci95"]
         interval = f", 95 % bootstrap interval of the mean {low:,.2f} to {high:,.2f}"
-    spread = f"IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
     habit = "greedy" if facts["deterministic"] else "sampled"
     print(f"{facts['run']}/{facts['checkpoint']}")
     print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}{interval}")
-    print(f"         {spread}")
+    print("         IQM {iqm:,.2f}, median {median:,.2f}, {min:,.2f} to {max:,.2f}".format(**facts))
     print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
     print(f"episodes {facts['episodes']}, {habit} actions, seed {facts['seed']}, {facts['seconds']:.1f} s")
 
@@ -66,8 +61,6 @@ def evaluated(
     run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None, env_id: str | None = None
 ) -> tuple[EvalResult, int]:
     """The episodes, as an evaluation during training would play them, and their seed."""
-    import time
-
     from ludus.envs.make import make_vector
     from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
     from ludus.play import episodes as play_episodes
