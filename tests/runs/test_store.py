@@ -67,7 +67,7 @@ def test_status_and_summary(tmp_path: Path) -> None:
     run = _create(tmp_path)
     run.set_status("finished", env_steps=100, reason="solved")
     assert {"state": "finished", "env_steps": 100, "reason": "solved"}.items() <= run.status().items()
-    run.write_summary({"mean": 500.0, "nan": float("nan")})
+    run.write("metrics.json", {"mean": 500.0, "nan": float("nan")})
     assert json.loads((run.path / "metrics.json").read_text()) == {"mean": 500.0, "nan": None}
 
 

@@ -62,15 +62,9 @@ class Scores:
 
     def data(self) -> dict[str, object]:
         """Plain data for `--json`."""
-        return {
-            "mean": self.mean,
-            "median": self.median,
-            "iqm": self.iqm,
-            "iqm_ci95": None if math.isnan(self.low) else [self.low, self.high],
-            "min": self.worst,
-            "max": self.best,
-            "values": list(self.values),
-        }
+        interval = None if math.isnan(self.low) else [self.low, self.high]
+        averages = {"mean": self.mean, "median": self.median, "iqm": self.iqm, "iqm_ci95": interval}
+        return averages | {"min": self.worst, "max": self.best, "values": list(self.values)}
 
 
 @dataclass(frozen=True)
@@ -145,9 +139,8 @@ def metric_key(metric: str, records: Sequence[Record]) -> str:
         return EVAL_RETURN if any(record.reward is not None for record in records) else RETURN
     if ALIASES.get(metric, metric) in NUMBERS:
         return ALIASES.get(metric, metric)
-    known = dict.fromkeys(
-        name for record in records for name in history.metric_names(history.sampled(record.folder, 8))
-    )
+    rows = [row for record in records for row in history.sampled(record.folder, 8)]
+    known = history.metric_names(rows)
     wanted = SHORT.get(metric, metric)
     if wanted in known:
         return wanted

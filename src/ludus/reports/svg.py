@@ -87,8 +87,8 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def label(value: float) -> str:
-    """A tick: `12.5k`, `0.002`, `-3`."""
+def label(value: float, _: object = None) -> str:
+    """A tick: `12.5k`, `0.002`, `-3`; matplotlib gives its position, too."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{unit}"
