@@ -55,7 +55,7 @@ def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: s
     return Band(steps_G, middle_G, low_G, high_G, min(steps[-1] for steps, _ in curves), curves)
 
 
-def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> None:
+def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
     """Draw every metric of a comparison into a .png, .svg or .pdf file, one panel each."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ConfigError(f"--plot {path}", "is not a format of figures", "use .png, .svg or .pdf")
@@ -69,6 +69,7 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> None:
             _draw(axis, comparison, metric, key, statistic)
         figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
         _legend(figure, axes[0])
+    return path
 
 
 @contextmanager

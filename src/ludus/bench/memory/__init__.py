@@ -37,7 +37,7 @@ class Plan:
         for task, steps in zip(self.tasks, self._budgets(), strict=True):
             target = None if self.share is None else matching.reference_size(task, self.share)
             for core in self.cores:
-                size, count = self._size(task, core, target)
+                size, count = matching.matched(task, core, target)
                 planned.append((task, core, count, self._overrides(task, core, size, steps)))
         return [BenchRun(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
 
@@ -47,11 +47,6 @@ class Plan:
             problem = f"{len(given)} budgets for {len(self.tasks)} tasks"
             raise ConfigError("--steps", problem, "give one for all, or one for each")
         return [*given] * (len(self.tasks) // len(given))
-
-    def _size(self, task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
-        if target is not None:
-            return matching.matched(task, core, target)
-        return None, matching.count(matching.configured(task, core, None))
 
     def _overrides(self, task: BenchTask, core: Core, size: Size | None, steps: int | None) -> tuple[str, ...]:
         budget: tuple[str, ...] = ()

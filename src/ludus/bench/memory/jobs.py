@@ -66,10 +66,10 @@ def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[s
     failures: list[str] = []
 
     def train_one(job: BenchRun) -> None:
-        say(f"{job.task.name}: {job.core.name}, seed {job.seed}")
-        problem = _train(job, folder)
-        if problem:
-            failures.append(f"{job.task.name}: {job.core.name}, seed {job.seed}: {problem}")
+        name = f"{job.task.name}: {job.core.name}, seed {job.seed}"
+        say(name)
+        if problem := _train(job, folder):
+            failures.append(f"{name}: {problem}")
             say(failures[-1])
 
     with ThreadPoolExecutor(workers) as pool:

@@ -22,9 +22,15 @@ def reference_size(task: BenchTask, share: float) -> int:
     return round(share * count(configured(task, REFERENCE, None)))
 
 
-def matched(task: BenchTask, core: Core, target: int) -> tuple[Size, int]:
-    """Size and parameter count nearest to the target; ConfigError if the tolerance is missed."""
-    spaces = spaces_of(configured(task, core, None))
+def matched(task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
+    """Size and parameter count nearest to the target; ConfigError if the tolerance is missed.
+
+    Without a target the core keeps the size of its config.
+    """
+    config = configured(task, core, None)
+    spaces = spaces_of(config)
+    if target is None:
+        return None, count(config, spaces)
 
     def search(make: Callable[[int], Size]) -> tuple[int, int]:
         return nearest_width(lambda n: count(configured(task, core, make(n)), spaces), target)
