@@ -21,7 +21,6 @@ from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_or_empty
 from ludus.text import number
-from ludus.watch import idle
 from ludus.watch.monitor import Alert, Monitor
 from ludus.watch.rules import SHIPPED, Rules
 
@@ -167,7 +166,7 @@ def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Ro
     monitor = Monitor(rules or _rules(), threshold=run.threshold)
     monitor.replay(rows)
     if read_or_empty(run.folder / "metrics.json").get("idle"):  # the rows do not say whether updates were requested
-        idle.tell(monitor)
+        monitor.idle()
     return sorted(monitor.alerts, key=lambda alert: -alert.rows), rows
 
 

@@ -1,4 +1,4 @@
-"""Turns nested state into JSON and a flat table of tensors, and back, without pickle.
+"""Turns nested state into JSON and a flat table of tensors, and back, without pickle; and hashes it.
 
 A value that JSON lacks becomes an object with one key that begins with `~`:
 `~tensor`, `~array`, `~scalar` (name in the table), `~tuple`, `~float` (nan, inf), `~dict` (pairs, for other keys).
@@ -6,8 +6,10 @@ A value that JSON lacks becomes an object with one key that begins with `~`:
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +22,8 @@ _MARKS = ("~tensor", "~array", "~scalar", "~tuple", "~float", "~dict")
 
 def flatten(state: Mapping[str, object]) -> tuple[object, dict[str, torch.Tensor]]:
     """A tree for JSON, and the tensors that it refers to by their dotted path."""
-    writer = _Writer()
-    return writer.encode(dict(state), ()), writer.tensors
+    tensors: dict[str, torch.Tensor] = {}
+    return _encoded(dict(state), (), tensors), tensors
 
 
 def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
@@ -45,54 +47,67 @@ def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     return {key: unflatten(value, tensors) for key, value in body}
 
 
-class _Writer:
-    def __init__(self) -> None:
-        self.tensors: dict[str, torch.Tensor] = {}
+def fingerprint(state: Mapping[str, object]) -> str:
+    """sha256 over weights, optimizer, normalisers, environments, random streams, settings and counters.
 
-    def encode(self, value: object, path: tuple[str, ...]) -> object:
-        """The JSON form of a value; its tensors go to the table."""
-        import torch
+    Left out: wall-clock times; callbacks and `about`, which do not influence training; and `places`, the positions of a
+    buffer's steps in its files, since the checksums cover their content.
+    """
+    import torch
 
-        if isinstance(value, torch.Tensor):
-            return {"~tensor": self._add(value.detach(), path)}
-        if isinstance(value, np.ndarray | np.generic):
-            return {"~array" if isinstance(value, np.ndarray) else "~scalar": self._add(_as_tensor(value, path), path)}
-        if value is None or type(value) in (bool, int, str):
-            return value
-        if type(value) is float:
-            return value if math.isfinite(value) else {"~float": str(value)}
-        if type(value) is list:
-            return self._items(value, path)
-        if type(value) is tuple:
-            return {"~tuple": self._items(value, path)}
-        if isinstance(value, dict):
-            return self._dict(value, path)
+    tree, tensors = flatten(_without_times({k: v for k, v in state.items() if k not in ("callbacks", "about")}))
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _without_times(state: Mapping[str, object]) -> dict[str, object]:
+    times = {key for key in map(str, state) if key in ("seconds", "places") or "time/" in key or "system/" in key}
+    kept = {key: value for key, value in state.items() if key not in times}
+    return {key: _without_times(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
+
+
+def _encoded(value: object, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> object:
+    """The JSON form of a value; its tensors go to the table."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {"~tensor": _stored(value.detach(), path, tensors)}
+    if isinstance(value, np.ndarray | np.generic):
+        mark = "~array" if isinstance(value, np.ndarray) else "~scalar"
+        return {mark: _stored(_as_tensor(value, path), path, tensors)}
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"~float": str(value)}
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        items = [_encoded(item, (*path, str(i)), tensors) for i, item in enumerate(value)]
+        return items if type(value) is list else {"~tuple": items}
+    if not isinstance(value, dict):
         raise TypeError(f"checkpoint: {'.'.join(path)}: {type(value).__name__} cannot be saved; use tensors, arrays, "
                         "numbers, strings, lists, tuples and dicts")  # fmt: skip
+    for key in value:
+        if type(key) not in (str, int):
+            raise TypeError(f"checkpoint: {'.'.join(path)}: key {key!r} is neither text nor an integer")
+    pairs = [[key, _encoded(item, (*path, str(key)), tensors)] for key, item in value.items()]
+    plain = all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _MARKS)
+    return dict(pairs) if plain else {"~dict": pairs}
 
-    def _items(self, items: Iterable[object], path: tuple[str, ...]) -> list[object]:
-        return [self.encode(item, (*path, str(i))) for i, item in enumerate(items)]
 
-    def _dict(self, value: dict[object, object], path: tuple[str, ...]) -> object:
-        encoded = []
-        for key, item in value.items():
-            if type(key) not in (str, int):
-                raise TypeError(f"checkpoint: {'.'.join(path)}: key {key!r} is neither text nor an integer")
-            encoded.append((key, self.encode(item, (*path, str(key)))))
-        plain = all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _MARKS)
-        return dict(encoded) if plain else {"~dict": [list(pair) for pair in encoded]}
+def _stored(tensor: torch.Tensor, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> str:
+    """Stores a contiguous copy on the CPU under a unique name, which is returned."""
+    import torch
 
-    def _add(self, tensor: torch.Tensor, path: tuple[str, ...]) -> str:
-        """Stores a contiguous copy on the CPU under a unique name."""
-        import torch
-
-        base = name = ".".join(path).encode("utf-8", "replace").decode() or "value"
-        count = 0
-        while name in self.tensors or name == "__metadata__":
-            count += 1
-            name = f"{base}~{count}"
-        self.tensors[name] = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
-        return name
+    base = name = ".".join(path).encode("utf-8", "replace").decode() or "value"
+    count = 0
+    while name in tensors or name == "__metadata__":
+        count += 1
+        name = f"{base}~{count}"
+    tensors[name] = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
+    return name
 
 
 def _as_tensor(value: np.ndarray | np.generic, path: tuple[str, ...]) -> torch.Tensor:

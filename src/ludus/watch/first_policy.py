@@ -17,14 +17,22 @@ TIP = "use a small gain for the last layer of the actor; for bounded actions the
 
 def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
     """The problem of a policy that starts with this entropy (in nats), or None."""
-    choices = _choices(space)
-    if choices is not None:
-        most = sum(map(math.log, choices))
-        if entropy < SHARE * most:
-            return f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
+    from gymnasium import spaces
+
+    choices: list[int] = []
+    if isinstance(space, spaces.Discrete):
+        choices = [int(space.n)]
+    elif isinstance(space, spaces.MultiDiscrete):
+        choices = [int(n) for n in space.nvec.ravel()]
+    elif isinstance(space, spaces.MultiBinary):
+        choices = [2] * math.prod(space.shape)
+    most = sum(map(math.log, choices))
+    if choices and entropy < SHARE * most:
+        return f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
+    if not isinstance(space, spaces.Box) or not space.is_bounded():
         return None
-    widths = _widths(space)
-    if not widths:
+    widths = [float(width) for width in (space.high - space.low).ravel()]
+    if not widths or min(widths) <= 0:
         return None
     ratio = math.exp((entropy - sum(map(math.log, widths))) / len(widths))
     if ratio < NARROW:
@@ -32,22 +40,3 @@ def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
     if ratio > WIDE:
         return f"the first policy draws actions {ratio:.0f} times as wide as their range, so that most are clipped"
     return None
-
-
-def _choices(space: gym.Space | None) -> list[int] | None:
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Discrete):
-        return [int(space.n)]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [int(n) for n in space.nvec.ravel()]
-    return [2] * math.prod(space.shape) if isinstance(space, spaces.MultiBinary) else None
-
-
-def _widths(space: gym.Space | None) -> list[float] | None:
-    from gymnasium import spaces
-
-    if not isinstance(space, spaces.Box) or not space.is_bounded():
-        return None
-    widths = [float(w) for w in (space.high - space.low).ravel()]
-    return widths if all(width > 0 for width in widths) else None

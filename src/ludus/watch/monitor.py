@@ -27,6 +27,10 @@ SHOWN = 3
 NOISES = 6.0
 """A fall must exceed this multiple of the usual change between rows."""
 _NAN_TIP = "lower the learning rate, clip gradients, look for extreme observations or rewards; --debug names the tensor"
+_IDLE_TIP = (
+    "lower algorithm.learning_starts or raise training.total_timesteps; "
+    "algorithms that learn from whole episodes need episodes that end: environment.max_episode_steps"
+)
 _UNSEEN = object()
 
 
@@ -111,23 +115,19 @@ class Monitor(Sink):
 
     def recap(self) -> list[str]:
         """One line per alert with its frequency, the most frequent first."""
-        ordered = sorted(self.alerts, key=lambda alert: -alert.rows)
-        return [
-            f"{clean(a.key)}: {a.problem} {_often(a, self.rows)}" + (f"; {a.tip}" if a.tip else "") for a in ordered
-        ]
+        lines = []
+        for alert in sorted(self.alerts, key=lambda alert: -alert.rows):
+            again = f", {alert.times} times" if alert.times > 1 else ""
+            often = (
+                f"in {alert.rows:,} of {self.rows:,} rows{again}" if alert.rows <= self.rows else f"{alert.times} times"
+            )
+            lines.append(f"{clean(alert.key)}: {alert.problem} {often}" + (f"; {alert.tip}" if alert.tip else ""))
+        return lines
 
     def bad(
-        self,
-        key: str,
-        kind: str,
-        problem: str,
-        tip: str,
-        *,
-        value: float,
-        env_steps: int,
-        patience: int = 1,
+        self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int, patience: int = 1,
         rows: int = 1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A check failed, for one row or for `rows`."""
         with self._lock:
             watch = self._watches.get((key, kind))
@@ -157,6 +157,11 @@ class Monitor(Sink):
                 return
             alert.active = False
         self._tell(alert, False, f"{clean(alert.key)}: over: {alert.problem}")
+
+    def idle(self) -> None:
+        """The run made no update; its rows alone do not show it, so that every row counts."""
+        rows = max(self.rows, 1)
+        self.bad("updates", "idle", "nothing was learned", _IDLE_TIP, value=0.0, env_steps=0, rows=rows)
 
     def _tell(self, alert: Alert, begins: bool, text: str) -> None:
         if alert.times > SHOWN:
@@ -238,11 +243,6 @@ def _checks(rule: Rule, value: float, track: _Track, solved: bool) -> Iterator[t
         lost, gained = abs(track.best - value), abs(track.best - track.first)
         deep = not track.is_best(value) and gained > 0 and lost > max(rule.fall * gained, NOISES * track.noise)
         yield "fall", f"lost over {min(rule.fall, 1):.0%} of what it had gained" if deep and not solved else None
-
-
-def _often(alert: Alert, rows: int) -> str:
-    again = f", {alert.times} times" if alert.times > 1 else ""
-    return f"in {alert.rows:,} of {rows:,} rows{again}" if alert.rows <= rows else f"{alert.times} times"
 
 
 def _at(row: Row) -> int:

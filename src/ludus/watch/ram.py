@@ -65,14 +65,11 @@ def _limits() -> list[tuple[int, int]]:
     for folder in {_CGROUP / own.lstrip("/"), _CGROUP}:
         try:
             limit = (folder / "memory.max").read_text().strip()
-            taken = int((folder / "memory.current").read_text()) - _file_cache(folder)
+            lines = (folder / "memory.stat").read_text().splitlines()
+            cached = next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
+            taken = int((folder / "memory.current").read_text()) - cached
         except (OSError, ValueError):
             continue
         if limit.isdecimal():
             found.append((int(limit), taken))
     return found
-
-
-def _file_cache(folder: Path) -> int:
-    lines = (folder / "memory.stat").read_text().splitlines()
-    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
