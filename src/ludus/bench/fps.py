@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ludus.acting.uniform import uniform
+from ludus.config.schema import Environment
 from ludus.data.collector import Collector
 from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, LudusError
 from ludus.types import Acted, Array, Tree
-
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
-    from ludus.envs.vector import VectorEnv
 
 BACKENDS = ("sync", "async", "native", "envpool")
 ROLLOUT = 64

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ludus.bench.fps import BACKENDS, backends
 from ludus.checks import contract
 from ludus.checks.contract import Finding, Status
+from ludus.config.schema import Environment
 from ludus.envs.make import describe, make_env, probe
 from ludus.errors import ConfigError
 from ludus.text import did_you_mean
-
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
 
 
 class CheckRow(NamedTuple):

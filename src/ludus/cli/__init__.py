@@ -55,7 +55,8 @@ def _code(args: list[str]) -> int:
     """Run a command and return its exit code; print the error if it failed."""
     try:
         code = run(args)
-        process.flush()
+        if sys.stdout is not None:  # an environment may have replaced it
+            sys.stdout.flush()
     except TyperException as error:
         command = _selected(args)
         remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"
@@ -66,9 +67,7 @@ def _code(args: list[str]) -> int:
         failure = _failure(error)
         if failure is None:
             raise
-        if "--debug" in args:
-            process.print_traceback(error)
-        return process.fail(failure.line(), failure.exit_code)
+        return process.fail(failure.line(), failure.exit_code, error if "--debug" in args else None)
     return code
 
 

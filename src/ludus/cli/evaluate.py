@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
+from ludus.cli.play import policy
 from ludus.cli.plugin import Plugin, load_plugins
 from ludus.files import to_json
 
@@ -64,21 +65,16 @@ def evaluated(
     from ludus.envs.make import make_vector
     from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
     from ludus.play import episodes as play_episodes
-    from ludus.play import greedy, policy_of
     from ludus.runs import checkpoint
     from ludus.seeding import Streams
-    from ludus.session.loading import player_of, run_config
-    from ludus.types import Spaces
+    from ludus.session.loading import run_config
 
     config = run_config(run, env_id)
     seed = config.experiment.seed if seed is None else seed
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     start = time.monotonic()
     with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
-        spaces = Spaces(env.observation_space, env.action_space)
-        player = player_of(config, checkpoint.find(run.path, step), spaces)
-        habit = greedy(player.algorithm, wish, config.training.evaluation.deterministic)
-        act = policy_of(player.algorithm, player.normalizer, deterministic=habit)
+        act, habit = policy(config, run, step, env, wish)
         steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
         env_steps = checkpoint.position(step)[0]
         return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit), seed

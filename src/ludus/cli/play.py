@@ -50,6 +50,7 @@ def play(
     found, config, name = source(run, checkpoint, runs_dir, env, trained=not (random or user))
     from ludus.envs.make import make_vector
     from ludus.play import episodes as play_episodes
+    from ludus.play import random_policy
     from ludus.runs.video import write_video
     from ludus.switches import quiet
 
@@ -60,7 +61,10 @@ def play(
         if user:
             print(play_yourself(made, episodes, first_seed, fps))
             return
-        act = policy(None if random else found, name.rpartition("/")[2], made, deterministic, first_seed)
+        if random or found is None:
+            act = random_policy(made, first_seed)
+        else:
+            act, _ = policy(config, found, name.rpartition("/")[2], made, deterministic)
         path = None if video is None else video_path(found, video)
         ended: list[EpisodeEnd] = []
         steps = play_episodes(act, made, [first_seed], episodes, render=path is not None)
@@ -89,17 +93,18 @@ def source(
     return found, run_config(found, env), found.id + step
 
 
-def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool | None, seed: int) -> Act:
-    """The policy of a checkpoint; it acts as in evaluation unless `deterministic` says how."""
-    from ludus.play import greedy, policy_of, random_policy
-    from ludus.session.loading import load_player
+def policy(
+    config: ExperimentConfig, run: RunFolder, step: str, env: VectorEnv, deterministic: bool | None
+) -> tuple[Act, bool]:
+    """The policy of a checkpoint and whether it is greedy; as in evaluation unless `deterministic` says how."""
+    from ludus.play import greedy, policy_of
+    from ludus.runs.checkpoint import find
+    from ludus.session.loading import player_of
     from ludus.types import Spaces
 
-    if run is None:
-        return random_policy(env, seed)
-    player = load_player(run, step, Spaces(env.observation_space, env.action_space))
-    habit = greedy(player.algorithm, deterministic, player.config.training.evaluation.deterministic)
-    return policy_of(player.algorithm, player.normalizer, deterministic=habit)
+    player = player_of(config, find(run.path, step), Spaces(env.observation_space, env.action_space))
+    habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
+    return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
 
 
 def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:

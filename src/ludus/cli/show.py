@@ -12,11 +12,10 @@ from ludus.cli.options import Json, Run, RunsDir
 from ludus.cli.table import Column, painted, print_table, say, state_style
 from ludus.files import to_json
 from ludus.reports.columns import cell, config_text, size
-from ludus.reports.defaults import changes
 from ludus.reports.export import complete
 from ludus.reports.report import Saved, checkpoints_of, watch
 from ludus.runs import history
-from ludus.runs.differences import edits
+from ludus.runs.differences import changes, edits
 from ludus.runs.history import Row
 from ludus.runs.index import Index
 from ludus.runs.record import Record, paths, value_at

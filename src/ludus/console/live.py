@@ -182,8 +182,7 @@ class Console(Sink):
 
     def _frame(self) -> list[screen.Line]:
         width, height = min(self._console.width, 120), self._console.height
-        metrics = screen.rows(self._history, self._rules)
-        lines = screen.table(metrics, self._rules, width, max(height - 4, 3)) if metrics else []
+        lines = screen.table(self._history, self._rules, width, max(height - 4, 3))
         return [*lines, [], screen.progress(self._progress(), width)]
 
     def _line(self) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -18,15 +18,8 @@ from ludus.runs import history, query
 from ludus.runs.record import ALIASES, MISSING, Record, paths, value_at
 from ludus.text import did_you_mean
 
-IGNORED = (
-    "experiment.seed",
-    "experiment.name",
-    "experiment.description",
-    "experiment.tags",
-    "logging.*",
-    "training.checkpoints.*",
-    "training.evaluation.video.*",
-)
+IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
+           "training.checkpoints.*", "training.evaluation.video.*")  # fmt: skip
 """Config values that do not separate groups: they change no learning curve."""
 SHORT = {
     "loss": "train/loss/total",
@@ -209,15 +202,15 @@ def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...
     known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
     found = {}
     for path in known:
-        values = tuple(_joined(value_at(record.config, path) for record in runs) for runs in groups)
+        values = tuple(" | ".join(dict.fromkeys(_written(record, path) for record in runs)) for runs in groups)
         if not _ignored(path) and len({"null" if value == "-" else value for value in values}) > 1:
             found[path] = values
     return found
 
 
-def _joined(values: Iterable[object]) -> str:
-    texts = ("-" if value is MISSING else config_text(value) for value in values)
-    return " | ".join(dict.fromkeys(texts))
+def _written(record: Record, path: str) -> str:
+    value = value_at(record.config, path)
+    return "-" if value is MISSING else config_text(value)
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> tuple[str, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ from typing import NamedTuple
 from jinja2 import Template
 
 from ludus.text import clean, number
+
+_TEMPLATE = Template((Path(__file__).parent / "assets" / "chart.svg.j2").read_text(encoding="utf-8"), autoescape=True)
 
 
 class ChartLine(NamedTuple):
@@ -60,7 +61,7 @@ def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, thresh
     goal = []
     if threshold is not None and box.y[0] <= threshold <= box.y[1]:
         goal = [(box.at(0.0, threshold)[1], number(threshold, 2, trim=True))]
-    return _template().render(
+    return _TEMPLATE.render(
         box=box,
         end=box.width - box.right,
         wide=wide,
@@ -71,11 +72,6 @@ def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, thresh
         goal=goal,
         lines=[_line(box, line) for line in shown],
     )
-
-
-@functools.cache
-def _template() -> Template:
-    return Template((Path(__file__).parent / "assets" / "chart.svg.j2").read_text(encoding="utf-8"), autoescape=True)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:

@@ -47,12 +47,7 @@ def position(name: str) -> tuple[int, int]:
 
 def save(folder: Path, state: Mapping[str, Any], *, name: str, best: bool = False) -> Path:
     """Write the state of a run folder as its checkpoint `name` (`step=N` or `update=N`) and point the links at it."""
-    from safetensors.torch import save as save_tensors
-
-    from ludus.runs.tree import flatten
-
-    tree, tensors = flatten(state)
-    content = {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}
+    content = _encode(state)
     parent, target = folder / "checkpoints", folder / "checkpoints" / name
     try:
         parent.mkdir(mode=0o700, exist_ok=True)
@@ -214,6 +209,15 @@ def trained(about: object) -> dict[str, Any]:
     """The config in the `about` of a checkpoint; empty if there is none."""
     config = about.get("config") if isinstance(about, dict) else None
     return config if isinstance(config, dict) else {}
+
+
+def _encode(state: Mapping[str, object]) -> dict[str, bytes]:
+    from safetensors.torch import save as save_tensors
+
+    from ludus.runs.tree import flatten
+
+    tree, tensors = flatten(state)
+    return {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}
 
 
 def _same(target: Path, content: Mapping[str, bytes]) -> bool:

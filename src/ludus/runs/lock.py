@@ -150,7 +150,7 @@ def _lock(descriptor: int, kind: int, *, insist: bool) -> bool:
 
 
 def _sign(descriptor: int) -> None:
-    facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
+    facts = {"host": socket.gethostname(), "pid": os.getpid()}
     with contextlib.suppress(OSError):  # on a full disk the lock works without the owner's name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(facts).encode(), 0)
@@ -161,11 +161,6 @@ def _owner(path: Path) -> str:
         facts = json.loads(files.read(path, 4096, follow=False))
         return f"process {int(facts['pid'])} on {str(facts['host'])[:60]}"
     return "another process"
-
-
-def _boot_id() -> str:
-    path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text().strip() if path.exists() else ""
 
 
 def _in_child() -> None:

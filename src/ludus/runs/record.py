@@ -21,16 +21,8 @@ from ludus.runs.store import read_or_empty
 TAGS = "tags.json"
 MISSING: Final = object()
 """Stands for a config value that a run does not have."""
-ALIASES = {
-    "best": "reward",
-    "return": "reward",
-    "env": "environment",
-    "algo": "algorithm",
-    "steps": "env_steps",
-    "time": "seconds",
-    "git": "commit",
-    "tag": "tags",
-}
+ALIASES = {"best": "reward", "return": "reward", "env": "environment", "algo": "algorithm", "steps": "env_steps",
+           "time": "seconds", "git": "commit", "tag": "tags"}  # fmt: skip
 _DAY = 86_400.0
 _FRESH = 600.0
 """Seconds after which a run on another machine no longer counts as running."""
