@@ -55,18 +55,12 @@ class Presampled:
 def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0) -> Speed:
     """Measure both speeds, each after a warm-up; a backend that fails gives a row with the reason."""
     try:
-        env = make_vector(cfg, num_envs=num_envs, vectorization=backend)
+        with make_vector(cfg, num_envs=num_envs, vectorization=backend) as env:
+            actions = presampled(env)
+            loops = (bare_loop(env, actions), our_loop(env, actions))
+            return Speed(cfg.id, backend, num_envs, *(rate(loop, seconds) * num_envs for loop in loops))
     except LudusError as error:
         return Speed(cfg.id, backend, num_envs, problem=error.problem)
-    with env:
-        actions = presampled(env)
-        try:
-            bare, rollout = (
-                rate(loop, seconds) * num_envs for loop in (bare_loop(env, actions), our_loop(env, actions))
-            )
-        except LudusError as error:
-            return Speed(cfg.id, backend, num_envs, problem=error.problem)
-    return Speed(cfg.id, backend, num_envs, bare, rollout)
 
 
 def backends(cfg: Environment) -> dict[str, str]:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 from typer import Abort, Exit, Option, Typer, TyperException
@@ -79,7 +80,11 @@ def _failure(error: BaseException) -> LudusError | None:
         mute(sys.stdout)
         return ResourceError("standard output", f"cannot be written: {error.strerror}", "send it where there is room")
     if isinstance(error, OSError):
-        return process.lost_directory() or of_system(error)
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return ConfigError("working directory", "it was removed", "change to one that exists")
+        return of_system(error)
     if isinstance(error, SystemExit):  # our commands return their code, so this comes from user code
         return ConfigError("a plugin", f"ended the program with sys.exit({error.code!r})", "remove that call")
     torch_says = ("can't allocate memory", "out of memory")

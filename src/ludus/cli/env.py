@@ -11,7 +11,6 @@ from ludus.cli.table import Column, painted, print_table, say
 from ludus.files import to_json
 
 if TYPE_CHECKING:
-    from ludus.config.schema import Environment
     from ludus.envs.facts import ConfiguredEnvironment, Facts
 
 app = Typer(rich_markup_mode=None)
@@ -73,24 +72,17 @@ def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
 @app.command()
 def info(id: Id, as_json: Json = False) -> None:
     """Show spaces with labels and ranges, reward, time limit, threshold, backends and how a run with it resumes."""
+    from ludus.bench.fps import backends
     from ludus.envs.facts import collect, environment_of, facts_of
-    from ludus.envs.make import describe
+    from ludus.envs.make import describe, make_vector
 
     environment, file = environment_of(id)
     facts = collect(describe(environment), *facts_of(file))
-    facts |= _backends(environment)
+    with make_vector(environment, num_envs=2) as env:
+        facts |= {"backend": env.backend, "resume": env.choose_snapshot_method()}
+    facts["backends"] = [name for name, problem in backends(environment).items() if not problem]
     facts["configs"] = file.variants if file else []
     print(to_json(facts) if as_json else "".join(f"{line}\n" for line in _lines(facts)), end="")
-
-
-def _backends(environment: Environment) -> Facts:
-    """The backend that is picked, the others that would work, and how the state is saved."""
-    from ludus.bench.fps import backends
-    from ludus.envs.make import make_vector
-
-    with make_vector(environment, num_envs=2) as env:
-        chosen = {"backend": env.backend, "resume": env.choose_snapshot_method()}
-    return {**chosen, "backends": [name for name, problem in backends(environment).items() if not problem]}
 
 
 def _lines(facts: Facts) -> list[str]:

@@ -9,10 +9,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from ludus.errors import ConfigError, LudusError
 from ludus.terminal import mute, warn
 
 if TYPE_CHECKING:
@@ -90,15 +88,6 @@ def own_output() -> Iterator[None]:
         yield
     finally:
         sys.stdout = before
-
-
-def lost_directory() -> LudusError | None:
-    """An error if the working directory has been removed, else None."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return ConfigError("working directory", "it was removed", "change to one that exists")
-    return None
 
 
 def waited_for() -> Waited:

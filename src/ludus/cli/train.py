@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import RunsDir, numbers
-from ludus.cli.plugin import Plugin, load_plugins
+from ludus.cli.options import Plugin, RunsDir, load_plugins, numbers
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -106,7 +106,8 @@ class Console(Sink):
         self.close()
         alerts = self._monitor.recap() if self._monitor else []
         width = min(self._console.width, 120)
-        self._print([[], *screen.summary(result, self._history, self._rules, alerts, width)])
+        curves = screen.curves(self._history, self._rules, width)
+        self._print([[], *curves, [], *screen.verdict(result, width), *screen.facts(result, alerts, width)])
 
     def close(self) -> None:
         """Draw the last state, leave it on the screen and restore the cursor."""

@@ -154,14 +154,8 @@ def header(title: str, facts: Mapping[str, str], width: int) -> list[Line]:
     return box(title, body + long, width, "cyan")
 
 
-def summary(
-    result: Mapping[str, object], history: History, rules: Rules, alerts: Sequence[str], width: int
-) -> list[Line]:
-    """The end of a run: curves, result, why it ended and what to do next; `result` as in Console.summary."""
-    return [*_curves(history, rules, width), [], *_verdict(result, width), *_facts(result, alerts, width)]
-
-
-def _curves(history: History, rules: Rules, width: int) -> list[Line]:
+def curves(history: History, rules: Rules, width: int) -> list[Line]:
+    """The history of the main metrics, at the end of a run."""
     keys = sorted((key for key in history.series if rules[key].highlight), key=rules.rank)
     if not keys:
         return []
@@ -185,7 +179,8 @@ def _curves(history: History, rules: Rules, width: int) -> list[Line]:
     return lines
 
 
-def _verdict(result: Mapping[str, object], width: int) -> list[Line]:
+def verdict(result: Mapping[str, object], width: int) -> list[Line]:
+    """The last evaluation against the threshold; `result` as in Console.summary."""
     threshold, mean, std = (_number(result.get(key)) for key in ("threshold", "mean", "std"))
     size = min(width, 72)
     if mean is None:
@@ -198,20 +193,21 @@ def _verdict(result: Mapping[str, object], width: int) -> list[Line]:
     return box("SOLVED", body, size, GOOD) if mean >= threshold else box("NOT SOLVED", body, size, BAD)
 
 
-def _facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> list[Line]:
+def facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> list[Line]:
+    """Why the run ended and what to do next; `result` as in Console.summary."""
     seconds = _number(result.get("seconds")) or 0.0
     steps, epochs, updates = (int(_number(result.get(key)) or 0) for key in ("env_steps", "epochs", "updates"))
     done, noun = (steps, "steps") if steps or not updates else (updates, "updates")
     speed = rate(done / seconds) if seconds > 0 else "-"
     counts = f"{steps:,} steps, {epochs:,} epochs, {updates:,} updates"
-    facts = [
+    told = [
         ("stopped", str(result.get("reason") or "the budget is used up"), ""),
         ("took", f"{duration(seconds)} for {counts}, {speed} {noun}/s", ""),
         *(("alert", text, WARN) for text in alerts),
         *([("folder", near(Path(str(result["folder"]))), "")] if result.get("folder") else []),
     ]
     lines: list[Line] = []
-    for label, text, style in facts:
+    for label, text, style in told:
         parts = textwrap.wrap(clean(text, 400), width - 9) or [""]
         lines += [[((label if i == 0 else "").ljust(9), DIM), (part, style)] for i, part in enumerate(parts)]
     following = result.get("next", _NEXT)

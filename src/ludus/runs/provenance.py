@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -57,10 +58,8 @@ def versions() -> dict[str, str]:
     """Installed versions of the packages that determine the numbers."""
     found = {"python": platform.python_version(), "ludus": __version__}
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -127,10 +127,6 @@ class RunFolder:
             if state not in ("running", "failed"):  # otherwise training goes on, or the failure itself is reported
                 raise
 
-    def status(self) -> dict[str, Any]:
-        """The content of status.json."""
-        return read_json(self.path / "status.json")
-
     def meta(self) -> dict[str, Any]:
         """The content of meta.json."""
         return read_json(self.path / "meta.json")

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
 from ludus.metrics.sinks import Row, Sink
 from ludus.text import clean, number
-from ludus.watch.first_policy import TIP as UNIFORM_TIP
-from ludus.watch.first_policy import far_from_uniform
 from ludus.watch.rules import Kind, Rule, Rules
 
 if TYPE_CHECKING:
@@ -26,6 +24,11 @@ SHOWN = 3
 """Listeners get this number of beginnings of one alert; later ones are only counted."""
 NOISES = 6.0
 """A fall must exceed this multiple of the usual change between rows."""
+SHARE = 0.7
+"""Smallest share of the maximum entropy for the first policy of discrete actions."""
+NARROW, WIDE = 1 / 4, 8.0
+"""Smallest and largest width of the actions that the first policy samples, relative to the action range."""
+_UNIFORM_TIP = "use a small gain for the last layer of the actor; for bounded actions the wrapper rescale_action"
 _NAN_TIP = "lower the learning rate, clip gradients, look for extreme observations or rewards; --debug names the tensor"
 _IDLE_TIP = (
     "lower algorithm.learning_starts or raise training.total_timesteps; "
@@ -179,7 +182,7 @@ class Monitor(Sink):
         if key.endswith("/entropy") and isinstance(value, float) and float(row.get("epoch", 0)) <= 1:
             problem = far_from_uniform(self.action_space, value)
             if problem:
-                self.bad(key, "first", problem, UNIFORM_TIP, value=value, env_steps=_at(row))
+                self.bad(key, "first", problem, _UNIFORM_TIP, value=value, env_steps=_at(row))
                 self._watches[key, "first"].alert.active = False  # it concerns the first row only
         return self._rule_of[key]
 
@@ -243,6 +246,33 @@ def _checks(rule: Rule, value: float, track: _Track, solved: bool) -> Iterator[t
         lost, gained = abs(track.best - value), abs(track.best - track.first)
         deep = not track.is_best(value) and gained > 0 and lost > max(rule.fall * gained, NOISES * track.noise)
         yield "fall", f"lost over {min(rule.fall, 1):.0%} of what it had gained" if deep and not solved else None
+
+
+def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
+    """The problem of a policy that starts with this entropy (in nats), or None."""
+    from gymnasium import spaces
+
+    choices: list[int] = []
+    if isinstance(space, spaces.Discrete):
+        choices = [int(space.n)]
+    elif isinstance(space, spaces.MultiDiscrete):
+        choices = [int(n) for n in space.nvec.ravel()]
+    elif isinstance(space, spaces.MultiBinary):
+        choices = [2] * math.prod(space.shape)
+    most = sum(map(math.log, choices))
+    if choices and entropy < SHARE * most:
+        return f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
+    if not isinstance(space, spaces.Box) or not space.is_bounded():
+        return None
+    widths = [float(width) for width in (space.high - space.low).ravel()]
+    if not widths or min(widths) <= 0:
+        return None
+    ratio = math.exp((entropy - sum(map(math.log, widths))) / len(widths))
+    if ratio < NARROW:
+        return f"the first policy tries only {ratio:.0%} of the action range"
+    if ratio > WIDE:
+        return f"the first policy draws actions {ratio:.0f} times as wide as their range, so that most are clipped"
+    return None
 
 
 def _at(row: Row) -> int:

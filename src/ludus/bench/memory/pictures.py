@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ludus.bench.memory.results import CoreResult
 from ludus.bench.memory.tasks import CORES
 from ludus.reports.compare import metric_key
-from ludus.reports.plots import PALETTE, Band, band, draw_band, panels
+from ludus.reports.plots import PALETTE, band, draw_band, panels
 from ludus.reports.svg import label
 from ludus.runs import history
 from ludus.runs.record import Record
@@ -30,7 +30,11 @@ def colour_of(core: str) -> str:
 
 def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path) -> None:
     """One panel per core: its runs in colour, the curves of the other cores in grey."""
-    bands = {core: found for core, records in runs.items() if (found := _band(records)) is not None}
+    bands = {}
+    for core, records in runs.items():
+        key = metric_key("reward", records)
+        if curves := [curve for record in records if (curve := history.curve(record.folder, key))[0]]:
+            bands[core] = band(curves)
     columns = min(COLUMNS, len(bands))
     lines = math.ceil(len(bands) / columns)
     size = (2.6 * columns + 0.6, 1.9 * lines + 0.9)
@@ -49,12 +53,6 @@ def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path)
         figure.suptitle(f"{task}: evaluated return", x=0.02, ha="left", fontweight="bold")
         said = "environment steps; IQM with 95 % interval, thin: single seeds, grey: the other cores, dashed: threshold"
         figure.supxlabel(said, fontsize=8, color="#777777")
-
-
-def _band(records: Sequence[Record]) -> Band | None:
-    key = metric_key("reward", records)
-    curves = [curve for record in records if (curve := history.curve(record.folder, key))[0]]
-    return band(curves) if curves else None
 
 
 def trade_off(found: Sequence[CoreResult], path: Path) -> None:
