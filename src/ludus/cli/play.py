@@ -178,18 +178,16 @@ def render_mode(render: str | None, video: str | None, user: bool = False) -> st
     if render not in (None, "human", "none"):
         raise ConfigError("--render", f"'{render}' is unknown", did_you_mean(render, ["human", "none"]))
     display = not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if user:
-        if video is not None or render is not None:
-            raise ConfigError("--user", "cannot be combined with --video and --render", "choose one of them")
-        if not display:
-            raise ConfigError("--user", "there is no display", "play where there is a screen and a keyboard")
-        return "rgb_array"
-    if video is not None:
-        if render == "human":
-            raise ConfigError("--render human", "cannot be combined with --video", "choose one of them")
-        return "rgb_array"
+    if user and (video is not None or render is not None):
+        raise ConfigError("--user", "cannot be combined with --video and --render", "choose one of them")
+    if user and not display:
+        raise ConfigError("--user", "there is no display", "play where there is a screen and a keyboard")
+    if video is not None and render == "human":
+        raise ConfigError("--render human", "cannot be combined with --video", "choose one of them")
     if render == "human" and not display:
         raise ConfigError("--render human", "there is no display", "record it instead: --video auto")
+    if user or video is not None:
+        return "rgb_array"
     return "human" if display and render != "none" else None
 
 

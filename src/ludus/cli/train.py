@@ -158,10 +158,10 @@ def resolve(spec: str, overrides: list[str], tags: list[str]) -> Resolved:
     resolved = load(spec, overrides)
     further = []
     if tags:
-        from ludus.runs.tags import check
+        from ludus.runs.record import check_tag
 
         for tag in tags:
-            check(tag, f"--tag {tag}"[:80])
+            check_tag(tag, f"--tag {tag}"[:80])
         quoted = [repr(tag) for tag in (*resolved.config.experiment.tags, *tags)]
         further.append(f"experiment.tags=[{','.join(quoted)}]")
     if debugger_attached():

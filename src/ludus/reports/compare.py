@@ -21,13 +21,8 @@ from ludus.text import did_you_mean
 IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
            "training.checkpoints.*", "training.evaluation.video.*")  # fmt: skip
 """Config values that do not separate groups: they change no learning curve."""
-SHORT = {
-    "loss": "train/loss/total",
-    "train_reward": RETURN,
-    "entropy": "train/policy/entropy",
-    "kl": "train/policy/kl",
-    "fps": "train/time/fps_total",
-}
+SHORT = {"loss": "train/loss/total", "train_reward": RETURN, "entropy": "train/policy/entropy",
+         "kl": "train/policy/kl", "fps": "train/time/fps_total"}  # fmt: skip
 """Short names of metrics."""
 
 
@@ -168,15 +163,9 @@ def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> RunGroup
         if strata:
             scores[metric] = Scores.of(list(strata.values()))
     reached = [steps for record in runs if (steps := _steps_to_threshold(record)) is not None]
+    steps = statistics.median(reached) if reached else None
     times = [record.seconds for record in runs if record.seconds is not None]
-    return RunGroup(
-        label=label,
-        runs=tuple(runs),
-        scores=scores,
-        steps_to_threshold=statistics.median(reached) if reached else None,
-        reached=len(reached),
-        seconds=statistics.fmean(times) if times else None,
-    )
+    return RunGroup(label, tuple(runs), scores, steps, len(reached), statistics.fmean(times) if times else None)
 
 
 def _steps_to_threshold(record: Record) -> float | None:

@@ -36,22 +36,16 @@ class CleanupItem:
     keep: str
     """Why the run is kept as it is; empty if something is removed."""
     folders: tuple[Path, ...] = ()
-    """The folders to remove."""
+    """The folders to remove, and below their bytes."""
     size: int = 0
-    """Their size in bytes."""
 
 
 def plan(
-    records: Sequence[Record],
-    among: Sequence[Record] | None = None,
-    *,
-    keep_best: int = 10,
-    keep_recent: float = 30,
-    now: datetime | None = None,
+    records: Sequence[Record], among: Sequence[Record] | None = None, *, keep_best: int = 10, keep_recent: float = 30
 ) -> list[CleanupItem]:
     """What to remove from the runs of `among` (default: all), except the best of each environment and recent ones."""
     best = _best(records, keep_best)
-    since = (now or datetime.now(UTC)) - timedelta(days=min(keep_recent, _CENTURY))
+    since = datetime.now(UTC) - timedelta(days=min(keep_recent, _CENTURY))
     return [_item(record, best, since, keep_best, keep_recent) for record in (records if among is None else among)]
 
 

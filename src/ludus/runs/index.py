@@ -128,16 +128,15 @@ class Index:
         with closing(sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")
-            if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
-                _create(base)
+            if not _current(base):
+                base.execute("BEGIN IMMEDIATE")
+                if not _current(base):  # another process may just have created it
+                    base.execute("DROP TABLE IF EXISTS runs")
+                    base.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, signature TEXT, record TEXT) WITHOUT ROWID")
+                    base.execute(f"PRAGMA user_version={VERSION}")
+                base.execute("COMMIT")
             yield base
 
 
-def _create(base: sqlite3.Connection) -> None:
-    """Create an empty table unless another process just did."""
-    base.execute("BEGIN IMMEDIATE")
-    if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
-        base.execute("DROP TABLE IF EXISTS runs")
-        base.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, signature TEXT NOT NULL, record TEXT) WITHOUT ROWID")
-        base.execute(f"PRAGMA user_version={VERSION}")
-    base.execute("COMMIT")
+def _current(base: sqlite3.Connection) -> bool:
+    return bool(base.execute("PRAGMA user_version").fetchone() == (VERSION,))

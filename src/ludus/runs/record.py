@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ludus.errors import LudusError
+from ludus import files
+from ludus.errors import ConfigError, LudusError, of_system
 from ludus.metrics.names import EVAL_RETURN
 from ludus.runs import checkpoint, history, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import read_or_empty
 
 TAGS = "tags.json"
+_TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
 MISSING: Final = object()
 """Stands for a config value that a run does not have."""
 ALIASES = {"best": "reward", "return": "reward", "env": "environment", "algo": "algorithm", "steps": "env_steps",
@@ -126,6 +129,8 @@ def read(folder: Path) -> Record | None:
     config = trained(folder, config, meta)
     compiled, rung = status.get("compiled", summary.get("compiled")), summary.get("resume")
     thresholds = (summary.get("threshold"), status.get("threshold"), value_at(config, "environment.reward_threshold"))
+    own, written = read_or_empty(folder / TAGS).get("tags"), mapping(config.get("experiment")).get("tags")
+    tags = own if isinstance(own, list) else written
     record = Record(
         folder=folder,
         id=folder.name,
@@ -143,7 +148,7 @@ def read(folder: Path) -> Record | None:
         compiled=compiled if isinstance(compiled, bool) else None,
         config_hash=str(meta.get("config_hash") or ""),
         commit=_text(mapping(meta.get("git")).get("commit")),
-        tags=read_tags(folder, config),
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
         size=size_of(folder),
         host=_text(mapping(meta.get("host")).get("name")),
         pid=_whole(status.get("pid")),
@@ -205,11 +210,27 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def read_tags(folder: Path, config: Mapping[str, object]) -> tuple[str, ...]:
-    """The tags of a run: from tags.json, which `ludus tag` writes, or from its config."""
-    own = read_or_empty(folder / TAGS).get("tags")
-    tags = own if isinstance(own, list) else mapping(config.get("experiment")).get("tags")
-    return tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
+def check_tag(label: str, where: str) -> None:
+    """Refuse a tag that filters could not name or terminals could not print."""
+    if not _TAG.fullmatch(label) or not label.isprintable():
+        raise ConfigError(where, "cannot be a tag", "use up to 64 printable characters without space or comma")
+
+
+def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
+    """Apply `+label` (or `label`) and `-label` in order; returns the new tags."""
+    tags = list(record.tags)
+    for change in changes:
+        remove, label = change.startswith("-"), change.lstrip("+-") if change[:1] in ("+", "-") else change
+        check_tag(label, change[:80])
+        if remove and label not in tags:
+            raise ConfigError(change, f"{record.id} has no such tag", f"it has {', '.join(tags) or 'none'}")
+        tags = [tag for tag in tags if tag != label] + ([] if remove else [label])
+    path = record.folder / TAGS
+    try:
+        files.write_json(path, {"tags": tags})
+    except OSError as error:
+        raise of_system(error, str(path)) from None
+    return tuple(tags)
 
 
 def present(record: Record) -> Record:
@@ -223,8 +244,7 @@ def works(record: Record) -> bool:
         return _fresh(record.updated, _FRESH)
     if record.pid is None or not _alive(record.pid):
         return False
-    lock = record.folder / ".lock"
-    return RunLock.is_held(record.folder) if lock.exists() else True  # without a lock, trust the pid
+    return RunLock.is_held(record.folder) or not (record.folder / ".lock").exists()  # without a lock, trust the pid
 
 
 def may_be_live(record: Record) -> bool:
