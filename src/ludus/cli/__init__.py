@@ -114,7 +114,7 @@ def build(selected: str | None, command: Command | None) -> Callable[..., object
     app.callback(help=_root.__doc__)(_root)
     for name, (_, line) in COMMANDS.items():
         if name != selected:
-            app.command(name, help=line)(_elsewhere)
+            app.command(name, help=line)(lambda: None)
         elif isinstance(command, Typer):
             app.add_typer(command, name=name, help=line)
         elif command is not None:
@@ -133,10 +133,6 @@ def _root(
     debug: Annotated[bool, Option("--debug", help="Full tracebacks; works after any command too.")] = False,
 ) -> None:
     """Ludus: one reinforcement-learning lab."""
-
-
-def _elsewhere() -> None:
-    raise AssertionError("only listed in the help")
 
 
 def _selected(args: Sequence[str]) -> str | None:

@@ -83,14 +83,14 @@ def statistics(result: EvalResult) -> dict[str, Any]:
     """Everything about the episodes, by name."""
     import numpy as np
 
-    from ludus.reports.statistics import iqm, mean, stratified_bootstrap
+    from ludus.reports.statistics import iqm, stratified_bootstrap
 
     return {
         "episodes": result.episodes,
         "deterministic": result.deterministic,
         "mean": result.mean,
         "std": result.std,
-        "ci95": list(stratified_bootstrap([result.returns], mean)) if result.episodes > 1 else [None, None],
+        "ci95": list(stratified_bootstrap([result.returns], np.mean)) if result.episodes > 1 else [None, None],
         "iqm": float(iqm(result.returns)),
         "median": float(np.median(result.returns)),
         "min": result.worst,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from ludus.runs.query import shown
@@ -12,7 +12,6 @@ from ludus.text import clean, duration, points
 DEFAULT = ("id", "state", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved",
            "started", "size", "tags")  # fmt: skip
 """Columns of `ludus list`."""
-NUMBERS = {"seed", "env_steps", "updates", "seconds", "reward", "last", "threshold", "size", "pid"}
 
 
 def cell(record: Record, key: str) -> str:
@@ -27,8 +26,8 @@ def text(key: str, value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key in NUMBERS and isinstance(value, int | float):
-        return _number(key, value)
+    if isinstance(value, int | float) and key in _FORMATS:
+        return _FORMATS[key](value)
     if key == "started":
         return local_time(str(value))
     if key == "commit":
@@ -70,11 +69,9 @@ def local_time(stamp: str) -> str:
         return clean(stamp, 40)
 
 
-def _number(key: str, value: float) -> str:
-    if key == "size":
-        return size(value)
-    if key == "seconds":
-        return duration(value)
-    if key in ("reward", "last", "threshold"):
-        return points(value)
-    return f"{value:,}" if key in ("env_steps", "updates") else str(value)
+_FORMATS: dict[str, Callable[..., str]] = {
+    "size": size, "seconds": duration, "reward": points, "last": points, "threshold": points,
+    "env_steps": "{:,}".format, "updates": "{:,}".format, "seed": str, "pid": str,
+}  # fmt: skip
+NUMBERS = _FORMATS.keys()
+"""Fields that are numbers."""

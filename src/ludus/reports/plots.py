@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,7 @@ from ludus import files
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
 from ludus.reports.compare import Comparison, RunGroup, metric_key
-from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
+from ludus.reports.statistics import bootstrap_band, iqm, on_grid
 from ludus.reports.svg import label
 from ludus.runs import history
 from ludus.text import clean
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
 """Okabe and Ito 2008, without yellow, which is hard to see on white; colour-blind readers can tell them apart."""
-STATISTICS = {"iqm": iqm, "mean": mean}
+STATISTICS: dict[str, Callable[..., Array]] = {"iqm": iqm, "mean": np.mean}
 _GRID = 200
 _RESAMPLES = 500
 

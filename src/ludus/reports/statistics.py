@@ -24,18 +24,10 @@ def iqm(values: Array | Sequence[float], axis: int = -1) -> Array:
     return np.take(ordered, range(count // 4, count - count // 4), axis=axis).mean(axis=axis)
 
 
-def mean(values: Array | Sequence[float], axis: int = -1) -> Array:
-    """The mean, with the signature of a statistic."""
-    return np.mean(np.asarray(values, np.float64), axis=axis)
-
-
 def stratified_bootstrap(
     strata: Sequence[Sequence[float] | Array], statistic: Callable[..., Array] = iqm, n: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a statistic; each stratum (task) is resampled separately.
-
-    With one value per stratum the interval is a single point.
-    """
+    """Percentile bootstrap interval; each stratum (task) is resampled separately, so that one value gives a point."""
     columns = [np.asarray(values, np.float64)[:, None] for values in strata]
     low, high = bootstrap_band(columns, statistic, n, seed)
     return float(low[0]), float(high[0])

@@ -83,14 +83,12 @@ def _chosen(value: object) -> dict[str, object]:
 
 def refuse_what_may_not_change(found: list[Difference]) -> None:
     """Raise with every field that a resumed run may not change."""
-    refused = [difference for difference in found if not difference.allowed]
-    if not refused:
-        return
-    fine = [difference.path for difference in found if difference.allowed]
-    problem = "a resumed run cannot change " + ", ".join(map(str, refused))
-    also = f" ({', '.join(fine)} may change)" if fine else ""
-    remedy = "leave it, or start a new run from its weights: ludus resume RUN --mode warm_start"
-    raise ConfigError("resume", problem + also, remedy)
+    refused = ", ".join(str(difference) for difference in found if not difference.allowed)
+    fine = ", ".join(difference.path for difference in found if difference.allowed)
+    if refused:
+        problem = f"a resumed run cannot change {refused}" + (f" ({fine} may change)" if fine else "")
+        remedy = "leave it, or start a new run from its weights: ludus resume RUN --mode warm_start"
+        raise ConfigError("resume", problem, remedy)
 
 
 def refuse_what_was_edited(found: list[Difference], path: Path) -> None:

@@ -192,11 +192,11 @@ class Monitor(Sink):
             track = self._tracks[key] = _Track(value, rule.better == "down")
         solved = self.threshold is not None and key in (RETURN, EVAL_RETURN) and value >= self.threshold
         for kind, problem in _checks(rule, value, track, solved):
-            patience = rule.rows(kind)
+            patience, tip = rule.of(kind)
             if problem is None:
                 self.good(key, kind, patience)
             else:
-                self.bad(key, kind, problem, rule.advice(kind), value=value, env_steps=_at(row), patience=patience)
+                self.bad(key, kind, problem, tip, value=value, env_steps=_at(row), patience=patience)
         track.add(value)
 
 

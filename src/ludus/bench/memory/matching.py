@@ -23,10 +23,7 @@ def reference_size(task: BenchTask, share: float) -> int:
 
 
 def matched(task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
-    """Size and parameter count nearest to the target; ConfigError if the tolerance is missed.
-
-    Without a target the core keeps the size of its config.
-    """
+    """Size and parameter count nearest to the target, within the tolerance; without a target as configured."""
     config = configured(task, core, None)
     spaces = spaces_of(config)
     if target is None:
