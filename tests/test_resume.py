@@ -13,8 +13,8 @@ import pytest
 
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.runs import checkpoint
+from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import read_json
-from ludus.runs.tree import fingerprint
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 PPO = ["algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2"]

@@ -19,8 +19,8 @@ from ludus.metrics.sinks.jsonl import read_rows
 from ludus.run import Run
 from ludus.runs import checkpoint, rebuild
 from ludus.runs.differences import refuse_what_was_edited
+from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import RunFolder
-from ludus.runs.tree import fingerprint
 from ludus.session import begin_from, edited_since
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")

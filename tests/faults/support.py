@@ -10,7 +10,7 @@ from typing import Any
 from faults.processes import Process
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.runs import checkpoint
-from ludus.runs.tree import fingerprint
+from ludus.runs.fingerprint import fingerprint
 
 STEPS = 64
 """Environment steps of one cycle of the small run."""

@@ -12,8 +12,8 @@ from faults.conftest import Ludus
 from faults.processes import Process, Server
 from faults.support import SMALL, STEPS, names, only_run, outcome, status, steps, whole
 from ludus.runs import checkpoint
+from ludus.runs.fingerprint import fingerprint
 from ludus.runs.lock import RunLock
-from ludus.runs.tree import fingerprint
 
 SOURCES = Path(__file__).parents[2] / "src" / "ludus"
 RUN = [

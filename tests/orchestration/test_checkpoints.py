@@ -14,7 +14,7 @@ from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
 from ludus.run import Run
 from ludus.runs import checkpoint
-from ludus.runs.tree import fingerprint
+from ludus.runs.fingerprint import fingerprint
 from support import build, close
 from support import config as small_config
 

@@ -14,7 +14,7 @@ import pytest
 from ludus.runs.cleanup import apply, plan
 from ludus.runs.index import Index
 from ludus.runs.lock import RunLock
-from ludus.runs.record import retag
+from ludus.runs.tags import retag
 from synthetic import DEAD, make_run
 
 

@@ -14,9 +14,9 @@ from ludus.errors import ConfigError
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.runs import checkpoint
+from ludus.runs.fingerprint import fingerprint
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder
-from ludus.runs.tree import fingerprint
 from ludus.session import unfinished
 from session.conftest import SMALL, Ludus, only_run
 

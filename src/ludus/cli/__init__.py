@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     process.open_standard_streams()
     before = process.waited_for()
-    with process.own_output():
+    with contextlib.redirect_stdout(process.Output(sys.stdout)):
         code = _code(args)
     process.leave_behind(process.waited_for() - before, code)
     sys.exit(code)

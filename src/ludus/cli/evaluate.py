@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, Plugin, RunsDir, load_plugins
+from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
 from ludus.cli.play import policy
+from ludus.cli.plugin import Plugin, load_plugins
 from ludus.files import to_json
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from ludus.cli.options import Overrides, Plugin, load_plugins
+from ludus.cli.options import Overrides
+from ludus.cli.plugin import Plugin, load_plugins
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ludus.cli.options import Checkpoint, Deterministic, EnvId, Plugin, RunsDir, load_plugins
+from ludus.cli.options import Checkpoint, Deterministic, EnvId, RunsDir
+from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
 from ludus.text import did_you_mean
 

@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TextIO, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
 
 from ludus.terminal import mute, warn
 
@@ -77,17 +77,6 @@ class Output:
         except ValueError:  # an environment closed it
             if not self._stream.closed:
                 raise
-
-
-@contextlib.contextmanager
-def own_output() -> Iterator[None]:
-    """Turn errors of standard output into OutputLost."""
-    before = sys.stdout
-    sys.stdout = cast("TextIO", Output(before))
-    try:
-        yield
-    finally:
-        sys.stdout = before
 
 
 def waited_for() -> Waited:

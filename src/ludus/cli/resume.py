@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from ludus.cli.options import Checkpointed, Overrides, Plugin, RunsDir, load_plugins
+from ludus.cli.options import Checkpointed, Overrides, RunsDir
+from ludus.cli.plugin import Plugin, load_plugins
 
 Mode = Literal["exact", "warm_start", "warm_start_optimizer"]
 _REBUILD = "Start with empty buffers if the stored steps are damaged."

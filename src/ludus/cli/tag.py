@@ -10,7 +10,7 @@ from typer import Argument
 from ludus.cli.options import RunsDir
 from ludus.cli.table import say
 from ludus.runs.index import Index
-from ludus.runs.record import retag
+from ludus.runs.tags import retag
 from ludus.text import clean
 
 

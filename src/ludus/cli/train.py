@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import Plugin, RunsDir, load_plugins, numbers
+from ludus.cli.options import RunsDir, numbers
+from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -158,10 +159,10 @@ def resolve(spec: str, overrides: list[str], tags: list[str]) -> Resolved:
     resolved = load(spec, overrides)
     further = []
     if tags:
-        from ludus.runs.record import check_tag
+        from ludus.runs.tags import check
 
         for tag in tags:
-            check_tag(tag, f"--tag {tag}"[:80])
+            check(tag, f"--tag {tag}"[:80])
         quoted = [repr(tag) for tag in (*resolved.config.experiment.tags, *tags)]
         further.append(f"experiment.tags=[{','.join(quoted)}]")
     if debugger_attached():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.cli.options import Plugin, Run, RunsDir, load_plugins
+from ludus.cli.options import Run, RunsDir
+from ludus.cli.plugin import Plugin, load_plugins
 
 
 def verify(run: Run, plugin: Plugin = None, runs_dir: RunsDir = Path("runs")) -> int:

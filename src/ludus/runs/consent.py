@@ -38,7 +38,8 @@ def alert_command(resolved: Resolved) -> tuple[Command, str]:
     wanted = resolved.config.logging.alert_command
     if not wanted:
         return _settings(), ""
-    if _typed(resolved):
+    typed = resolved.origin.get(WHERE) in {masked(text) for text in resolved.overrides}
+    if typed:
         return wanted, _remember(wanted)
     if wanted == _settings() or _digest(wanted) in _allowed():
         return wanted, ""
@@ -67,11 +68,6 @@ def ask(resolved: Resolved) -> None:
 def can_answer() -> bool:
     """Whether a user can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _typed(resolved: Resolved) -> bool:
-    """Whether the command is an override on the command line."""
-    return resolved.origin.get(WHERE) in {masked(text) for text in resolved.overrides}
 
 
 def _origin(resolved: Resolved) -> str:

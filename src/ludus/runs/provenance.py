@@ -21,17 +21,9 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "safetensors", "envpool")
 
 def provenance(argv: Sequence[str]) -> dict[str, object]:
     """The part of meta.json about code, machine and command line."""
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "argv": scrub(argv),
-        **code(),
-        "host": {
-            "name": platform.node(),
-            "platform": platform.platform(),
-            "machine": platform.machine(),
-            "cpus": os.cpu_count(),
-        },
-    }
+    host = {"name": platform.node(), "platform": platform.platform(), "machine": platform.machine()}
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"started": started, "argv": scrub(argv), **code(), "host": host | {"cpus": os.cpu_count()}}
 
 
 def code() -> dict[str, object]:

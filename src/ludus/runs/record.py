@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ludus import files
-from ludus.errors import ConfigError, LudusError, of_system
+from ludus.errors import LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.runs import checkpoint, history, rebuild
 from ludus.runs.lock import RunLock
 from ludus.runs.store import read_or_empty
 
 TAGS = "tags.json"
-_TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
 MISSING: Final = object()
 """Stands for a config value that a run does not have."""
 ALIASES = {"best": "reward", "return": "reward", "env": "environment", "algo": "algorithm", "steps": "env_steps",
@@ -208,29 +205,6 @@ def size_of(folder: Path) -> int:
                 facts = os.lstat(f"{parent}/{name}")
                 total += 0 if stat.S_ISDIR(facts.st_mode) else facts.st_size
     return total
-
-
-def check_tag(label: str, where: str) -> None:
-    """Refuse a tag that filters could not name or terminals could not print."""
-    if not _TAG.fullmatch(label) or not label.isprintable():
-        raise ConfigError(where, "cannot be a tag", "use up to 64 printable characters without space or comma")
-
-
-def retag(record: Record, changes: Sequence[str]) -> tuple[str, ...]:
-    """Apply `+label` (or `label`) and `-label` in order; returns the new tags."""
-    tags = list(record.tags)
-    for change in changes:
-        remove, label = change.startswith("-"), change.lstrip("+-") if change[:1] in ("+", "-") else change
-        check_tag(label, change[:80])
-        if remove and label not in tags:
-            raise ConfigError(change, f"{record.id} has no such tag", f"it has {', '.join(tags) or 'none'}")
-        tags = [tag for tag in tags if tag != label] + ([] if remove else [label])
-    path = record.folder / TAGS
-    try:
-        files.write_json(path, {"tags": tags})
-    except OSError as error:
-        raise of_system(error, str(path)) from None
-    return tuple(tags)
 
 
 def present(record: Record) -> Record:

@@ -1,4 +1,4 @@
-"""Turns nested state into JSON and a flat table of tensors, and back, without pickle; and hashes it.
+"""Turns nested state into JSON and a flat table of tensors, and back, without pickle.
 
 A value that JSON lacks becomes an object with one key that begins with `~`:
 `~tensor`, `~array`, `~scalar` (name in the table), `~tuple`, `~float` (nan, inf), `~dict` (pairs, for other keys).
@@ -6,8 +6,6 @@ A value that JSON lacks becomes an object with one key that begins with `~`:
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -45,29 +43,6 @@ def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     if mark == "~float":
         return float(body)
     return {key: unflatten(value, tensors) for key, value in body}
-
-
-def fingerprint(state: Mapping[str, object]) -> str:
-    """sha256 over weights, optimizer, normalisers, environments, random streams, settings and counters.
-
-    Left out: wall-clock times; callbacks and `about`, which do not influence training; and `places`, the positions of a
-    buffer's steps in its files, since the checksums cover their content.
-    """
-    import torch
-
-    tree, tensors = flatten(_without_times({k: v for k, v in state.items() if k not in ("callbacks", "about")}))
-    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _without_times(state: Mapping[str, object]) -> dict[str, object]:
-    times = {key for key in map(str, state) if key in ("seconds", "places") or "time/" in key or "system/" in key}
-    kept = {key: value for key, value in state.items() if key not in times}
-    return {key: _without_times(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
 
 
 def _encoded(value: object, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> object:

@@ -13,7 +13,7 @@ from ludus.experiment import build, build_player
 from ludus.orchestration.callbacks import Callback
 from ludus.run import Run
 from ludus.runs import checkpoint
-from ludus.runs.tree import fingerprint
+from ludus.runs.fingerprint import fingerprint
 
 Sections = Mapping[str, Mapping[str, object]]
 SMALL: Sections = {"environment": {"id": "CartPole-v1", "num_envs": 2}, "training": {"total_timesteps": 256}}
