@@ -26,16 +26,20 @@ ENVIRONMENTS = 4
 FRAMES = 10
 
 
-def main(kind: str, spec: str, timesteps: str) -> None:
+def main(kind: str, spec: str, timesteps: str) -> int:
     """Run the test and print its result."""
-    status, detail = "PASS", ""
     try:
         TRIALS[kind](spec, int(timesteps))
     except Missing as error:
-        status, detail = "MISSING", error.remedy if isinstance(error, MissingExtra) else error.line()
+        return _tell("MISSING", error.remedy if isinstance(error, MissingExtra) else error.line())
     except LudusError as error:
-        status, detail = "FAIL", error.line()
+        return _tell("FAIL", error.line())
+    return _tell("PASS")
+
+
+def _tell(status: str, detail: str = "") -> int:
     print(json.dumps({"status": status, "detail": detail}), flush=True)
+    return 0
 
 
 def train(spec: str, timesteps: int) -> None:
@@ -154,4 +158,4 @@ def resolve(spec: str) -> tuple[str, list[str]]:
 TRIALS = {"train": train, "env": env, "video": video}
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

@@ -8,7 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO, cast
 
 from typer import Abort, Exit, Option, Typer, TyperException
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     process.open_standard_streams()
     before = process.waited_for()
-    with contextlib.redirect_stdout(process.Output(sys.stdout)):
+    with contextlib.redirect_stdout(cast("TextIO", process.Output(sys.stdout))):
         code = _code(args)
     process.leave_behind(process.waited_for() - before, code)
     sys.exit(code)

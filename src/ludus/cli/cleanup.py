@@ -7,11 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
+from rich.filesize import decimal as size
 from typer import Option
 
 from ludus.cli.options import Filter, RunsDir
 from ludus.cli.table import Column, print_table, say
-from ludus.reports.columns import cell, size
+from ludus.reports.columns import cell
 from ludus.runs import query
 from ludus.runs.cleanup import CleanupItem, apply, plan
 from ludus.runs.index import Index

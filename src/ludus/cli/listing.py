@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ludus.cli.options import Columns, Filter, Json, Limit, RunsDir, Sort, column_names
 from ludus.cli.table import Column, print_table, state_style
 from ludus.files import to_json
@@ -46,4 +48,4 @@ def list_runs(
         made.append(Column(key, right, 0 if columns else _WEIGHTS.get(key, 0), _STYLES.get(key, lambda _: "")))
     print_table(made, [[show.cell(record, key) for key in keys] for record in shown])
     rest = f" of {len(found)}" if len(shown) < len(found) else ""
-    print(f"{len(shown)}{rest} runs, {show.size(sum(record.size for record in shown))}")
+    print(f"{len(shown)}{rest} runs, {size(sum(record.size for record in shown))}")

@@ -6,12 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from rich.filesize import decimal as size
 from typer import Option
 
 from ludus.cli.options import Json, Run, RunsDir
 from ludus.cli.table import Column, painted, print_table, say, state_style
 from ludus.files import to_json
-from ludus.reports.columns import cell, config_text, size
+from ludus.reports.columns import cell, config_text
 from ludus.reports.export import complete
 from ludus.reports.report import Saved, checkpoints_of, watch
 from ludus.runs import history

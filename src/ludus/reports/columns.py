@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from rich.filesize import decimal
+
 from ludus.runs.query import shown
 from ludus.runs.record import ALIASES, MISSING, Record
 from ludus.text import clean, duration, points
@@ -52,15 +54,6 @@ def is_number(key: str, value: object) -> bool:
     return ALIASES.get(key, key) in NUMBERS or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def size(count: float) -> str:
-    """A number of bytes: `812 B`, `5.2 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
-
-
 def local_time(stamp: str) -> str:
     """A time stamp in local time: `2026-11-15 22:30`."""
     try:
@@ -70,7 +63,7 @@ def local_time(stamp: str) -> str:
 
 
 _FORMATS: dict[str, Callable[..., str]] = {
-    "size": size, "seconds": duration, "reward": points, "last": points, "threshold": points,
+    "size": decimal, "seconds": duration, "reward": points, "last": points, "threshold": points,
     "env_steps": "{:,}".format, "updates": "{:,}".format, "seed": str, "pid": str,
 }  # fmt: skip
 NUMBERS = _FORMATS.keys()

@@ -16,10 +16,11 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from rich.filesize import decimal as size
 
 from ludus import __version__
 from ludus.metrics.names import EVAL_RETURN, RETURN
-from ludus.reports.columns import config_text, size
+from ludus.reports.columns import config_text
 from ludus.reports.export import markdown_text
 from ludus.reports.report import RunReport, provenance
 from ludus.reports.svg import ChartLine, chart

@@ -10,10 +10,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ludus import files
 from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.reports.columns import local_time, size
+from ludus.reports.columns import local_time
 from ludus.runs import checkpoint, history, rebuild, record
 from ludus.runs.differences import Difference, changes, edits
 from ludus.runs.history import Row
