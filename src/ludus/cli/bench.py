@@ -10,6 +10,7 @@ from typer import Argument, Option, Typer
 
 from ludus.cli.options import Jobs, Json, numbers, words
 from ludus.cli.table import Column, print_table
+from ludus.envs.facts import shipped
 from ludus.errors import ConfigError
 from ludus.files import to_json
 from ludus.text import did_you_mean
@@ -45,17 +46,15 @@ def env(
         print(to_json([row._asdict() for row in rows]), end="")
         return
     numeric = [Column(title, right=True) for title in ("environments", "steps/s", "rollout steps/s")]
-    speeds = [["" if rate is None else f"{rate:,.0f}" for rate in (row.steps, row.rollout)] for row in rows]
-    cells = [
-        [row.id, row.backend, str(row.num_envs), *speed, row.problem] for row, speed in zip(rows, speeds, strict=True)
-    ]
+    cells = []
+    for row in rows:
+        rates = ["" if rate is None else f"{rate:,.0f}" for rate in (row.steps, row.rollout)]
+        cells.append([row.id, row.backend, str(row.num_envs), *rates, row.problem])
     print_table([Column("environment"), Column("backend"), *numeric, Column("")], cells)
 
 
 def _one_of_each() -> list[str]:
     """The first environment of every installed suite."""
-    from ludus.envs.facts import shipped
-
     found: dict[str, str] = {}
     for entry in shipped():
         if entry.suite.installed:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from ludus.cli.options import Filter, GroupBy, Json, Metrics, Runs, RunsDir, words
 from ludus.cli.table import Column, painted, print_table, say
 from ludus.errors import ConfigError
+from ludus.reports.compare import Comparison
+from ludus.reports.compare import compare as compare_runs
+from ludus.reports.export import comparison_table, export_comparison
+from ludus.reports.plots import plot as draw
 from ludus.runs.index import Index
 from ludus.text import clean, did_you_mean
-
-if TYPE_CHECKING:
-    from ludus.reports.compare import Comparison
 
 _WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to threshold": 1}
 
@@ -30,16 +31,11 @@ def compare(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Compare groups of runs with IQM and 95 % bootstrap interval; runs that differ only in the seed are one group."""
-    from ludus.reports.compare import compare as compare_runs
-    from ludus.reports.export import export_comparison
-
     if statistic not in ("iqm", "mean"):
         raise ConfigError(f"--statistic {statistic}", "is not known", did_you_mean(statistic, ["iqm", "mean"]))
     records = Index(runs_dir).pick([*(runs or []), *(filter or [])])
     found = compare_runs(records, metrics=words(metrics) or ["reward"], group_by=group_by)
     if plot is not None:
-        from ludus.reports.plots import plot as draw
-
         draw(found, plot, statistic=statistic)
     if json:
         print(export_comparison(found, "json"), end="")
@@ -50,8 +46,6 @@ def compare(
 
 
 def _print(found: Comparison) -> None:
-    from ludus.reports.export import comparison_table
-
     table = comparison_table(found)
     letters = [chr(ord("A") + i) if i < 26 else str(i + 1) for i in range(len(found.groups))]
     shapes = zip(table.head, table.right, strict=True)

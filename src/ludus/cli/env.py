@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
 from ludus.cli.options import Json
 from ludus.cli.table import Column, painted, print_table, say
+from ludus.envs.facts import ConfiguredEnvironment, Facts, collect, environment_of, facts_of, registered, shipped
+from ludus.envs.suites import OTHER, SUITES
 from ludus.files import to_json
-
-if TYPE_CHECKING:
-    from ludus.envs.facts import ConfiguredEnvironment, Facts
 
 app = Typer(rich_markup_mode=None)
 
@@ -34,8 +33,6 @@ def list_environments(
     as_json: Json = False,
 ) -> None:
     """List environments by suite, with their variants; a suite that is not installed says how to get it."""
-    from ludus.envs.facts import registered, shipped
-
     entries = shipped()
     if everything:
         known = {entry.id for entry in entries}
@@ -56,8 +53,6 @@ def _plain(entry: ConfiguredEnvironment) -> Facts:
 
 
 def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
-    from ludus.envs.suites import OTHER, SUITES
-
     width = max((len(entry.name) for entry in entries), default=0)
     for title in dict.fromkeys(suite.title for suite in (*SUITES, OTHER)):
         mine = [entry for entry in entries if entry.suite.title == title]
@@ -73,7 +68,6 @@ def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
 def info(id: Id, as_json: Json = False) -> None:
     """Show spaces with labels and ranges, reward, time limit, threshold, backends and how a run with it resumes."""
     from ludus.bench.fps import backends
-    from ludus.envs.facts import collect, environment_of, facts_of
     from ludus.envs.make import describe, make_vector
 
     environment, file = environment_of(id)
@@ -131,7 +125,6 @@ def check(
 ) -> int:
     """Gymnasium's own checks, then the vector contract on every backend the environment runs on."""
     from ludus.checks.check import check as check_environment
-    from ludus.envs.facts import environment_of
 
     rows = check_environment(environment_of(id)[0], backend)
     if as_json:

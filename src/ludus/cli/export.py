@@ -10,6 +10,9 @@ from typer import Option
 from ludus import files
 from ludus.cli.options import Columns, Filter, GroupBy, Metrics, Runs, RunsDir, Sort, column_names, words
 from ludus.errors import of_system
+from ludus.reports.compare import compare
+from ludus.reports.export import check_format, export_comparison
+from ludus.reports.export import export as render
 from ludus.runs import query
 from ludus.runs.index import Index
 
@@ -27,10 +30,6 @@ def export(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Export runs (default: all); json contains everything. With --group-by: groups with IQM and interval instead."""
-    from ludus.reports.compare import compare
-    from ludus.reports.export import check_format, export_comparison
-    from ludus.reports.export import export as render
-
     check_format(format)
     records = query.order(Index(runs_dir).pick([*(runs or []), *(filter or [])]), sort)
     if group_by is not None:

@@ -58,15 +58,13 @@ def apply(items: Sequence[CleanupItem]) -> tuple[int, list[str]]:
         lock = RunLock(item.record.folder)
         try:
             lock.acquire()  # the run may have been resumed since the plan was made
-        except (LudusError, OSError) as error:
-            problems.append(error.line() if isinstance(error, LudusError) else f"{item.record.id}: {error}")
-            continue
-        try:
             for folder in item.folders:
                 freed += _remove(folder)
             for link in item.record.folder.glob("*.ckpt"):
                 if link.is_symlink() and not link.exists():
                     link.unlink()
+        except LudusError as error:
+            problems.append(error.line())
         except OSError as error:
             problems.append(f"{item.record.id}: {error.filename}: {error.strerror}")
         finally:

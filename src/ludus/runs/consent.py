@@ -16,17 +16,15 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ludus import files
+from ludus.config.compose import Resolved
 from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
 from ludus.runs.store import read_json
 from ludus.secrets import masked
 from ludus.text import clean
-
-if TYPE_CHECKING:
-    from ludus.config.compose import Resolved
 
 WHERE = "logging.alert_command"
 SETTINGS, ALLOWED = "settings.yaml", "allowed_commands.json"

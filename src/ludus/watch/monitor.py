@@ -120,25 +120,23 @@ class Monitor(Sink):
         """One line per alert with its frequency, the most frequent first."""
         lines = []
         for alert in sorted(self.alerts, key=lambda alert: -alert.rows):
-            again = f", {alert.times} times" if alert.times > 1 else ""
-            often = (
-                f"in {alert.rows:,} of {self.rows:,} rows{again}" if alert.rows <= self.rows else f"{alert.times} times"
-            )
+            often = f"{alert.times} times"
+            if alert.rows <= self.rows:
+                often = f"in {alert.rows:,} of {self.rows:,} rows" + (f", {often}" if alert.times > 1 else "")
             lines.append(f"{clean(alert.key)}: {alert.problem} {often}" + (f"; {alert.tip}" if alert.tip else ""))
         return lines
 
     def bad(
-        self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int, patience: int = 1,
-        rows: int = 1,
-    ) -> None:  # fmt: skip
-        """A check failed, for one row or for `rows`."""
+        self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int, patience: int = 1
+    ) -> None:
+        """A check failed."""
         with self._lock:
             watch = self._watches.get((key, kind))
             if watch is None:
                 watch = self._watches[key, kind] = _Watch(Alert(key, problem, tip, env_steps, value))
             alert = watch.alert
             watch.bad, watch.good = watch.bad + 1, 0
-            alert.rows += rows
+            alert.rows += 1
             if alert.active or watch.bad < patience:
                 return
             alert.active, alert.problem, alert.value = True, problem, value
@@ -163,8 +161,8 @@ class Monitor(Sink):
 
     def idle(self) -> None:
         """The run made no update; its rows alone do not show it, so that every row counts."""
-        rows = max(self.rows, 1)
-        self.bad("updates", "idle", "nothing was learned", _IDLE_TIP, value=0.0, env_steps=0, rows=rows)
+        self.bad("updates", "idle", "nothing was learned", _IDLE_TIP, value=0.0, env_steps=0)
+        self._watches["updates", "idle"].alert.rows = max(self.rows, 1)
 
     def _tell(self, alert: Alert, begins: bool, text: str) -> None:
         if alert.times > SHOWN:
