@@ -51,7 +51,6 @@ def play(
     from ludus.envs.make import make_vector
     from ludus.play import episodes as play_episodes
     from ludus.play import random_policy
-    from ludus.runs.video import write_video
     from ludus.switches import quiet
 
     if not quiet():
@@ -66,15 +65,8 @@ def play(
         else:
             act, _ = policy(config, found, name.rpartition("/")[2], made, deterministic)
         path = None if video is None else video_path(found, video)
-        ended: list[EpisodeEnd] = []
         steps = play_episodes(act, made, [first_seed], episodes, render=path is not None)
-        watched = shown(paced(steps, fps if path is None else None, step), ended)
-        if path is None:
-            deque(watched, maxlen=0)
-        else:
-            frames = write_video(path, watched, fps or made.info.render_fps)
-            print(f"video {path} ({frames:,} frames)")
-        print(summary(ended))
+        print(performed(paced(steps, fps if path is None else None, step), path, fps or made.info.render_fps))
 
 
 def source(
@@ -105,6 +97,18 @@ def policy(
     player = player_of(config, find(run.path, step), Spaces(env.observation_space, env.action_space))
     habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
     return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
+
+
+def performed(steps: Iterable[PlayedStep], path: Path | None, fps: float) -> str:
+    """Play the episodes, before a spectator or into a video, and sum them up."""
+    from ludus.runs.video import write_video
+
+    ended: list[EpisodeEnd] = []
+    if path is None:
+        deque(shown(steps, ended), maxlen=0)
+    else:
+        print(f"video {path} ({write_video(path, shown(steps, ended), fps):,} frames)")
+    return summary(ended)
 
 
 def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:
