@@ -58,7 +58,8 @@ def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0)
         with make_vector(cfg, num_envs=num_envs, vectorization=backend) as env:
             actions = presampled(env)
             loops = (bare_loop(env, actions), our_loop(env, actions))
-            return Speed(cfg.id, backend, num_envs, *(rate(loop, seconds) * num_envs for loop in loops))
+            bare, rollout = (rate(loop, seconds) * num_envs for loop in loops)
+            return Speed(cfg.id, backend, num_envs, bare, rollout)
     except LudusError as error:
         return Speed(cfg.id, backend, num_envs, problem=error.problem)
 

@@ -51,7 +51,7 @@ class Scores:
     def data(self) -> dict[str, object]:
         """Plain data for `--json`."""
         interval = None if math.isnan(self.low) else [self.low, self.high]
-        averages = {"mean": self.mean, "median": self.median, "iqm": self.iqm, "iqm_ci95": interval}
+        averages: dict[str, object] = {"mean": self.mean, "median": self.median, "iqm": self.iqm, "iqm_ci95": interval}
         return averages | {"min": self.worst, "max": self.best, "values": list(self.values)}
 
 

@@ -67,14 +67,14 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
     with panels(path, 1, len(drawn), (6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4)) as (figure, axes):
         for axis, (metric, key) in zip(axes[0], drawn, strict=True):
             _draw(axis, comparison, metric, key, statistic)
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
+        figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.06)
         _legend(figure, axes[0])
     return path
 
 
 @contextmanager
 def panels(
-    path: Path, rows: int, columns: int, size: tuple[float, float], **shared: bool
+    path: Path, rows: int, columns: int, size: tuple[float, float], *, share: bool = False
 ) -> Iterator[tuple[Figure, Array]]:
     """A figure and its axes, to be drawn without a window; it is written without a date: same runs, same file."""
     try:
@@ -87,7 +87,9 @@ def panels(
     kind, buffer = path.suffix[1:].lower(), io.BytesIO()
     dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with plt.rc_context(fname=Path(__file__).parent / "assets" / "plots.mplstyle"):
-        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **shared)
+        figure, axes = plt.subplots(
+            rows, columns, sharex=share, sharey=share, squeeze=False, figsize=size, layout="constrained"
+        )
         yield figure, axes
         figure.savefig(buffer, format=kind, metadata=dateless)
         plt.close(figure)

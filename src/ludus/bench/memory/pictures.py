@@ -38,7 +38,7 @@ def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path)
     columns = min(COLUMNS, len(bands))
     lines = math.ceil(len(bands) / columns)
     size = (2.6 * columns + 0.6, 1.9 * lines + 0.9)
-    with panels(path, lines, columns, size, sharex=True, sharey=True) as (figure, axes):
+    with panels(path, lines, columns, size, share=True) as (figure, axes):
         for axis in axes.flat[len(bands) :]:
             axis.set_visible(False)
         for axis, (core, drawn) in zip(axes.flat, bands.items(), strict=False):
