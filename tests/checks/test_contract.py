@@ -129,7 +129,7 @@ def test_a_time_limit_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_of_one_environment() -> None:
     rows = check.check(CFG, ["native"])
-    assert check.passed(rows)
+    assert all(row.status != "FAIL" for row in rows)
     assert [row.check for row in rows[:3]] == ["Gymnasium's checks", "start-up check", "seeding"]
     assert {row.backend for row in rows[3:]} == {"native"}
     with pytest.raises(ConfigError, match="is not a backend"):

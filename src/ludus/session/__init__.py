@@ -230,13 +230,13 @@ def write_down(home: Home, run: Run, folder: RunFolder, changes: Sequence[Differ
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
     meta["config_hash"] = config_hash(home.config)
     if meta["config_hash"] != _digest(folder):
-        folder.write_config(to_yaml(home.config))
+        folder.write("config.yaml", to_yaml(home.config))
     try:
         same = folder.meta() == meta
     except DataError:
         same = False
     if not same:
-        folder.write_meta(meta)
+        folder.write("meta.json", meta)
     if moved:
         home.warnings.append(f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ")
 
