@@ -15,8 +15,7 @@ from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
+from ludus.learning.learner import Group, Learner
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.losses import normalized
 from ludus.math.returns import gae

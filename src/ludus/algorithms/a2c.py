@@ -11,7 +11,7 @@ from torch import Tensor
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, normalized_advantage, policy_scalars
 from ludus.config.schedule import PositiveSchedule, constant
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import weighted_mean
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS

@@ -23,9 +23,7 @@ from ludus.algorithms._replay import ReplayConfig
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
 from ludus.errors import ConfigError
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Batch, Metrics, Networks, Outputs, Scalars
+from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.values import at_rows, chosen, project, q_target
 from ludus.networks.q_values import QValues

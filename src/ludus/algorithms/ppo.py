@@ -19,7 +19,7 @@ from ludus.algorithms._on_policy import (
 )
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import clipped_surrogate, clipped_value_loss, weighted_mean
 from ludus.math.returns import explained_variance
 from ludus.networks.policy import Policy

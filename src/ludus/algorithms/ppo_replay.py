@@ -21,7 +21,7 @@ from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import clipped_surrogate, normalized, weighted_mean
 from ludus.math.returns import vtrace
 from ludus.networks.policy import Policy

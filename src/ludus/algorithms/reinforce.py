@@ -15,7 +15,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_scalars
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.returns import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS

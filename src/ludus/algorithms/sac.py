@@ -22,9 +22,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import ReplayConfig, actor_critic_behaviour
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Batch, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars, Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
 from ludus.math.losses import Scalar
 from ludus.networks.heads import WIDE, ActorHead, Critics, Temperature

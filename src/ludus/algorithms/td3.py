@@ -17,9 +17,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import ReplayConfig, actor_critic_behaviour
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Batch, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars, Steps
 from ludus.math.losses import within
 from ludus.networks.heads import WIDE, ActorHead, Critics
 from ludus.networks.trunk import Trunk, features_of
