@@ -115,7 +115,10 @@ def test_one_pass_over_a_sequence_equals_single_steps() -> None:
     one, now = build(cfg), moment(cfg.algorithm.config)
     policy = one.algorithm.policy
     one.algorithm.collect(now)
-    (obs, first), state = (one.algorithm.experience.columns[name] for name in ("obs", "first")), policy.initial_state(4)
+    (obs, first), state = (
+        (one.algorithm.experience.columns[name] for name in ("obs", "first")),
+        policy.trunk.initial_state(4),
+    )
     assert first[1:].any()
     with torch.no_grad():
         whole, _, last = policy(obs, state, first)

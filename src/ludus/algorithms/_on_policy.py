@@ -8,14 +8,13 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.actors import make_actor
-from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import SampleClipped
+from ludus.acting.behaviour import Behaviour, SampleClipped
+from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
-from ludus.learning.learner import Group, Learner
+from ludus.learning.learner import Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.losses import normalized
 from ludus.math.returns import gae
@@ -137,6 +136,12 @@ def policy_scalars(now: PhaseContext, *names: str) -> dict[str, float]:
     """The values now of `lr`, of these settings, and of `memory_lr` if there is one."""
     given = ("lr", *names, *(["memory_lr"] if now.cfg.memory_lr else []))
     return {name: now.at(getattr(now.cfg, name)) for name in given}
+
+
+def policy_step(nets: Networks, loss: Tensor, metrics: Metrics, c: Scalars) -> Metrics:
+    """One optimizer step on the policy; its memory core may have a learning rate of its own."""
+    nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+    return {**metrics, "loss/total": loss}
 
 
 class Experience(NamedTuple):

@@ -9,7 +9,14 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, normalized_advantage, policy_scalars
+from ludus.algorithms._on_policy import (
+    AdvantageConfig,
+    advantages,
+    build_policy,
+    normalized_advantage,
+    policy_scalars,
+    policy_step,
+)
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.losses import weighted_mean
@@ -75,8 +82,7 @@ class A2C(Algorithm):
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
         """One optimizer step."""
         loss, metrics = self.loss(nets.policy, batch, c)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) A] + value error - entropy bonus; a `weight` leaves broken steps out."""

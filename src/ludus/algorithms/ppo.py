@@ -16,6 +16,7 @@ from ludus.algorithms._on_policy import (
     build_policy,
     normalized_advantage,
     policy_scalars,
+    policy_step,
 )
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches
@@ -96,8 +97,7 @@ class PPO(Algorithm):
     ) -> Metrics:
         """One optimizer step on a minibatch."""
         loss, metrics = self.loss(nets.policy, batch, c, clip_value=clip_value, normalize=normalize, bonus=bonus)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(
         self, policy: Policy, batch: Batch, c: Scalars, *, clip_value: bool, normalize: bool, bonus: bool

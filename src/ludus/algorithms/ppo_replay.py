@@ -16,7 +16,14 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_scalars
+from ludus.algorithms._on_policy import (
+    Experience,
+    MinibatchConfig,
+    advantages,
+    build_policy,
+    policy_scalars,
+    policy_step,
+)
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches
@@ -57,7 +64,7 @@ class PPOReplay(Algorithm):
         for buffer in self.replay.values():
             buffer.add_column("log_prob")
             if self.policy.recurrent:
-                buffer.store_memory(self.policy.initial_state(1))
+                buffer.store_memory(self.policy.trunk.initial_state(1))
         self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
@@ -169,8 +176,7 @@ class PPOReplay(Algorithm):
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, whole: bool, normalize: bool) -> Metrics:
         """One optimizer step on a minibatch."""
         loss, metrics = self.loss(nets.policy, prepared(batch, normalize=normalize) if whole else batch, c)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """Weighted clipped surrogate + value error - entropy bonus, of a prepared minibatch."""

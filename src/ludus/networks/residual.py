@@ -11,7 +11,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.networks.layers import RMSNorm, linear
+from ludus.kernels.normalization import rms_norm
+from ludus.networks.encoders.mlp import linear
 from ludus.networks.memory import MemoryCore
 from ludus.types import Tree
 
@@ -42,6 +43,18 @@ class StateSpaceConfig(ResidualConfig):
     def channels(self) -> int:
         """Channels of a block."""
         return max(1, int(self.expand * self.hidden_dim))
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm over the last dimension with a learned weight."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return rms_norm(x, self.weight)
 
 
 class Mixer(nn.Module, ABC):

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import torch
 
-from ludus.acting.actors import make_actor
+from ludus.acting.numpy_actor import make_actor
 from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
 from ludus.networks.policy import Policy

@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.kernels.selective_scan import linear_scan
-from ludus.networks.layers import linear
+from ludus.networks.encoders.mlp import linear
 from ludus.networks.residual import Mixer, ResidualConfig, ResidualCore
 from ludus.registry import MEMORY
 from ludus.types import Tree
