@@ -16,14 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import (
-    Experience,
-    MinibatchConfig,
-    advantages,
-    build_policy,
-    policy_scalars,
-    policy_step,
-)
+from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches
@@ -159,7 +152,7 @@ class PPOReplay(Algorithm):
             return Report()
         cfg: PPOReplayConfig = now.cfg
         (columns, state), self.experience = self.experience, None
-        scalars = policy_scalars(now, "clip", "value_coef", "entropy_coef")
+        scalars = scalars_of(now, "clip", "value_coef", "entropy_coef")
         static = {"whole": cfg.accumulate == 1, "normalize": cfg.normalize_advantage}
         fresh = len(columns["used"]) * self.num_envs
         count, updates = cfg.minibatches(columns["used"].numel(), fresh), 0

@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_scalars, policy_step
+from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
@@ -91,7 +91,7 @@ class Reinforce(Algorithm):
         if self.experience is None or not bool(self.experience["weight"].any()):
             return Report()
         batch, self.experience = self.experience, None  # the gradient is on-policy: each rollout is used once
-        scalars = policy_scalars(now, "entropy_coef")
+        scalars = scalars_of(now, "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": scalars["lr"]})
 
