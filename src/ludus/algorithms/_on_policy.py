@@ -16,7 +16,7 @@ from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
 from ludus.learning.learner import Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
-from ludus.math.returns import gae
+from ludus.math.policy_gradient import gae
 from ludus.networks.policy import Policy
 from ludus.types import Array, Tree, to_device, tree_index
 

@@ -12,7 +12,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
-from ludus.math.losses import normalized, weighted_mean
+from ludus.math.policy_gradient import normalized, weighted_mean
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful

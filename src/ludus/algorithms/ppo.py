@@ -13,8 +13,13 @@ from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages,
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
-from ludus.math.losses import clipped_surrogate, clipped_value_loss, normalized, weighted_mean
-from ludus.math.returns import explained_variance
+from ludus.math.policy_gradient import (
+    clipped_surrogate,
+    clipped_value_loss,
+    explained_variance,
+    normalized,
+    weighted_mean,
+)
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful

@@ -22,8 +22,8 @@ from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
-from ludus.math.losses import clipped_surrogate, normalized, weighted_mean
-from ludus.math.returns import vtrace
+from ludus.math.policy_gradient import clipped_surrogate, normalized, weighted_mean
+from ludus.math.values import vtrace
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful, tree_index, tree_map

@@ -23,7 +23,7 @@ from ludus.algorithms._replay import Replay, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.learning.learner import Batch, Networks, Scalars, Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
-from ludus.math.losses import Scalar
+from ludus.math.policy_gradient import Scalar
 from ludus.networks.critics import WIDE, Critics, Temperature, features_of
 from ludus.networks.policy import ActorHead, Trunk
 from ludus.registry import ALGORITHMS

@@ -17,7 +17,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import Replay, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.learning.learner import Batch, Networks, Scalars, Steps
-from ludus.math.losses import within
+from ludus.math.policy_gradient import within
 from ludus.networks.critics import WIDE, Critics, features_of
 from ludus.networks.policy import ActorHead, Trunk
 from ludus.registry import ALGORITHMS

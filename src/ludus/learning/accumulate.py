@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ludus.learning.learner import Batch, Learner, Metrics, Networks, Outputs, Running, UpdateFunction, finished
-from ludus.math.losses import Scalar
+from ludus.math.policy_gradient import Scalar
 from ludus.types import tree_leaves, tree_map
 
 

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates
-from ludus.math.losses import Scalar
+from ludus.math.policy_gradient import Scalar
 from ludus.types import Tree
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.config.model import Model
-from ludus.math.losses import Scalar
+from ludus.math.policy_gradient import Scalar
 
 Rates = list[tuple[slice, Scalar]]
 """Stretches that cover a flat tensor, each with its learning rate."""

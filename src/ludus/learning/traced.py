@@ -18,7 +18,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from ludus.learning.learner import Learner, Networks, Outputs, TrainedGroup, UpdateFunction, finished
 from ludus.learning.optimizer import Optimizer
 from ludus.learning.package import Compiled
-from ludus.math.losses import Scalar
+from ludus.math.policy_gradient import Scalar
 from ludus.types import tree_leaves, tree_map
 
 COLUMNS = 256

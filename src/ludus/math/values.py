@@ -1,4 +1,6 @@
-"""Targets of action values, as pure functions: Q-learning, double Q-learning, categorical distributions, n steps.
+"""Targets of values, as pure functions: Q-learning, categorical distributions, n steps, lambda-returns, V-trace.
+
+Torch functions write nothing in place: a world model differentiates through them.
 
 Shapes: A actions, Z atoms, T rows, N sequences; leading dimensions are free where none is named.
 """
@@ -59,3 +61,55 @@ def n_step_rows(reward_TN: Array, terminated_TN: Array, mask_TN: Array, n: int, 
 def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
     """What each step bootstraps from: its sequence's values at another row."""
     return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]
+
+
+def scan_tensor(decay_T: Tensor, x_T: Tensor) -> Tensor:
+    """`scan_TB` for tensors: differentiable, nothing in place."""
+    y_T, product_T = x_T, decay_T
+    shift = 1
+    while shift < len(x_T):
+        y_T = torch.cat((y_T[:-shift] + product_T[:-shift] * y_T[shift:], y_T[-shift:]))
+        product_T = torch.cat((product_T[:-shift] * product_T[shift:], product_T[-shift:]))
+        shift *= 2
+    return y_T
+
+
+def lambda_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, lam: float) -> Tensor:
+    """G[t] = r[t] + discount[t] ((1 - lam) V'[t] + lam G[t+1]), bootstrapped from the last V'."""
+    mix_T = torch.full_like(next_value_T, 1 - lam)
+    mix_T[-1] = 1.0
+    return scan_tensor(discount_T * lam, reward_T + discount_T * mix_T * next_value_T)
+
+
+def n_step_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, n: int) -> Tensor:
+    """G[t] = r[t] + d[t] r[t+1] + ... + d[t]..d[t+n-1] V'[t+n-1]; fewer terms where the sequence ends first."""
+    steps = len(reward_T)
+    reward = torch.cat((reward_T, torch.zeros_like(reward_T[:1]).expand(n - 1, *reward_T.shape[1:])))
+    discount = torch.cat((discount_T, torch.ones_like(discount_T[:1]).expand(n - 1, *discount_T.shape[1:])))
+    value = torch.cat((next_value_T, next_value_T[-1:].expand(n - 1, *next_value_T.shape[1:])))
+    returns = value[n - 1 :]
+    for i in reversed(range(n)):
+        returns = reward[i : i + steps] + discount[i : i + steps] * returns
+    return returns
+
+
+def vtrace(
+    value_T: Tensor,
+    next_value_T: Tensor,
+    reward_T: Tensor,
+    discount_T: Tensor,
+    ratio_T: Tensor,
+    lam: float = 1.0,
+    clip_rho: float = 1.0,
+    clip_pg_rho: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """V-trace (Espeholt et al. 2018, eq. 1): (value target, policy-gradient advantage).
+
+    v[t] - V[t] = rho[t] (r[t] + d[t] V'[t] - V[t]) + d[t] c[t] (v[t+1] - V[t+1])
+    with rho = min(clip_rho, ratio), c = lam min(1, ratio)
+    """
+    delta_T = ratio_T.clamp(max=clip_rho) * (reward_T + discount_T * next_value_T - value_T)
+    target_T = value_T + scan_tensor(discount_T * lam * ratio_T.clamp(max=1.0), delta_T)
+    following_T = torch.cat((lam * target_T[1:] + (1 - lam) * value_T[1:], next_value_T[-1:]))
+    advantage_T = ratio_T.clamp(max=clip_pg_rho) * (reward_T + discount_T * following_T - value_T)
+    return target_T, advantage_T

@@ -1,8 +1,7 @@
-"""Returns and advantages over time-first arrays.
+"""The formulas of policy gradients: returns and advantages of collected steps (numpy), terms of a loss (torch).
 
 Shapes: T time, B environments (or any further dimensions). `next_value[t]` is the value of the observation that step t
-led to: the true final one where an episode ended, not the first one after a reset. Collected data are numpy; what a
-world model differentiates through is a torch function without in-place writes.
+led to: the true final one where an episode ended, not the first one after a reset.
 """
 
 from __future__ import annotations
@@ -12,6 +11,9 @@ import torch
 from torch import Tensor
 
 from ludus.types import Array
+
+Scalar = float | Tensor
+"""A number; in a compiled update a tensor without dimensions, so that a schedule may change it between two calls."""
 
 
 def scan_TB(decay_TB: Array, x_TB: Array) -> Array:
@@ -77,53 +79,38 @@ def episode_returns(
     return np.take_along_axis(rtg_TB, np.maximum.accumulate(index_TB, axis=0), axis=0)
 
 
-def scan_tensor(decay_T: Tensor, x_T: Tensor) -> Tensor:
-    """`scan_TB` for tensors: differentiable, nothing in place."""
-    y_T, product_T = x_T, decay_T
-    shift = 1
-    while shift < len(x_T):
-        y_T = torch.cat((y_T[:-shift] + product_T[:-shift] * y_T[shift:], y_T[-shift:]))
-        product_T = torch.cat((product_T[:-shift] * product_T[shift:], product_T[-shift:]))
-        shift *= 2
-    return y_T
+# ---- losses --------------------------------------------------------------------------------------
 
 
-def lambda_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, lam: float) -> Tensor:
-    """G[t] = r[t] + discount[t] ((1 - lam) V'[t] + lam G[t+1]), bootstrapped from the last V'."""
-    mix_T = torch.full_like(next_value_T, 1 - lam)
-    mix_T[-1] = 1.0
-    return scan_tensor(discount_T * lam, reward_T + discount_T * mix_T * next_value_T)
+def within(x: Tensor, low: Scalar, high: Scalar) -> Tensor:
+    """`x` cut at both bounds."""
+    return x.clamp(low, high)  # type: ignore[arg-type]  # both are floats, or both are tensors
 
 
-def n_step_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, n: int) -> Tensor:
-    """G[t] = r[t] + d[t] r[t+1] + ... + d[t]..d[t+n-1] V'[t+n-1]; fewer terms where the sequence ends first."""
-    steps = len(reward_T)
-    reward = torch.cat((reward_T, torch.zeros_like(reward_T[:1]).expand(n - 1, *reward_T.shape[1:])))
-    discount = torch.cat((discount_T, torch.ones_like(discount_T[:1]).expand(n - 1, *discount_T.shape[1:])))
-    value = torch.cat((next_value_T, next_value_T[-1:].expand(n - 1, *next_value_T.shape[1:])))
-    returns = value[n - 1 :]
-    for i in reversed(range(n)):
-        returns = reward[i : i + steps] + discount[i : i + steps] * returns
-    return returns
+def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: Scalar) -> Tensor:
+    """-mean min(r A, clip(r, 1 - eps, 1 + eps) A) (Schulman et al. 2017, eq. 7)."""
+    return -torch.minimum(ratio * advantage, within(ratio, 1 - clip, 1 + clip) * advantage).mean()
 
 
-def vtrace(
-    value_T: Tensor,
-    next_value_T: Tensor,
-    reward_T: Tensor,
-    discount_T: Tensor,
-    ratio_T: Tensor,
-    lam: float = 1.0,
-    clip_rho: float = 1.0,
-    clip_pg_rho: float = 1.0,
-) -> tuple[Tensor, Tensor]:
-    """V-trace (Espeholt et al. 2018, eq. 1): (value target, policy-gradient advantage).
+def clipped_value_loss(
+    value: Tensor, old_value: Tensor, target: Tensor, clip: Scalar, weight: Tensor | None = None
+) -> Tensor:
+    """mean max((V - G)^2, (clip(V, V_old - eps, V_old + eps) - G)^2)."""
+    near = value.clamp(old_value - clip, old_value + clip)
+    return weighted_mean(torch.maximum((value - target).square(), (near - target).square()), weight)
 
-    v[t] - V[t] = rho[t] (r[t] + d[t] V'[t] - V[t]) + d[t] c[t] (v[t+1] - V[t+1])
-    with rho = min(clip_rho, ratio), c = lam min(1, ratio)
-    """
-    delta_T = ratio_T.clamp(max=clip_rho) * (reward_T + discount_T * next_value_T - value_T)
-    target_T = value_T + scan_tensor(discount_T * lam * ratio_T.clamp(max=1.0), delta_T)
-    following_T = torch.cat((lam * target_T[1:] + (1 - lam) * value_T[1:], next_value_T[-1:]))
-    advantage_T = ratio_T.clamp(max=clip_pg_rho) * (reward_T + discount_T * following_T - value_T)
-    return target_T, advantage_T
+
+def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:
+    """mean w x, for weights with a mean of 1; none: the plain mean."""
+    return x.mean() if weight is None else (weight * x).mean()
+
+
+def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Zero mean and unit deviation over what has a weight; a single value becomes 0."""
+    if weight is None:
+        return (advantage - advantage.mean()) / (advantage.std(correction=min(1, advantage.numel() - 1)) + 1e-8)
+    real = (weight > 0).to(advantage.dtype)
+    count = real.sum()
+    centred = advantage - (real * advantage).sum() / count.clamp(min=1)
+    variance = (real * centred.square()).sum() / (count - 1).clamp(min=1)
+    return centred / (variance.sqrt() + 1e-8)
