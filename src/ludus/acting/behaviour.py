@@ -16,16 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from ludus.acting.facts import Facts, Makers, policy_facts
+from ludus.learning.learner import Learner
 from ludus.math.distributions import Distribution
 from ludus.networks.critics import Critics
 from ludus.networks.policy import Trunk
 from ludus.types import Acted, ActResult, Array, Tree, to_device, tree_index
-
-
-class Versioned(Protocol):
-    """Something whose weights change; a learner."""
-
-    version: int
 
 
 class Behaviour:
@@ -44,7 +39,7 @@ class Behaviour:
         *,
         rng: np.random.Generator,
         evaluation_rng: np.random.Generator,
-        learner: Versioned | None = None,
+        learner: Learner | None = None,
         blind: Strategy | None = None,
     ) -> None:
         self.actor, self.strategy, self.blind, self.learner = actor, strategy, blind, learner

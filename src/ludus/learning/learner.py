@@ -116,7 +116,7 @@ class Learner:
         self.observer: Callable[[str, Mapping[str, Tree]], None] | None = None
         """Called with each batch, each loss (before its gradient is taken) and all metrics of an update (`--debug`)."""
         self._bad: str | None = None
-        self._sums: dict[tuple[object, ...], Sums] = {}
+        self._sums: dict[tuple[object, ...], Sums] = {}  # one for each function and set of static arguments
         self._last: tuple[list[str], Tensor] | None = None
         if compiler is not None:
             from ludus.learning.traced import CompiledUpdates
@@ -150,7 +150,7 @@ class Learner:
         elif kind in self._sums:
             self._sums[kind].add(row)
         else:
-            self._sums[kind] = Sums(f"{getattr(function, '__qualname__', function)} {kind[1:]}", names, row.clone())
+            self._sums[kind] = Sums(names, row.clone())
         return outputs
 
     def _run(
@@ -215,7 +215,8 @@ class Learner:
         taken, self._sums = self._sums, {}
         totals: dict[str, float] = {}
         counts: dict[str, int] = {}
-        for sums in sorted(taken.values(), key=lambda one: one.label):  # a resumed run adds up alike
+        order = sorted(taken, key=lambda kind: f"{getattr(kind[0], '__qualname__', kind[0])} {kind[1:]}")
+        for sums in map(taken.__getitem__, order):  # a resumed run adds up alike
             for name, value in zip(sums.names, sums.total.tolist(), strict=True):
                 totals[name] = totals.get(name, 0.0) + value
                 counts[name] = counts.get(name, 0) + sums.count
@@ -240,16 +241,14 @@ class Learner:
 
 @dataclass
 class Sums:
-    """Sums of the metrics of one kind of update: one function with one set of static arguments."""
+    """Sums of the metrics of one kind of update, on the device."""
 
-    label: str
-    """Names it in an order that a resumed run repeats."""
     names: list[str]
     total: Tensor
     count: int = 1
 
     def add(self, row: Tensor) -> None:
-        """One more update, summed on the device."""
+        """One more update."""
         self.total.add_(row)
         self.count += 1
 

@@ -42,6 +42,8 @@ class Optimizer:
         moments = 1 if cfg.type == "sgd" else 2
         self.tensors = [torch.zeros_like(theta) for _ in range(moments)]
         self._count_tensor = torch.zeros((), dtype=torch.float32, device=theta.device)
+        self._adam: Any = {"beta1": cfg.betas[0], "beta2": cfg.betas[1], "weight_decay": cfg.weight_decay}
+        self._adam |= {"eps": cfg.eps, "amsgrad": False, "maximize": False}
 
     @torch.no_grad()
     def step(self, grad: Tensor, lr: Scalar | Rates) -> None:
@@ -64,21 +66,8 @@ class Optimizer:
             theta.sub_(momentum, alpha=float(lr))
             return
         fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_  # what torch.optim calls
-        fused(
-            [theta],
-            [grad],
-            [moments[0]],
-            [moments[1]],
-            [],
-            [self._count_tensor],
-            lr=lr,
-            beta1=cfg.betas[0],
-            beta2=cfg.betas[1],
-            weight_decay=cfg.weight_decay,
-            eps=cfg.eps,
-            amsgrad=False,
-            maximize=False,
-        )
+        first, second = moments
+        fused([theta], [grad], [first], [second], [], [self._count_tensor], lr=lr, **self._adam)
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and the number of steps."""
