@@ -128,11 +128,7 @@ class Replay:
 
 
 def build_actor_critic(
-    cfg: ReplayConfig,
-    context: Context,
-    networks: Mapping[str, nn.Module],
-    targets: Sequence[str],
-    strategy: Strategy,
+    cfg: ReplayConfig, context: Context, networks: Mapping[str, nn.Module], targets: Sequence[str], strategy: Strategy
 ) -> tuple[Learner, Behaviour]:
     """A learner whose critics train the trunk, and a behaviour that acts by trunk and actor, or at random.
 

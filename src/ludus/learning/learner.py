@@ -296,7 +296,7 @@ class Networks:
 
     def _follow(self, group: str, lr: Scalar, rates: Mapping[str, Scalar | None]) -> None:
         trained = self._learner.groups[group]
-        self.norms += trained.step(lr, rates)
+        self.norms.append(trained.step(lr, rates))
         self.norm_names += trained.norm_names
 
 
@@ -331,19 +331,14 @@ class TrainedGroup:
         """A stretch of the learner's flat tensor, seen from the group's own."""
         return slice(span.start - self.where.start, span.stop - self.where.start) if span.stop else span
 
-    def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> list[Tensor]:
-        """Clip the gradient and take an optimizer step; returns vectors with the gradient norms of `norm_names`."""
-        if self._part_grads:
-            norms = torch.stack([grad.norm() for grad in self._part_grads])
-            total = norms.norm() if len(norms) > 1 else norms[0]
-            found = [total.unsqueeze(0), norms]
-        else:
-            total = self.grad.norm()
-            found = [total.unsqueeze(0)]
+    def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Tensor:
+        """Clip the gradient and take an optimizer step; returns the gradient norms of `norm_names`."""
+        norms = [grad.norm() for grad in self._part_grads] or [self.grad.norm()]
+        total = torch.stack(norms).norm() if len(norms) > 1 else norms[0]
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
         self.optimizer.step(self.grad, self.spread(lr, own) or lr)
-        return found
+        return torch.stack([total, *norms] if self.parts else norms)
 
     def spread(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Rates:
         """Learning rates along the group's flat tensor; empty where one rate is for all."""

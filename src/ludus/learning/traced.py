@@ -203,12 +203,7 @@ def pure_step(
 
 
 def pure(
-    optimizer: Optimizer,
-    theta: Tensor,
-    moments: Sequence[Tensor],
-    factors: Sequence[Tensor],
-    grad: Tensor,
-    lr: Scalar,
+    optimizer: Optimizer, theta: Tensor, moments: Sequence[Tensor], factors: Sequence[Tensor], grad: Tensor, lr: Scalar
 ) -> tuple[Tensor, list[Tensor]]:
     """`Optimizer.step` without side effects: (weights, moments); `lr` has no dimension or the parameters' one."""
     cfg, (beta1, beta2) = optimizer.cfg, optimizer.cfg.betas

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -57,22 +56,11 @@ class RMSNorm(nn.Module):
         return rms_norm(x, self.weight)
 
 
-class Mixer(nn.Module, ABC):
-    """The part of a block that looks back in time."""
-
-    @abstractmethod
-    def initial_state(self, batch: int) -> Tree:
-        """State before an episode, batch first."""
-
-    @abstractmethod
-    def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
-        """Outputs for T steps and the state after the last one."""
-
-
 class ResidualCore(MemoryCore):
     """Input projection, blocks x + mixer(norm(x)), norm."""
 
     Mixer: type[Any]
+    """The part of a block that looks back in time: a module with `initial_state` and `forward` of a memory core."""
 
     def __init__(self, cfg: ResidualConfig, in_dim: int) -> None:
         super().__init__()
