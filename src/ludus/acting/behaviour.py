@@ -89,18 +89,20 @@ class Outputs:
         heads: Collection[str] = (),
         features: Array | Tensor | None = None,
         read: Callable[..., Array] | None = None,
+        known: dict[str, Array] | None = None,
     ) -> None:
         self.batch, self.heads, self._features, self._read = batch, heads, features, read
-        self._known: dict[str, Array] = {}
+        self._known = {} if known is None else known
 
     def __call__(self, head: str, *inputs: Array) -> Array:
         """Output [B, ...] of a head; some critics take an action [B, A] beside the features."""
+        if head in self._known and not inputs:
+            return self._known[head]
         assert self._read is not None, "an actor has to look before it is asked"
-        if inputs:
-            return self._read(self._features, head, *inputs)
-        if head not in self._known:
-            self._known[head] = self._read(self._features, head)
-        return self._known[head]
+        found = self._read(self._features, head, *inputs)
+        if not inputs:
+            self._known[head] = found
+        return found
 
 
 class Actor(Protocol):
