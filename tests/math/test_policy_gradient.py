@@ -50,7 +50,7 @@ def test_discounted_returns_golden(golden):
     g = golden["discounted_returns"]
     reward, discount, value = (np.float32(g[k])[:, None] for k in ("r_t", "discount_t", "v_t"))
     terminated = discount == 0
-    out = pg.reward_to_go(reward, value, terminated, terminated, float(discount[0, 0]))
+    out = values.reward_to_go(reward, value, terminated, terminated, float(discount[0, 0]))
     close(out[:, 0], g["out"])
     close(values.lambda_returns(*tensors(g, "r_t", "discount_t", "v_t"), 1.0), g["out"])
 
@@ -99,7 +99,7 @@ def test_monte_carlo_returns_episode_by_episode(rollout, gamma):
     reward, _, next_value, terminated, done = rollout
     before = [x.copy() for x in rollout]
     arguments = (reward, next_value, terminated, done, gamma)
-    rtg, whole = pg.reward_to_go(*arguments), pg.episode_returns(*arguments)
+    rtg, whole = values.reward_to_go(*arguments), values.episode_returns(*arguments)
     for b, part in episodes(terminated, done):
         carry = 0.0 if terminated[part.stop - 1, b] else float(next_value[part.stop - 1, b])
         for t in reversed(range(part.start, part.stop)):
@@ -115,8 +115,8 @@ def test_monte_carlo_by_hand():
     terminated = np.array([[0], [0], [1], [0]], bool)
     next_value = np.float32([[9], [9], [9], [8]])
     arguments = (reward, next_value, terminated, terminated.copy(), 0.5)
-    assert pg.reward_to_go(*arguments)[:, 0].tolist() == [2.75, 3.5, 3.0, 8.0]
-    assert pg.episode_returns(*arguments)[:, 0].tolist() == [2.75, 2.75, 2.75, 8.0]
+    assert values.reward_to_go(*arguments)[:, 0].tolist() == [2.75, 3.5, 3.0, 8.0]
+    assert values.episode_returns(*arguments)[:, 0].tolist() == [2.75, 2.75, 2.75, 8.0]
 
 
 def test_termination_wins_over_truncation():
@@ -125,7 +125,7 @@ def test_termination_wins_over_truncation():
     for terminated, expected in ((yes, 1.0), (no, 6.0)):
         advantage, _ = pg.gae(one, 0 * one, 10 * one, terminated, yes, 0.5, 0.9)
         assert advantage.item() == expected
-        assert pg.reward_to_go(one, 10 * one, terminated, yes, 0.5).item() == expected
+        assert values.reward_to_go(one, 10 * one, terminated, yes, 0.5).item() == expected
 
 
 # ---- losses --------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class ReplayConfig(AlgorithmConfig):
             raise ConfigError("algorithm.accumulate", problem, "use at most algorithm.batch_size")
 
 
-class Replay:
+class ReplayBuffers:
     """The buffers of an algorithm: it collects into them with its behaviour, and its learner learns from them."""
 
     def __init__(

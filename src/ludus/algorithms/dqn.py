@@ -19,7 +19,7 @@ from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import EpsilonGreedy, Level
 from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import Replay, ReplayConfig
+from ludus.algorithms._replay import ReplayBuffers, ReplayConfig
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars
@@ -105,7 +105,7 @@ class DQN(Algorithm):
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )
-        self.replay = Replay(context, self.net.trunk, self.learner, self.behaviour, stored=cfg.stored_state)
+        self.replay = ReplayBuffers(context, self.net.trunk, self.learner, self.behaviour, stored=cfg.stored_state)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}

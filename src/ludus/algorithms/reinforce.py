@@ -16,7 +16,7 @@ from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_ste
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
-from ludus.math.policy_gradient import episode_returns, reward_to_go
+from ludus.math.values import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful, to_device, tree_index

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ludus.acting.exploration import SampleSquashed, check_bounded
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import Replay, ReplayConfig, build_actor_critic
+from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.learning.learner import Batch, Networks, Scalars, Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
@@ -78,7 +78,7 @@ class SAC(Algorithm):
         }
         strategy = SampleSquashed(self.distribution, space)
         self.learner, self.behaviour = build_actor_critic(cfg, context, networks, ("trunk", "critic"), strategy)
-        self.replay = Replay(context, trunk, self.learner, self.behaviour)
+        self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}

@@ -14,7 +14,7 @@ from torch import nn
 
 from ludus.acting.exploration import AddNoise, Level, check_bounded
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import Replay, ReplayConfig, build_actor_critic
+from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.learning.learner import Batch, Networks, Scalars, Steps
 from ludus.math.policy_gradient import within
@@ -68,7 +68,7 @@ class TD3(Algorithm):
         self.sigma = Level(cfg.exploration_noise.start)
         strategy = AddNoise(space, self.sigma)
         self.learner, self.behaviour = build_actor_critic(cfg, context, networks, list(networks), strategy)
-        self.replay = Replay(context, trunk, self.learner, self.behaviour)
+        self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}

@@ -98,14 +98,7 @@ class Learner:
         self.groups = {k: TrainedGroup("all" if alone else k, group, self.layout) for k, group in groups.items()}
         if alone:
             next(iter(self.groups.values())).inputs = None  # a gradient for all parameters is less work
-        self.where = {label: group.where for label, group in self.groups.items()}
-        """Where each group and each slow copy lies in the flat tensor."""
-        self._follows: dict[str, tuple[Tensor, Tensor]] = {}
-        for name in targets:
-            span, slow_span = (self.layout.span([f"{prefix}{name}."]) for prefix in ("", "target_"))
-            if span.stop:
-                self.where[f"target_{name}"] = slow_span
-                self._follows[name] = self.theta[slow_span], self.theta[span]
+        self._place(targets)
         self.version = 0
         """Counts updates, so that copies of the weights know when they are stale."""
         self.batch: Batch | None = None
@@ -123,6 +116,17 @@ class Learner:
 
             self.compiled = CompiledUpdates(self)
         keep_freed_memory()  # the layers of a batch are freed and wanted again at every update
+
+    def _place(self, targets: Sequence[str]) -> None:
+        """Find each slow copy and the network that it follows; one without parameters follows nothing."""
+        self.where = {label: group.where for label, group in self.groups.items()}
+        """Where each group and each slow copy lies in the flat tensor."""
+        self._follows: dict[str, tuple[Tensor, Tensor]] = {}
+        for name in targets:
+            span, slow_span = (self.layout.span([f"{prefix}{name}."]) for prefix in ("", "target_"))
+            if span.stop:
+                self.where[f"target_{name}"] = slow_span
+                self._follows[name] = self.theta[slow_span], self.theta[span]
 
     def update(
         self,

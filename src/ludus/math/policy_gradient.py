@@ -53,32 +53,6 @@ def explained_variance(advantage_TB: Array, target_TB: Array) -> float:
     return float(1 - advantage_TB.var() / (target_TB.var() + 1e-8))
 
 
-def reward_to_go(reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float) -> Array:
-    """Discounted return from each step on (`mc:rtg`), float32.
-
-    G[t] = r[t] + gamma G[t+1]; where a trajectory is cut without termination (truncation, end of the rollout) V'[t]
-    stands for G[t+1], and zeros there give the plain Monte Carlo return.
-    """
-    cut_TB = done_TB & ~terminated_TB
-    cut_TB[-1] |= ~done_TB[-1]
-    x_TB = reward_TB + np.float32(gamma) * np.where(cut_TB, next_value_TB, np.float32(0))
-    return scan_TB(np.where(done_TB, np.float32(0), np.float32(gamma)), x_TB)
-
-
-def episode_returns(
-    reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float
-) -> Array:
-    """Discounted return of the whole episode at each of its steps (`mc:episode`), float32.
-
-    An episode that began before this rollout counts from the rollout's first step.
-    """
-    rtg_TB = reward_to_go(reward_TB, next_value_TB, terminated_TB, done_TB, gamma)
-    index_TB = np.zeros(done_TB.shape, np.int64)
-    starts = np.arange(1, len(done_TB)).reshape(-1, *(1,) * (done_TB.ndim - 1))
-    index_TB[1:] = np.where(done_TB[:-1], starts, 0)
-    return np.take_along_axis(rtg_TB, np.maximum.accumulate(index_TB, axis=0), axis=0)
-
-
 # ---- losses --------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Targets of values, as pure functions: Q-learning, categorical distributions, n steps, lambda-returns, V-trace.
+"""Targets of values, as pure functions: Monte Carlo, Q-learning, categorical, n steps, lambda-returns, V-trace.
 
 Torch functions write nothing in place: a world model differentiates through them.
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.math.policy_gradient import scan_TB
 from ludus.types import Array
 
 
@@ -61,6 +62,32 @@ def n_step_rows(reward_TN: Array, terminated_TN: Array, mask_TN: Array, n: int, 
 def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
     """What each step bootstraps from: its sequence's values at another row."""
     return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]
+
+
+def reward_to_go(reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float) -> Array:
+    """Discounted return from each step on (`mc:rtg`), float32.
+
+    G[t] = r[t] + gamma G[t+1]; where a trajectory is cut without termination (truncation, end of the rollout) V'[t]
+    stands for G[t+1], and zeros there give the plain Monte Carlo return.
+    """
+    cut_TB = done_TB & ~terminated_TB
+    cut_TB[-1] |= ~done_TB[-1]
+    x_TB = reward_TB + np.float32(gamma) * np.where(cut_TB, next_value_TB, np.float32(0))
+    return scan_TB(np.where(done_TB, np.float32(0), np.float32(gamma)), x_TB)
+
+
+def episode_returns(
+    reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float
+) -> Array:
+    """Discounted return of the whole episode at each of its steps (`mc:episode`), float32.
+
+    An episode that began before this rollout counts from the rollout's first step.
+    """
+    rtg_TB = reward_to_go(reward_TB, next_value_TB, terminated_TB, done_TB, gamma)
+    index_TB = np.zeros(done_TB.shape, np.int64)
+    starts = np.arange(1, len(done_TB)).reshape(-1, *(1,) * (done_TB.ndim - 1))
+    index_TB[1:] = np.where(done_TB[:-1], starts, 0)
+    return np.take_along_axis(rtg_TB, np.maximum.accumulate(index_TB, axis=0), axis=0)
 
 
 def scan_tensor(decay_T: Tensor, x_T: Tensor) -> Tensor:
