@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ludus.acting.actors import make_actor
+from ludus.acting.numpy_actor import make_actor
 from ludus.bench.memory.jobs import BenchRun
 from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
