@@ -26,7 +26,7 @@ from ludus.watch.ram import MB
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 TIGHT = 0.8
 """Share of the free memory or disk above which there is a warning."""
@@ -80,6 +80,15 @@ def set_threads(config: ExperimentConfig, *, large: bool) -> None:
     if large:
         keep_freed_memory()
     torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
+
+
+def decline_compiling(run: Run) -> None:
+    """Say why nothing is compiled where the algorithm or the device rules it out."""
+    compiled = [learner for learner in run.learners.values() if learner.compiler]
+    if not compiled:
+        run.compiler.decline("this algorithm compiles none with this network")
+    elif compiled[0].theta.device.type != "cpu":
+        run.compiler.decline("they are compiled for the CPU only")
 
 
 class RoomForNetwork(TorchDispatchMode):

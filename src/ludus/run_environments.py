@@ -20,7 +20,7 @@ from ludus.text import did_you_mean
 from ludus.types import Spaces
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 
 def training_environments(config: ExperimentConfig) -> VectorEnv | None:

@@ -14,6 +14,7 @@ from ludus.algorithms import Algorithm, AlgorithmConfig, PhaseContext
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
+from ludus.experiment import Run
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.control import Control
@@ -25,7 +26,6 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import phase_configs, run_phases
 from ludus.registry import ALGORITHMS
-from ludus.run import Run
 from ludus.seeding import Streams
 from ludus.types import ActResult, Report
 

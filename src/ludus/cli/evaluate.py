@@ -32,7 +32,7 @@ def evaluate(
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
     from ludus.runs.store import RunFolder
-    from ludus.session.loading import checkpoint_name
+    from ludus.session.player import checkpoint_name
 
     load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
@@ -74,7 +74,7 @@ def evaluated(
     from ludus.play import greedy, policy_of
     from ludus.runs import checkpoint
     from ludus.seeding import Streams
-    from ludus.session.loading import player_of, run_config
+    from ludus.session.player import player_of, run_config
     from ludus.types import Spaces
 
     config = run_config(run, env_id)

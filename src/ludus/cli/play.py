@@ -70,7 +70,7 @@ def source(
 ) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
     from ludus.runs.store import RunFolder
-    from ludus.session.loading import checkpoint_name, run_config
+    from ludus.session.player import checkpoint_name, run_config
 
     if ":" in reference and not trained:
         from ludus.config.compose import load as compose
@@ -84,7 +84,7 @@ def source(
 def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool | None, seed: int) -> Act:
     """The policy of a checkpoint; it acts as in evaluation unless `deterministic` says how."""
     from ludus.play import greedy, policy_of, random_policy
-    from ludus.session.loading import load_player
+    from ludus.session.player import load_player
     from ludus.types import Spaces
 
     if run is None:

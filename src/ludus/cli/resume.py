@@ -32,11 +32,13 @@ def resume(
     debug: Annotated[bool, typer.Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
     """Continue a run from its newest good checkpoint."""
-    from ludus import session
     from ludus.config.compose import Resolved, load
     from ludus.runs import consent, rebuild
     from ludus.runs.store import RunFolder
+    from ludus.session.resume import budget_field
+    from ludus.session.resume import resume as go_on
     from ludus.session.signals import EARLY
+    from ludus.session.train import train
 
     load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)
@@ -44,14 +46,14 @@ def resume(
         changed = load(str(folder.config_path), overrides or [])
         consent.ask(changed)
     if mode is Mode.exact:
-        done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
+        done = go_on(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
         if done is None:
-            print(f"{run}: has already finished; give it a larger training.{session.budget_field(folder)} to go on")
+            print(f"{run}: has already finished; give it a larger training.{budget_field(folder)} to go on")
             return 0
     else:
         spec = str(rebuild.meta(folder.path).get("spec") or folder.id)
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
-        done = session.train(
+        done = train(
             resolved, runs_dir=runs_dir, init_from=run, optimizer=mode is Mode.warm_start_optimizer, debug=debug
         )
     return EARLY if done.stopped_early else 0

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ludus.config.schema import ExperimentConfig
 from ludus.data.collector import Acts, Collector
 from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError
+from ludus.registry import ALGORITHMS
 from ludus.types import Acted, Array, State, StepResult, Tree, tree_map
 
 if TYPE_CHECKING:
@@ -25,6 +28,14 @@ class _Ahead(NamedTuple):
 
     acted: Acted
     result: Future[StepResult]
+
+
+def collector_class(config: ExperimentConfig) -> type[Collector]:
+    """Which one collects; looking ahead means acting by a policy that learns at the same time."""
+    if config.runtime.overlap and not ALGORITHMS[config.algorithm.name].off_policy:
+        problem = f"{config.algorithm.name} learns from its newest policy's actions only"
+        raise ConfigError("runtime.overlap", problem, "set it to false, or use dqn, sac or td3")
+    return LookAheadCollector if config.runtime.overlap else Collector
 
 
 class LookAheadCollector(Collector):

@@ -7,6 +7,7 @@ from typing import Literal
 import gymnasium as gym
 import numpy as np
 
+from ludus.config.schema import Environment, ExperimentConfig
 from ludus.errors import ConfigError
 from ludus.math.running import RunningMoments
 from ludus.types import Array, State, Tree, space_tree, tree_leaves, tree_map
@@ -125,3 +126,18 @@ class RewardNormalizer:
         """Continue with saved moments."""
         self.moments.load_state_dict(state["moments"])
         self.running = np.asarray(state["running"]).copy()
+
+
+def make_normalizer(cfg: Environment, space: gym.Space) -> ObservationNormalizer | None:
+    """The observation normaliser the config asks for."""
+    return ObservationNormalizer(cfg.normalize_obs, space) if cfg.normalize_obs else None
+
+
+def make_reward_normalizer(config: ExperimentConfig, num_envs: int) -> RewardNormalizer | None:
+    """Scales by the deviation of the return under the algorithm's own discount."""
+    if not config.environment.normalize_reward:
+        return None
+    discount = config.algorithm.config.discount
+    if discount is None:
+        raise ConfigError("environment.normalize_reward", f"{config.algorithm.name} has no discount", "set it to false")
+    return RewardNormalizer(num_envs, discount.start)

@@ -7,33 +7,24 @@ no limit. A whole cycle in which nothing happened is an error, because nothing w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
 from ludus.config.training import Phase
 from ludus.errors import ConfigError
-from ludus.progress import Budget, Progress, Unit
-from ludus.text import did_you_mean
+from ludus.orchestration.phases import check_phase, parse_cycle
+from ludus.progress import Budget, Progress
 from ludus.types import Report
-
-
-@dataclass(frozen=True)
-class HookCall:
-    """A hook in a cycle with its repeat count, or its ratio to environment steps."""
-
-    name: str
-    repeats: int = 1
-    per_env_step: Fraction | None = None
 
 
 class PhaseScheduler:
     """Steps through phases: `next_hook` names the hook to call, `advance` takes its report."""
 
-    def __init__(self, phases: Sequence[Phase], budget: Budget, *, hooks: Sequence[str], step_quantum: int = 1) -> None:
+    def __init__(self, phases: Sequence[Phase], budget: Budget, *, hooks: Iterable[str], step_quantum: int = 1) -> None:
         self.phases = list(phases)
-        self.calls = [parse_cycle(phase, hooks) for phase in phases]
+        self.calls = [parse_cycle(phase, [*hooks, "evaluate"]) for phase in phases]
         self.quantum = step_quantum
         self.budget = replace(budget, total=self._whole(budget.total)) if budget.unit == "env_steps" else budget
         for phase in phases:
@@ -214,48 +205,3 @@ class PhaseScheduler:
     def _ends_with_the_budget(self, phase: Phase) -> bool:
         limits = (phase.duration_steps, phase.duration_updates, phase.duration_cycles)
         return self._uses_the_budget(phase) and not any(limits)
-
-
-def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
-    """The hooks of one cycle; names that the algorithm does not have are refused."""
-    calls = []
-    for i, item in enumerate(phase.hooks):
-        where = f"training.phases.{phase.name}.hooks[{i}]"
-        if isinstance(item, str):
-            item = {item: 1}
-        if len(item) != 1:
-            raise ConfigError(where, "one hook per entry", "write a list of hooks")
-        ((name, count),) = item.items()
-        if name not in hooks:
-            raise ConfigError(where, f"unknown hook '{name}'", did_you_mean(name, hooks))
-        calls.append(parse_call(name, count, where))
-    return calls
-
-
-def parse_call(name: str, count: Any, where: str) -> HookCall:
-    """A hook with its count, `3` or `{per_env_step: 0.5}`."""
-    if isinstance(count, dict) and set(count) == {"per_env_step"}:
-        ratio = Fraction(str(count["per_env_step"]))
-        if ratio > 0:
-            return HookCall(name, per_env_step=ratio)
-    elif isinstance(count, int) and not isinstance(count, bool) and count >= 1:
-        return HookCall(name, repeats=count)
-    raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")
-
-
-def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
-    """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
-    where = f"training.phases.{phase.name}"
-    names = set(phase.hook_names)
-    if phase.type != "online" and "collect" in names:
-        raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
-    if phase.type == "eval_only" and names != {"evaluate"}:
-        raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
-    limits = (phase.duration_updates, phase.duration_cycles)
-    budgeted = phase.type == "offline" and unit == "updates"
-    if phase.type != "online" and not any(limits) and not budgeted:
-        raise ConfigError(
-            where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles"
-        )
-    if phase.type == "online" and "collect" not in names and not any(limits):
-        raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from pydantic import ValidationError
 
-from ludus.algorithms import AlgorithmConfig
+from ludus.algorithms import Algorithm, AlgorithmConfig
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import Phase
 from ludus.data.buffers import Buffers
 from ludus.errors import ConfigError
+from ludus.progress import Unit
 from ludus.text import did_you_mean
+
+
+def checked_phases(
+    config: ExperimentConfig, algorithm: Algorithm, buffers: Buffers, num_envs: int
+) -> tuple[tuple[Phase, ...], list[AlgorithmConfig]]:
+    """The phases of a run and the algorithm's config in each; what can never work is refused."""
+    phases = run_phases(config, algorithm.default_cycle)
+    check_buffer_names(phases, buffers, algorithm.buffers)
+    settings = phase_configs(config, phases, num_envs)
+    for phase, cfg in zip(phases, settings, strict=True):
+        algorithm.check(cfg, phase.buffer)
+    return phases, settings
 
 
 def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[AlgorithmConfig]:
@@ -79,3 +94,57 @@ def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collectio
         if name not in used:
             remedy = did_you_mean(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
             raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)
+
+
+@dataclass(frozen=True)
+class HookCall:
+    """A hook in a cycle with its repeat count, or its ratio to environment steps."""
+
+    name: str
+    repeats: int = 1
+    per_env_step: Fraction | None = None
+
+
+def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
+    """The hooks of one cycle; names that the algorithm does not have are refused."""
+    calls = []
+    for i, item in enumerate(phase.hooks):
+        where = f"training.phases.{phase.name}.hooks[{i}]"
+        if isinstance(item, str):
+            item = {item: 1}
+        if len(item) != 1:
+            raise ConfigError(where, "one hook per entry", "write a list of hooks")
+        ((name, count),) = item.items()
+        if name not in hooks:
+            raise ConfigError(where, f"unknown hook '{name}'", did_you_mean(name, hooks))
+        calls.append(parse_call(name, count, where))
+    return calls
+
+
+def parse_call(name: str, count: Any, where: str) -> HookCall:
+    """A hook with its count, `3` or `{per_env_step: 0.5}`."""
+    if isinstance(count, dict) and set(count) == {"per_env_step"}:
+        ratio = Fraction(str(count["per_env_step"]))
+        if ratio > 0:
+            return HookCall(name, per_env_step=ratio)
+    elif isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return HookCall(name, repeats=count)
+    raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")
+
+
+def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
+    """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
+    where = f"training.phases.{phase.name}"
+    names = set(phase.hook_names)
+    if phase.type != "online" and "collect" in names:
+        raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
+    if phase.type == "eval_only" and names != {"evaluate"}:
+        raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
+    limits = (phase.duration_updates, phase.duration_cycles)
+    budgeted = phase.type == "offline" and unit == "updates"
+    if phase.type != "online" and not any(limits) and not budgeted:
+        raise ConfigError(
+            where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles"
+        )
+    if phase.type == "online" and "collect" not in names and not any(limits):
+        raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")

@@ -24,8 +24,8 @@ from ludus.progress import Progress
 from ludus.runs import checkpoint
 
 if TYPE_CHECKING:
+    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.run import Run
 
 MOST_FAILURES = 3
 

@@ -16,7 +16,7 @@ from ludus.registry import CALLBACKS
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 WHERE = "training.callbacks (plateau)"
 

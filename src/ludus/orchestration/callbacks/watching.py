@@ -16,7 +16,7 @@ from ludus.watch import idle
 from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 SECONDS = 2.0
 """Least time between two versions of status.json."""
