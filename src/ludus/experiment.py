@@ -27,10 +27,9 @@ from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
 from ludus.networks.encoders import is_large
 from ludus.networks.precision import Precision
-from ludus.orchestration.cadence import EvaluationDue
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.early_stop import EarlyStop
-from ludus.orchestration.evaluator import EvalResult, Evaluator
+from ludus.orchestration.evaluator import EvalResult, EvaluationDue, Evaluator
 from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler

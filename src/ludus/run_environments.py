@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from ludus.config.schema import Environment, ExperimentConfig
 from ludus.config.training import Phase
 from ludus.data.buffers.stored import StoredConfig, stored_spaces
@@ -14,9 +12,9 @@ from ludus.data.collector import Collector
 from ludus.envs.make import describe, make_vector, probe
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
+from ludus.orchestration.phases import changed
 from ludus.preflight import check_environments
 from ludus.seeding import Streams
-from ludus.text import did_you_mean
 from ludus.types import Spaces
 
 if TYPE_CHECKING:
@@ -101,7 +99,10 @@ class PhaseEnvironments:
     def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
         self.collector, self.streams = collector, streams
         self.current = base
-        self.wanted = {phase.name: changed_environment(base, phase) for phase in phases}
+        self.wanted = {
+            phase.name: changed(base, phase.environment or {}, f"training.phases.{phase.name}.environment")
+            for phase in phases
+        }
         for phase in phases:
             if self.wanted[phase.name] != base:
                 self._check_spaces(phase)
@@ -122,15 +123,3 @@ class PhaseEnvironments:
         if (info.observation_space, info.action_space) != (env.observation_space, env.action_space):
             where = f"training.phases.{phase.name}.environment"
             raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")
-
-
-def changed_environment(base: Environment, phase: Phase) -> Environment:
-    """The environment section as a phase changes it, checked like any config."""
-    try:
-        return Environment.model_validate({**base.model_dump(), **(phase.environment or {})})
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        where = f"training.phases.{phase.name}.environment.{path}"
-        remedy = did_you_mean(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
-        raise ConfigError(where, first["msg"], remedy) from None

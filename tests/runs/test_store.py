@@ -265,7 +265,7 @@ def test_safe_name(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug"])
 def test_a_folder_of_somebody_else_leads_nothing_out_of_it(tmp_path: Path, name: str) -> None:
-    from ludus.session.train import Session
+    from ludus.session.session import Session
 
     run = RunFolder.create(tmp_path / "runs", "x", config_yaml="")
     (tmp_path / "elsewhere").mkdir()

@@ -51,7 +51,7 @@ def play(
     mode = render_mode(render, video, user)
     found, config, name = source(run, checkpoint, runs_dir, env, trained=not (random or user))
     from ludus.envs.make import make_vector
-    from ludus.switches import quiet
+    from ludus.terminal import quiet
 
     if not quiet():
         print(f"{name}, {'you play' if user else 'random actions'}" if random or user else name)

@@ -61,17 +61,13 @@ class Collector:
         self._begin(tree_map(np.array, env.reset(seeds)))
 
     def _begin(self, obs: Tree) -> None:
-        self._raw_obs = obs
+        self.newest_obs = obs
+        """[B, ...], not normalised."""
         self.first = np.ones(self.num_envs, bool)
         self.state: Tree = None
         self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
         if self.reward_normalizer is not None:
             self.reward_normalizer.cut()
-
-    @property
-    def newest_obs(self) -> Tree:
-        """[B, ...]: the newest observations, not normalised."""
-        return self._raw_obs
 
     def collect(self, behaviour: Acts, steps: int) -> Rollout:
         """`steps` steps of every environment; the next call overwrites the arrays."""
@@ -80,7 +76,7 @@ class Collector:
             self.state = behaviour.initial_state(self.num_envs)
         start_state = state = self.state
         first = self.first
-        obs = self._put(store, 0, self._raw_obs)
+        obs = self._put(store, 0, self.newest_obs)
         ends: list[tuple[Array, ...]] = []
         extras: list[dict[str, Array]] = []
         store.first[0] = first
@@ -98,7 +94,7 @@ class Collector:
                 ends.append(self._end_episodes(t, result, first, state))
             obs = self._put(store, t + 1, result.obs)
         self.state, self.first = state, first
-        self._raw_obs = tree_map(np.copy, store.raw_rows[steps])
+        self.newest_obs = tree_map(np.copy, store.raw_rows[steps])
         self._check_finite(store, steps)
         rollout = self._rollout(store, steps, start_state, ends, extras)
         self.steps += steps
@@ -146,14 +142,7 @@ class Collector:
         seen = obs if self.normalizer is None else self.normalizer.apply(obs)
         return Ends(t=t, b=b, obs=seen, raw_obs=obs, state=state, bootstrap=bootstrap)
 
-    def _rollout(
-        self,
-        store: _Storage,
-        steps: int,
-        start_state: Tree,
-        ends: list[tuple[Any, ...]],
-        extras: list[dict[str, Array]],
-    ) -> Rollout:
+    def _rollout(self, store: _Storage, steps: int, start_state: Tree, ends: list[Any], extras: list[Any]) -> Rollout:
         reward, raw_obs = store.reward[:steps], tree_index(store.raw, slice(steps + 1))
         if self.reward_normalizer is not None:
             reward = self.reward_normalizer.apply(reward, store.first[1 : steps + 1])
@@ -228,7 +217,7 @@ class Collector:
             "snapshot_method": self.env.choose_snapshot_method(),
             "env": None if self.resets_at_checkpoints else self.env.snapshot(),
             "barrier_seeds": self._barrier_seeds if self.resets_at_checkpoints else None,
-            "obs": self._raw_obs,
+            "obs": self.newest_obs,
             "first": self.first,
             "memory": self.state,
             "return": self._return,
@@ -246,7 +235,7 @@ class Collector:
             self.barrier(state["barrier_seeds"])
         else:
             self.env.restore(state["env"])
-            self._raw_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
+            self.newest_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
             self.state = state["memory"]
             self._return, self._length = np.array(state["return"]), np.array(state["length"])
         self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)

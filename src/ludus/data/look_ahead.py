@@ -46,7 +46,7 @@ class LookAheadCollector(Collector):
 
     def collect(self, behaviour: Acts, steps: int) -> Rollout:
         rollout = super().collect(behaviour, steps)
-        obs = self._raw_obs if self.normalizer is None else self.normalizer.apply(self._raw_obs)
+        obs = self.newest_obs if self.normalizer is None else self.normalizer.apply(self.newest_obs)
         acted = self._decide(behaviour, obs, self.state, self.first, 0)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "environments")

@@ -23,8 +23,12 @@ class ObservationNormalizer:
     """
 
     def __init__(self, mode: Literal["rolling", "static"], space: gym.Space) -> None:
-        spaces = space_tree(space)
-        self.parts: Tree = tree_map(lambda leaf: _BoxNormalizer(mode, leaf) if _has_numbers(leaf) else None, spaces)
+
+        def part(leaf: gym.Space) -> _BoxNormalizer | None:
+            numbers = isinstance(leaf, gym.spaces.Box) and leaf.dtype != np.uint8
+            return _BoxNormalizer(mode, leaf) if numbers else None
+
+        self.parts: Tree = tree_map(part, space_tree(space))
         """A tree like observations, with None for parts that pass unchanged."""
         if not any(tree_leaves(self.parts)):
             problem = f"needs a Box of real numbers, not {space}"
@@ -36,7 +40,7 @@ class ObservationNormalizer:
 
     def apply(self, obs_B: Tree) -> Tree:
         """Observations with float32 in the normalised parts; changes no statistics."""
-        return tree_map(_applied, self.parts, obs_B)
+        return tree_map(lambda part, obs: part.apply(obs) if part else obs, self.parts, obs_B)
 
     def storage(self, raw: Tree) -> Tree:
         """Arrays for the normalised twins of `raw`; parts that pass unchanged share their memory with it."""
@@ -81,14 +85,6 @@ class _BoxNormalizer:
     def load_state_dict(self, state: State) -> None:
         self.moments.load_state_dict(state)
         self._set_scale()
-
-
-def _has_numbers(space: gym.Space) -> bool:
-    return isinstance(space, gym.spaces.Box) and space.dtype != np.uint8
-
-
-def _applied(part: _BoxNormalizer | None, obs_B: Array) -> Array:
-    return obs_B if part is None else part.apply(obs_B)
 
 
 class RewardNormalizer:

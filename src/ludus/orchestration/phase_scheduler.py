@@ -14,7 +14,7 @@ from typing import Any
 
 from ludus.config.training import Phase
 from ludus.errors import ConfigError
-from ludus.orchestration.phases import check_phase, parse_cycle
+from ludus.orchestration.phases import check_phase, check_report, parse_cycle
 from ludus.progress import Budget, Progress
 from ludus.types import Report
 
@@ -32,7 +32,9 @@ class PhaseScheduler:
         self.progress, self.phase_progress = Progress(), Progress()
         self.index = 0
         self._position, self._done_here = 0, 0
-        self._cycle_start, self._cycle_worked, self._cycle_fresh = 0, False, True
+        self.cycle_start = 0
+        """The position at which the current cycle began: schedules are read there."""
+        self._cycle_worked, self._cycle_fresh = False, True
         self._online_updates = 0  # updates when the newest cycle of an online phase ended
         self._owed = [0] * len(self.calls[0]) if phases else []  # in parts: denominators of the ratios
         self.cycle_ended = False
@@ -62,11 +64,6 @@ class PhaseScheduler:
         return self.budget.checkpoint(self.progress, self.progress.updates - self._online_updates)
 
     @property
-    def cycle_start(self) -> int:
-        """The position at which the current cycle began: schedules are read there."""
-        return self._cycle_start
-
-    @property
     def remaining_steps(self) -> int:
         """Environment steps that the phase and the budget still allow."""
         left = self.budget.total - self.progress.env_steps if self.budget.unit == "env_steps" else 0
@@ -84,7 +81,7 @@ class PhaseScheduler:
     def advance(self, report: Report, *, worked: bool | None = None) -> None:
         """Take in what the hook did; `worked` overrides the idle test for hooks that neither step nor update."""
         worked = (not report.idle) if worked is None else worked
-        self._check_type(report)
+        check_report(self.phase, report)
         self.progress.add(report)
         self.phase_progress.add(report)
         self._cycle_worked |= worked
@@ -132,7 +129,7 @@ class PhaseScheduler:
         self.progress.cycles += 1
         self.phase_progress.cycles += 1
         self._position, self._cycle_worked = 0, False
-        self._cycle_start = self.position
+        self.cycle_start = self.position
         if self.phase.type == "online":
             self._online_updates = self.progress.updates
         self._cycle_fresh = self.cycle_ended = True
@@ -167,13 +164,6 @@ class PhaseScheduler:
             return True
         return self._uses_the_budget(phase) and self.position >= self.budget.total
 
-    def _check_type(self, report: Report) -> None:
-        where = f"training.phases.{self.phase.name}.type"
-        if self.phase.type != "online" and report.env_steps:
-            raise ConfigError(where, f"a hook stepped environments in an {self.phase.type} phase", "make it online")
-        if self.phase.type == "eval_only" and report.updates:
-            raise ConfigError(where, "a hook updated weights in an eval_only phase", "make it offline or online")
-
     def state_dict(self) -> dict[str, Any]:
         """The exact position within phases, cycles and ratios."""
         return {
@@ -183,7 +173,7 @@ class PhaseScheduler:
             "position": self._position,
             "done_here": self._done_here,
             "online_updates": self._online_updates,
-            "cycle": [self._cycle_start, self._cycle_worked, self._cycle_fresh],
+            "cycle": [self.cycle_start, self._cycle_worked, self._cycle_fresh],
             "owed": [str(Fraction(owed, parts)) for owed, parts in zip(self._owed, self._parts(), strict=True)],
         }
 
@@ -192,7 +182,7 @@ class PhaseScheduler:
         self.progress, self.phase_progress = Progress(**state["progress"]), Progress(**state["phase_progress"])
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
         self._online_updates = state["online_updates"]
-        self._cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
+        self.cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
         self._owed = [int(Fraction(owed) * parts) for owed, parts in zip(state["owed"], self._parts(), strict=True)]
         if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.position < self.budget.total:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from ludus.algorithms import Algorithm, AlgorithmConfig
+from ludus.config.model import Model
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import Phase
 from ludus.data.buffers import Buffers
 from ludus.errors import ConfigError
 from ludus.progress import Unit
 from ludus.text import did_you_mean
+from ludus.types import Report
+
+M = TypeVar("M", bound=Model)
 
 
 def checked_phases(
@@ -68,19 +72,25 @@ def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
 
 def changed_settings(base: AlgorithmConfig, changes: Mapping[str, Any], where: str, num_envs: int) -> AlgorithmConfig:
     """An algorithm's config with some fields changed, checked like any config."""
+    for key in base.fixed.intersection(changes):
+        raise ConfigError(f"{where}.{key}", "is fixed for the whole run", "set it under algorithm")
+    found = changed(base, changes, where)
+    found.check(num_envs)
+    return found
+
+
+def changed(base: M, changes: Mapping[str, Any], where: str) -> M:
+    """A section with some fields changed, checked like any config."""
+    known = type(base).model_fields
     for key in changes:
-        if key not in type(base).model_fields:
-            raise ConfigError(f"{where}.{key}", "unknown field", did_you_mean(key, type(base).model_fields))
-        if key in base.fixed:
-            raise ConfigError(f"{where}.{key}", "is fixed for the whole run", "set it under algorithm")
+        if key not in known:
+            raise ConfigError(f"{where}.{key}", "unknown field", did_you_mean(key, known))
     try:
-        changed = type(base).model_validate({**base.model_dump(), **changes})
+        return type(base).model_validate({**base.model_dump(), **changes})
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}.{path}", first["msg"]) from None
-    changed.check(num_envs)
-    return changed
 
 
 def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collection[str]) -> None:
@@ -148,3 +158,12 @@ def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
         )
     if phase.type == "online" and "collect" not in names and not any(limits):
         raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")
+
+
+def check_report(phase: Phase, report: Report) -> None:
+    """Refuse what a hook did if the type of its phase rules it out."""
+    where = f"training.phases.{phase.name}.type"
+    if phase.type != "online" and report.env_steps:
+        raise ConfigError(where, f"a hook stepped environments in an {phase.type} phase", "make it online")
+    if phase.type == "eval_only" and report.updates:
+        raise ConfigError(where, "a hook updated weights in an eval_only phase", "make it offline or online")

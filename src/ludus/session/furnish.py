@@ -22,7 +22,7 @@ from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
 from ludus.run_environments import about_environments, rendered_environment
 from ludus.runs.store import RunFolder
-from ludus.switches import session_logs
+from ludus.terminal import session_logs
 from ludus.text import near
 from ludus.watch.alert_command import AlertCommand
 from ludus.watch.monitor import Monitor
@@ -31,7 +31,7 @@ from ludus.watch.stalled import Stalled
 from ludus.watch.vitals import Vitals, one_decision
 
 if TYPE_CHECKING:
-    from ludus.session.train import Session
+    from ludus.session.session import Session
 
 
 def furnish(session: Session, run: Run) -> None:

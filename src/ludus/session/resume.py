@@ -11,7 +11,7 @@ from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_ya
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
-from ludus.experiment import Run
+from ludus.experiment import Run, build
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs import checkpoint, history, provenance, rebuild
 from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
@@ -19,7 +19,7 @@ from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, load_state, restore, rewind_metrics, stored_state, without_buffers
-from ludus.session.train import Session
+from ludus.session.session import Session
 
 
 def resume(
@@ -97,7 +97,8 @@ def begin_again(session: Session, runs_dir: Path) -> Run:
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
     load_stored = stored_state(session.config)
-    run = session.build(folder.path)
+    run = build(session.config, will_checkpoint=True, say=session.say)
+    session.admit(run, folder.path)
     if start:
         session.notes += begin_from(run, start, runs_dir)
     furnish(session, run)
@@ -113,7 +114,8 @@ def go_on(session: Session, saved: ExperimentConfig, *, rebuild_buffer: bool) ->
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
-    run = session.build(folder.path)
+    run = build(session.config, will_checkpoint=True, say=session.say)
+    session.admit(run, folder.path)
     furnish(session, run)
     if rebuild_buffer:
         notes.append("the buffers begin empty and all episodes anew: this is not an exact resume")

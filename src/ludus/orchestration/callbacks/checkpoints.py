@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ludus import files
 from ludus.config.training import CheckpointPlan
 from ludus.errors import DataError, ResourceError
-from ludus.orchestration.cadence import Every
 from ludus.orchestration.callbacks import Callback
+from ludus.orchestration.evaluator import Every
 from ludus.orchestration.nan_guard import copied
 from ludus.progress import Progress
 from ludus.runs import checkpoint
