@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ludus.cli.options import numbers
 from ludus.errors import ConfigError
@@ -13,6 +15,38 @@ if TYPE_CHECKING:
     from ludus.config.schema import ExperimentConfig
 
 DEFAULT = "Bandit-v0:ppo"
+
+Text = str | None
+Texts = list[str] | None
+Option = typer.Option
+Words = Annotated[
+    Texts,
+    typer.Argument(
+        metavar="[SPEC] [OVERRIDES]",
+        help=f"Env:variant, +experiment=name or a .yaml/.json file (default: {DEFAULT}); then key=value, +key=value, "
+        "++key=value or ~key in Hydra's grammar.",
+    ),
+]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not ask before training.")]
+ConfigId = Annotated[Text, Option("--config_id", "--config-id", metavar="SPEC", help="Another way to write SPEC.")]
+Config = Annotated[Text, Option(metavar="FILE", help="Another way to name a config file.")]
+ListEnvs = Annotated[bool, Option("--list-envs", help="List all Env:variant; SPEC is a search text.")]
+Seed = Annotated[Text, Option(metavar="N[,N...]", help="One run per seed.")]
+MaxTimesteps = Annotated[Text, Option("--max-timesteps", "--max_timesteps", metavar="N", help="Budget in steps.")]
+TotalTimesteps = Annotated[Text, Option("--total-timesteps", "--total_timesteps", metavar="N", help="The same.")]
+Override = Annotated[Texts, Option(metavar="KEY=VALUE", help="One more override.")]
+EnvKwargs = Annotated[
+    Texts,
+    Option("--env-kwargs", "--env_kwargs", metavar="KEY=VALUE", help="Argument of the environment's constructor."),
+]
+Tag = Annotated[Texts, Option(metavar="LABEL", help="Add a label to the run.")]
+Cfg = Annotated[Text, Option(metavar="job", help="Print the resolved config and stop.")]
+Package = Annotated[Text, Option(metavar="PATH", help="With --cfg: print only this part.")]
+InitFrom = Annotated[Text, Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")]
+Resume = Annotated[
+    Text, Option(metavar="RUN|auto", help="Continue a run; auto: the newest unfinished one with this config.")
+]
+Debug = Annotated[bool, Option("--debug", help="Tracebacks; check every tensor, profile, write debug/ into the run.")]
 
 
 def split(words: list[str]) -> tuple[str | None, list[str]]:

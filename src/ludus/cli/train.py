@@ -3,67 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from ludus.cli.job import DEFAULT, confirmed, jobs_of, pick_spec, print_config, print_targets, split
+from ludus.cli import job as asked
+from ludus.cli.job import confirmed, jobs_of, pick_spec, print_config, print_targets, split
 from ludus.cli.options import RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
 
-Text = str | None
-Texts = list[str] | None
-Option = typer.Option
-Words = Annotated[
-    Texts,
-    typer.Argument(
-        metavar="[SPEC] [OVERRIDES]",
-        help=f"Env:variant, +experiment=name or a .yaml/.json file (default: {DEFAULT}); then key=value, +key=value, "
-        "++key=value or ~key in Hydra's grammar.",
-    ),
-]
-Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not ask before training.")]
-ConfigId = Annotated[Text, Option("--config_id", "--config-id", metavar="SPEC", help="Another way to write SPEC.")]
-Config = Annotated[Text, Option(metavar="FILE", help="Another way to name a config file.")]
-ListEnvs = Annotated[bool, Option("--list-envs", help="List all Env:variant; SPEC is a search text.")]
-Seed = Annotated[Text, Option(metavar="N[,N...]", help="One run per seed.")]
-MaxTimesteps = Annotated[Text, Option("--max-timesteps", "--max_timesteps", metavar="N", help="Budget in steps.")]
-TotalTimesteps = Annotated[Text, Option("--total-timesteps", "--total_timesteps", metavar="N", help="The same.")]
-Override = Annotated[Texts, Option(metavar="KEY=VALUE", help="One more override.")]
-EnvKwargs = Annotated[
-    Texts,
-    Option("--env-kwargs", "--env_kwargs", metavar="KEY=VALUE", help="Argument of the environment's constructor."),
-]
-Tag = Annotated[Texts, Option(metavar="LABEL", help="Add a label to the run.")]
-Cfg = Annotated[Text, Option(metavar="job", help="Print the resolved config and stop.")]
-Package = Annotated[Text, Option(metavar="PATH", help="With --cfg: print only this part.")]
-InitFrom = Annotated[Text, Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")]
-Resume = Annotated[
-    Text, Option(metavar="RUN|auto", help="Continue a run; auto: the newest unfinished one with this config.")
-]
-Debug = Annotated[bool, Option("--debug", help="Tracebacks; check every tensor, profile, write debug/ into the run.")]
-
 
 def train(
-    words: Words = None,
-    quiet: Quiet = False,
-    config_id: ConfigId = None,
-    config: Config = None,
-    list_envs: ListEnvs = False,
-    seed: Seed = None,
-    max_timesteps: MaxTimesteps = None,
-    total_timesteps: TotalTimesteps = None,
-    override: Override = None,
-    env_kwargs: EnvKwargs = None,
-    tag: Tag = None,
-    cfg: Cfg = None,
-    package: Package = None,
+    words: asked.Words = None,
+    quiet: asked.Quiet = False,
+    config_id: asked.ConfigId = None,
+    config: asked.Config = None,
+    list_envs: asked.ListEnvs = False,
+    seed: asked.Seed = None,
+    max_timesteps: asked.MaxTimesteps = None,
+    total_timesteps: asked.TotalTimesteps = None,
+    override: asked.Override = None,
+    env_kwargs: asked.EnvKwargs = None,
+    tag: asked.Tag = None,
+    cfg: asked.Cfg = None,
+    package: asked.Package = None,
     plugin: Plugin = None,
-    init_from: InitFrom = None,
-    resume: Resume = None,
+    init_from: asked.InitFrom = None,
+    resume: asked.Resume = None,
     runs_dir: RunsDir = Path("runs"),
-    debug: Debug = False,
+    debug: asked.Debug = False,
 ) -> int:
     """Train an experiment."""
     spec, overrides = split(words or [])
