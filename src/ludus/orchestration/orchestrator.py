@@ -95,8 +95,8 @@ class Orchestrator:
     def _end_epoch(self) -> None:
         run, progress = self._run, self._run.progress
         progress.epochs += 1
-        metrics = run.nan_guard.check_metrics("update", run.algorithm.metrics(), self._moment)
-        run.recorder.record("train", metrics)
+        summed = run.nan_guard.check("update", Report(metrics=run.algorithm.metrics()), self._moment)
+        run.recorder.record("train", summed.metrics)
         if run.evaluation_due.due(progress) and run.phase.type != "eval_only" and run.evaluator is not None:
             self.evaluate()
         if progress.epochs % run.config.logging.every_epochs == 0:
