@@ -61,7 +61,7 @@ def build(
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
     """A wired run, ready for `.run()`; with `will_checkpoint` its environments find out how they can be restored."""
-    streams = Streams(config.experiment.seed)
+    streams, device = Streams(config.experiment.seed), preflight.pick_device(config.experiment.device)
     torch.manual_seed(streams.integers("weights", 1)[0])
     spaces, num_envs, collector, normalizer, reward_normalizer, buffers = experience(config, streams, will_checkpoint)
     preflight.set_threads(config, large=is_large(spaces.observation))
@@ -72,7 +72,7 @@ def build(
         spaces=spaces,
         network=config.network,
         num_envs=num_envs,
-        device=preflight.pick_device(config.experiment.device),
+        device=device,
         rng=rng,
         evaluation_rng=evaluation_rng,
         collector=collector,

@@ -329,7 +329,7 @@ def test_a_plateau_is_found_in_epochs_not_in_rows() -> None:
     plateau = Plateau(cfg)
     run = toy_run(60, callbacks=[plateau], logging=SELDOM)
     run.run()
-    assert plateau.interventions == 1
+    assert plateau.seen.interventions == 1
     assert [now.cfg.chunk for now in run.algorithm.seen[::2]] == [10, 10, 10, 20, 20]
 
 

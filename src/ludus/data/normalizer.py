@@ -25,8 +25,9 @@ class ObservationNormalizer:
     def __init__(self, mode: Literal["rolling", "static"], space: gym.Space) -> None:
 
         def part(leaf: gym.Space) -> _BoxNormalizer | None:
-            numbers = isinstance(leaf, gym.spaces.Box) and leaf.dtype != np.uint8
-            return _BoxNormalizer(mode, leaf) if numbers else None
+            if isinstance(leaf, gym.spaces.Box) and leaf.dtype != np.uint8:
+                return _BoxNormalizer(mode, leaf)
+            return None
 
         self.parts: Tree = tree_map(part, space_tree(space))
         """A tree like observations, with None for parts that pass unchanged."""
