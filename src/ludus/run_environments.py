@@ -79,11 +79,6 @@ def evaluation_environments(cfg: Environment, count: int, collector: Collector |
     return env
 
 
-def rendered_environment(cfg: Environment) -> VectorEnv:
-    """One environment that can be recorded."""
-    return make_vector(cfg, num_envs=1, render_mode="rgb_array", vectorization="sync")
-
-
 def about_environments(run: Run) -> list[str]:
     """What the user should know: environments that do not follow their seed, or evaluations that are not made."""
     if run.collector is not None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ludus.orchestration.evaluator import EvalResult
 from ludus.progress import Progress
-from ludus.seeding import GeneratorState, TorchState
 from ludus.types import Stateful
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def state_of(run: Run) -> dict[str, Any]:
         },
         "callbacks": {name: callback.state_dict() for name, callback in _callbacks(run).items()},
         **{name: part.state_dict() for name, part in _parts(run).items()},
+        "torch": {"cpu": torch.get_rng_state()},
+        "exploration": dict(run.exploration.bit_generator.state),
     }
 
 
@@ -45,6 +48,8 @@ def load(run: Run, state: Mapping[str, Any]) -> None:
         part.load_state_dict(state["algorithm"][name])
     for name, part in _parts(run).items():
         part.load_state_dict(state[name])
+    torch.set_rng_state(torch.as_tensor(state["torch"]["cpu"]))
+    run.exploration.bit_generator.state = state["exploration"]
     for name, callback in _callbacks(run).items():
         if state["callbacks"].get(name):
             callback.load_state_dict(state["callbacks"][name])
@@ -66,8 +71,6 @@ def _parts(run: Run) -> dict[str, Stateful]:
         "precision": run.precision,
         "collector": run.collector,
         "buffers": run.buffers,
-        "torch": TorchState(),
-        "exploration": GeneratorState(run.exploration),
         "normalizer": run.normalizer,
         "reward_normalizer": run.reward_normalizer,
     }

@@ -10,6 +10,7 @@ import torch
 from ludus.config.compose import dump
 from ludus.config.schema import ExperimentConfig
 from ludus.console.live import Console
+from ludus.envs.make import make_vector
 from ludus.errors import DataError
 from ludus.experiment import Run
 from ludus.metrics.sinks import Sink
@@ -20,7 +21,7 @@ from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
-from ludus.run_environments import about_environments, rendered_environment
+from ludus.run_environments import about_environments
 from ludus.runs.store import RunFolder
 from ludus.terminal import session_logs
 from ludus.text import near
@@ -44,7 +45,8 @@ def furnish(session: Session, run: Run) -> None:
         folder.path, config.training.checkpoints, warn=session.warn, about=about, confirm=lock.confirm
     )
     run.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=run.spaces.action)
-    video, make_env = config.training.evaluation.video, partial(rendered_environment, config.environment)
+    video = config.training.evaluation.video
+    make_env = partial(make_vector, config.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
     run.callbacks += [
         Status(folder.set_status),
         Bounds(),
