@@ -266,13 +266,13 @@ def test_safe_name(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug"])
 def test_a_folder_of_somebody_else_leads_nothing_out_of_it(tmp_path: Path, name: str) -> None:
-    from ludus.home import Home
+    from ludus.session.session import Session
 
     run = RunFolder.create(tmp_path / "runs", "x", config_yaml="")
     (tmp_path / "elsewhere").mkdir()
     (run.path / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="is a link"):
-        Home.hold(Home.__new__(Home), run)
+        Session.hold(Session.__new__(Session), run)
 
 
 @pytest.mark.parametrize("file", ["status.json", "meta.json", "metrics.json"])

@@ -45,7 +45,7 @@ def _tell(status: str, detail: str = "") -> int:
 def train(spec: str, timesteps: int) -> None:
     """Train briefly: small rollouts, one evaluated episode, no logging."""
     from ludus.config.compose import load
-    from ludus.session import train as train_run
+    from ludus.session.train import train as train_run
 
     spec, overrides = resolve(spec)
     overrides += small(load(spec, overrides).config, timesteps)

@@ -22,7 +22,7 @@ def show(
     origin: Annotated[bool, Option("--origin", help="Show the file and line of each value.")] = False,
 ) -> None:
     """Print the resolved config as YAML."""
-    from ludus.cli.train import pick_spec, split
+    from ludus.cli.job import pick_spec, split
     from ludus.config.compose import config_hash, load, to_yaml
 
     spec, overrides = split(words)

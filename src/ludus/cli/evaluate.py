@@ -31,7 +31,7 @@ def evaluate(
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
     from ludus.runs.store import RunFolder
-    from ludus.session.loading import checkpoint_name
+    from ludus.session.player import checkpoint_name
 
     load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
@@ -67,7 +67,7 @@ def evaluated(
     from ludus.play import episodes as play_episodes
     from ludus.runs import checkpoint
     from ludus.seeding import Streams
-    from ludus.session.loading import run_config
+    from ludus.session.player import run_config
 
     config = run_config(run, env_id)
     seed = config.experiment.seed if seed is None else seed

@@ -24,7 +24,7 @@ def model(
     """Show what an experiment trains: encoder, memory, heads and critics with their sizes, or a table."""
     from ludus.config.compose import load
     from ludus.envs.make import describe
-    from ludus.experiment import build_player
+    from ludus.session.player import build_player
     from ludus.types import Spaces
 
     load_plugins(plugin)

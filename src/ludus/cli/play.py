@@ -51,7 +51,7 @@ def play(
     from ludus.envs.make import make_vector
     from ludus.play import episodes as play_episodes
     from ludus.play import random_policy
-    from ludus.switches import quiet
+    from ludus.terminal import quiet
 
     if not quiet():
         print(f"{name}, {'you play' if user else 'random actions'}" if random or user else name)
@@ -74,7 +74,7 @@ def source(
 ) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
     from ludus.runs.store import RunFolder
-    from ludus.session.loading import checkpoint_name, run_config
+    from ludus.session.player import checkpoint_name, run_config
 
     if ":" in reference and not trained:
         from ludus.config.compose import load as compose
@@ -91,7 +91,7 @@ def policy(
     """The policy of a checkpoint and whether it is greedy; as in evaluation unless `deterministic` says how."""
     from ludus.play import greedy, policy_of
     from ludus.runs.checkpoint import find
-    from ludus.session.loading import player_of
+    from ludus.session.player import player_of
     from ludus.types import Spaces
 
     player = player_of(config, find(run.path, step), Spaces(env.observation_space, env.action_space))

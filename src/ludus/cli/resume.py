@@ -24,11 +24,13 @@ def resume(
     debug: Annotated[bool, Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
     """Continue a run from its newest good checkpoint."""
-    from ludus import session
     from ludus.config.compose import Resolved, load
     from ludus.runs import consent, rebuild
     from ludus.runs.store import RunFolder
+    from ludus.session.resume import budget_field
+    from ludus.session.resume import resume as go_on
     from ludus.session.signals import EARLY
+    from ludus.session.train import train
 
     load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)
@@ -36,13 +38,13 @@ def resume(
         changed = load(str(folder.config_path), overrides or [])
         consent.ask(changed)
     if mode == "exact":
-        done = session.resume(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
+        done = go_on(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
         if done is None:
-            print(f"{run}: has already finished; give it a larger training.{session.budget_field(folder)} to go on")
+            print(f"{run}: has already finished; give it a larger training.{budget_field(folder)} to go on")
             return 0
     else:
         spec = str(rebuild.meta(folder.path).get("spec") or folder.id)
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         optimizer = mode == "warm_start_optimizer"
-        done = session.train(resolved, runs_dir=runs_dir, init_from=run, optimizer=optimizer, debug=debug)
+        done = train(resolved, runs_dir=runs_dir, init_from=run, optimizer=optimizer, debug=debug)
     return EARLY if done.stopped_early else 0

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from ludus.config.schema import ExperimentConfig
-from ludus.experiment import build, build_player
+from ludus.experiment import Run, build
 from ludus.orchestration.callbacks import Callback
-from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
+from ludus.session.player import build_player
 
 Sections = Mapping[str, Mapping[str, object]]
 SMALL: Sections = {"environment": {"id": "CartPole-v1", "num_envs": 2}, "training": {"total_timesteps": 256}}

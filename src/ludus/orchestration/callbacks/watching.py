@@ -15,7 +15,7 @@ from ludus.types import Array, space_tree, tree_leaves
 from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 SECONDS = 2.0
 """Least time between two versions of status.json."""

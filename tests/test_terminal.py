@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.switches import NO_LOGS, QUIET, quiet, session_logs
+from ludus.terminal import NO_LOGS, QUIET, quiet, session_logs
 
 
 @pytest.fixture(autouse=True)
