@@ -26,6 +26,7 @@ class AlertCommand:
         if shutil.which(command[0]) is None:
             raise ConfigError(WHERE, f"'{command[0]}' is not a program on this machine", "give its full path")
         self.command, self.name, self.timeout, self.cwd = list(command), name, timeout, cwd
+        self._failed = False
         self._queue: queue.Queue[str | None] = queue.Queue(WAITING)
         self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)
         self._thread.start()
@@ -42,12 +43,15 @@ class AlertCommand:
         self._thread.join(self.timeout)
 
     def _work(self) -> None:
-        nothing, failed = subprocess.DEVNULL, False
         while (text := self._queue.get()) is not None:
-            try:
-                subprocess.run([*self.command, text], stdin=nothing, stdout=nothing, stderr=nothing, check=True,
-                               timeout=self.timeout, start_new_session=True, cwd=self.cwd)  # fmt: skip
-            except (OSError, ValueError, subprocess.SubprocessError) as error:
-                if not failed:
-                    log.warning("%s: %s failed: %s; training goes on", WHERE, self.command[0], error)
-                failed = True
+            self._run(text)
+
+    def _run(self, text: str) -> None:
+        nothing = subprocess.DEVNULL
+        try:
+            subprocess.run([*self.command, text], stdin=nothing, stdout=nothing, stderr=nothing, check=True,
+                           timeout=self.timeout, start_new_session=True, cwd=self.cwd)  # fmt: skip
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            if not self._failed:
+                log.warning("%s: %s failed: %s; training goes on", WHERE, self.command[0], error)
+            self._failed = True
