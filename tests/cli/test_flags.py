@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ludus import cli
-from ludus.cli import train as train_module
+from ludus.cli import job as job_module
 from ludus.config.aliases import ALIASES, SWITCHES
 from ludus.envs import check
 
@@ -51,7 +51,7 @@ gym.register("Registered-v0", Reach)
 def ludus(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the command beside a module of the user's; what it registers is forgotten."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
+    monkeypatch.setattr(job_module, "debugger_attached", lambda: False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "own_tasks.py").write_text(OWN)
     before = set(gym.registry)

@@ -42,7 +42,7 @@ def follow(draft: Draft, before: Draft, spec: str) -> list[str]:
 def leave_out_buffer(draft: Draft, layers: Sequence[Layer]) -> list[str]:
     """Files of other tools name a `buffer` for every algorithm, also for one that learns from its rollouts."""
     name = select(draft.data, ALGORITHM)
-    spelled = any(value.spelling.startswith("buffer.") for layer in layers for value in layer.values.values())
+    spelled = any(value.spelling.startswith("buffer.") for layer in layers for value in layer.values())
     if (
         not spelled
         or name not in ALGORITHMS

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from ludus.config.aliases import canonical
 from ludus.config.groups import EnvironmentFile, environment_path, find_option, find_variant, options
-from ludus.config.merge import Draft, Layer, change, layers_of
+from ludus.config.merge import Draft, Layer, layers_of
 from ludus.config.schema import Environment
 from ludus.errors import ConfigError
 from ludus.registry import ALGORITHMS
@@ -56,7 +56,7 @@ def find(spec: str, changes: Sequence[Override], dirs: Sequence[Path]) -> Preset
     newer = look.current(env_id)
     if file is None and newer != env_id:
         found = find(f"{newer}:{name}", changes, dirs)
-        return found or Preset((), find_variant(f"{newer}:{name}", dirs)[0].layers(name))
+        return found or Preset((), find_variant(f"{newer}:{name}", dirs).layers(dirs))
     base = file.shared_layers() if file else _first(env_id, spec)
     names = [name] if alone else _fitting(name, look.kind(_environment(base, changes)), dirs)
     own = {} if alone else {"algorithm": {"name": name}}
@@ -90,7 +90,7 @@ def _layers(name: str, dirs: Sequence[Path]) -> list[Layer]:
 def _environment(base: list[Layer], changes: Sequence[Override]) -> Environment:
     """The environment to look at, before any preset: with the constructor arguments and wrappers of the overrides."""
     draft = Draft(base)
-    change(draft, [one for one in changes if not one.is_delete() and _path(one)[0] == "environment"])
+    draft.change([one for one in changes if not one.is_delete() and _path(one)[0] == "environment"])
     given = {key: value for key, value in draft.data["environment"].items() if key in ("id", "kwargs", "wrappers")}
     try:
         return Environment.model_validate(given)

@@ -6,6 +6,7 @@ Importing this module does not import Gymnasium.
 from __future__ import annotations
 
 import contextlib
+import ctypes.util
 import difflib
 import importlib
 import os
@@ -13,11 +14,10 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ludus.envs import packages
-from ludus.envs.suites import SUITES, Suite, mujoco, suite_of
+from ludus.envs.suites import SUITES, Suite, suite_of
 from ludus.errors import ConfigError, Missing, MissingExtra
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ Creator = Callable[..., Any]
 """Makes an environment from keyword arguments: a class or a function."""
 EntryPoint = Creator | str | None
 """As Gymnasium stores it: a creator, or `module:name` of one."""
+MUJOCO = "gymnasium.envs.mujoco"
+NOISE = "compiler attribute 'settotalmass'"
+"""Part of the warning that MuJoCo prints for Gymnasium's half-cheetah whenever one is made."""
 _HEADLESS = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
 _set_by_us: set[str] = set()
 _announced: set[str] = set()
@@ -82,7 +85,7 @@ def missing(id: str, entry_point: EntryPoint, error: Exception) -> ConfigError:
 def headless(render_mode: str | None) -> None:
     """Keep SDL silent and without a window, unless `render_mode` asks for a window."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    mujoco.render_offscreen()
+    render_offscreen()
     for name, value in _HEADLESS.items():
         if render_mode == "human" and name in _set_by_us:
             os.environ.pop(name, None)
@@ -92,20 +95,20 @@ def headless(render_mode: str | None) -> None:
             _set_by_us.add(name)
 
 
-@contextmanager
+@contextlib.contextmanager
 def quiet(entry_point: EntryPoint = None) -> Iterator[None]:
     """Suppress known warnings: Box2D's SWIG types warn on import, MuJoCo whenever a half-cheetah is made."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "builtin type .*", DeprecationWarning)
-        if str(entry_point).startswith(mujoco.ENTRY_POINT):
-            mujoco.hush()
+        if str(entry_point).startswith(MUJOCO):
+            hush_mujoco()
         yield
 
 
 def _import(suite: Suite, id: str) -> None:
     if not suite.module or suite.builtin:
         return
-    mujoco.render_offscreen()  # DM Control imports MuJoCo
+    render_offscreen()  # DM Control imports MuJoCo
     try:
         importlib.import_module(suite.module)
     except ModuleNotFoundError as error:
@@ -117,12 +120,15 @@ def _import(suite: Suite, id: str) -> None:
 
 
 def current(id: str) -> str:
-    """The id of today's version; a replacement is announced once."""
-    newer = mujoco.successor(id)
-    if newer and id not in _announced:
+    """The id of today's version, announced once; 2 and 3 of MuJoCo's need packages that no longer exist."""
+    name, _, version = id.rpartition("-")
+    if not re.fullmatch("v[234]", version) or suite_of(id).module != MUJOCO:
+        return id
+    newer = f"{name}-v5"
+    if id not in _announced:
         _announced.add(id)
         print(f"ludus: {WHERE}: '{id}' is '{newer}' here: the same task, maintained", file=sys.stderr, flush=True)
-    return newer or id
+    return newer
 
 
 def _unknown(id: str) -> ConfigError:
@@ -132,16 +138,17 @@ def _unknown(id: str) -> ConfigError:
     for suite in SUITES:
         if not suite.needs:
             _import(suite, id)  # so that ids of our own suites can be suggested
+    remedy = _suggestion(id)
     try:
         namespace, name, version = parse_env_id(id)
     except gym.error.Error:
-        return ConfigError(WHERE, f"'{id}' is not an environment id", _suggestion(id))
+        return ConfigError(WHERE, f"'{id}' is not an environment id", remedy)
     latest = find_highest_version(namespace, name)
     newest = get_env_id(namespace, name, latest)
     if newest in gym.registry:
         reason = "is deprecated" if version is not None and latest is not None and version < latest else "is unknown"
         return ConfigError(WHERE, f"'{id}' {reason}", f"use '{newest}'")
-    return ConfigError(WHERE, f"'{id}' is unknown", _suggestion(id))
+    return ConfigError(WHERE, f"'{id}' is unknown", remedy)
 
 
 def _bare(id: str) -> str:
@@ -160,3 +167,23 @@ def _suggestion(id: str) -> str:
     if close:
         return f"did you mean '{names[close[0]]}'?"
     return "add --import PACKAGE for the package that registers it, or write module:Class for a class of yours"
+
+
+def render_offscreen() -> None:
+    """Without a display MuJoCo must know how to render before its first import: by EGL, OSMesa or not at all."""
+    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY") and "MUJOCO_GL" not in os.environ:
+        found = (name for name, library in (("egl", "EGL"), ("osmesa", "OSMesa")) if ctypes.util.find_library(library))
+        os.environ["MUJOCO_GL"] = next(found, "disable")
+
+
+def hush_mujoco() -> None:
+    """Print MuJoCo's warnings to stderr instead of a log file in the working directory, except the known one."""
+    import mujoco
+
+    mujoco.set_mju_user_warning(_warn)
+
+
+def _warn(text: str | bytes) -> None:
+    message = text.decode() if isinstance(text, bytes) else text
+    if NOISE not in message:
+        print(f"mujoco: {message.strip()}", file=sys.stderr)

@@ -34,9 +34,9 @@ def kind(cfg: Environment) -> str:
 def _by_spaces(cfg: Environment) -> str:
     import gymnasium as gym
 
-    from ludus.envs.failure import close
-    from ludus.envs.info import is_image
+    from ludus.envs.deadline import close
     from ludus.envs.make import make_env
+    from ludus.envs.spaces import is_image
 
     env = make_env(cfg)
     close(env, f"environment {cfg.id}", cfg.step_deadline)
