@@ -25,9 +25,9 @@ EXTRAS = {"brax/": "brax"}
 """Part of a command -> the package that it needs; without it the command says how to install it."""
 
 
-def rows(section: str) -> list[list[str]]:
-    """The cells of all tables of a section, without heads."""
-    tables = re.findall(r"^\|.*\|\n\|[-|]+\|\n((?:\|.*\|\n)+)", SECTIONS[section], re.MULTILINE)
+def rows(section: str, head: str = ".*") -> list[list[str]]:
+    """The cells of the tables of a section with this head."""
+    tables = re.findall(rf"^\| {head} \|\n\|[-|]+\|\n((?:\|.*\|\n)+)", SECTIONS[section], re.MULTILINE)
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for table in tables for line in table.splitlines()]
 
 
@@ -36,9 +36,8 @@ def code(cell: str) -> list[str]:
 
 
 def commands(section: str) -> list[str]:
-    """The `ludus ...` lines of the last column, as they are written."""
-    found = [span for row in rows(section) if len(row) == 2 for span in code(row[1])]
-    return [span for span in found if re.match(r"ludus \w+ ?", span) and "..." not in span]
+    """The `ludus ...` lines of the tables of commands, as they are written."""
+    return [span for _, now in rows(section, r"before \| now") for span in code(now) if span.startswith("ludus ")]
 
 
 @pytest.fixture
