@@ -77,15 +77,6 @@ def test_every_command_runs(tool: str, prepared: Callable[..., Any]) -> None:
     assert not failed
 
 
-def test_the_python_of_the_page_runs(prepared: Callable[..., Any], blocks: Any) -> None:
-    snippets = [block for block in blocks(PAGE) if block.language == "python" and not block.title]
-    assert snippets
-    for block in snippets:
-        names: dict[str, Any] = {}
-        exec(compile(block.text, f"coming-from.md:{block.line}", "exec"), names)
-        assert names["action"] in (0, 1)
-
-
 def test_flags_do_what_they_say() -> None:
     """One row read back: the numbers of the left column stand in the resolved config."""
     (command,) = [line for line in commands("BenchNetRL") if "--num-steps 128" in line]
