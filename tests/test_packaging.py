@@ -19,7 +19,7 @@ from ludus import __version__
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BUILD = "from hatchling.builders.wheel import WheelBuilder; import sys; print(*WheelBuilder('.').build(directory=sys.argv[1]))"
+BUILD = "import sys; from hatchling.builders.wheel import WheelBuilder as W; list(W('.').build(directory=sys.argv[1]))"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Names of `src/ludus` that occur nowhere but where they are defined: candidates for removal, to be looked at one by one."""
+"""Names of `src/ludus` that occur only where they are defined: candidates for removal, to be looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of all files of the package, from their docstrings: prints `docs/reference/files.md`, or writes it with --write."""
+"""Tables of all files, from their docstrings: prints `docs/reference/files.md`, or writes it with --write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ PACKAGE = ROOT / "src" / "ludus"
 PAGE = ROOT / "docs" / "reference" / "files.md"
 HEAD = """# Files of the package
 
-Made by `python tools/file_tables.py --write` from the first line of each file. `CONTRIBUTING.md` says which part goes where.
+Made by `python tools/file_tables.py --write` from the first line of each file.
+`CONTRIBUTING.md` says which part goes where.
 """
 
 

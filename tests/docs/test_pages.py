@@ -16,7 +16,9 @@ import pytest
 from ludus.config import compose
 
 ROOT = Path(__file__).parents[2]
-GUIDES = [ROOT / f"{name}.md" for name in ("AGENTS", "CLAUDE", "ARCHITECTURE_GUIDE", "CODING_PRINCIPLES", "CONTRIBUTING")]
+GUIDES = [
+    ROOT / f"{name}.md" for name in ("AGENTS", "CLAUDE", "ARCHITECTURE_GUIDE", "CODING_PRINCIPLES", "CONTRIBUTING")
+]
 """For people and agents who work on the code: their commands are tools, so only links and paths are checked."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "extending").glob("*.md")])
 AS_WRITTEN = {"algorithm.md", "environment.md"}
@@ -116,8 +118,8 @@ def test_paths_exist(page: Path) -> None:
     if page.name in OLD_NAMES:
         return
     mine = set(re.findall(r"title=(\S+)", page.read_text()))
-    for path in re.findall(r"`((?:src|docs|tests|benchmarks|tools|algorithms|networks|envs|data|orchestration|metrics|runs|"
-                           r"config|cli|math)/[\w./-]+\.(?:py|md|yaml))`", page.read_text()):  # fmt: skip
+    for path in re.findall(r"`((?:src|docs|tests|benchmarks|tools|algorithms|networks|envs|data|orchestration|metrics|"
+                           r"runs|config|cli|math)/[\w./-]+\.(?:py|md|yaml))`", page.read_text()):  # fmt: skip
         assert path in mine or (ROOT / path).exists() or (ROOT / "src" / "ludus" / path).exists(), path
 
 

@@ -13,9 +13,24 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOKS = sorted((ROOT / "src" / "ludus" / "playbooks").glob("*.md"))
-TASKS = """audit_bugs audit_static_analysis cleanup_dead_code cleanup_dry_file audit_dryness audit_encapsulation audit_concerns
-audit_config_consistency audit_dependency_health tune_hyperparams update_docs_architecture update_docs_coding_from_diff
-update_docs_readme audit_tests test_upgrade cleanup_imports""".split()
+TASKS = [
+    "audit_bugs",
+    "audit_static_analysis",
+    "cleanup_dead_code",
+    "cleanup_dry_file",
+    "audit_dryness",
+    "audit_encapsulation",
+    "audit_concerns",
+    "audit_config_consistency",
+    "audit_dependency_health",
+    "tune_hyperparams",
+    "update_docs_architecture",
+    "update_docs_coding_from_diff",
+    "update_docs_readme",
+    "audit_tests",
+    "test_upgrade",
+    "cleanup_imports",
+]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 LONG = ("ludus smoke", "ludus train", "ludus compare", "ludus evaluate")
 """Commands that need runs or time: other pages run them, here they only have to be understood."""
@@ -56,7 +71,9 @@ def test_everything_a_playbook_names_exists(playbook: Path, ludus: Callable[...,
     assert commands
     for line in commands:
         check(line, ludus)
-    for path in re.findall(r"`((?:src|docs|tests|benchmarks|tools)/[\w./-]+|[A-Z]+\.md|\w+\.(?:toml|txt))`", playbook.read_text()):
+    for path in re.findall(
+        r"`((?:src|docs|tests|benchmarks|tools)/[\w./-]+|[A-Z]+\.md|\w+\.(?:toml|txt))`", playbook.read_text()
+    ):
         assert (ROOT / path).exists(), path
 
 
