@@ -78,4 +78,4 @@ class MissingExtra(Missing):
     """A part that needs an optional dependency which is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(what, "an optional dependency is missing", f"pip install 'ludus[{extra}]'")
+        super().__init__(what, "an optional dependency is missing", f"pip install 'ludus-rl[{extra}]'")

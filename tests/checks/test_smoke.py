@@ -68,7 +68,7 @@ def test_what_is_not_installed_is_missing(capsys: pytest.CaptureFixture[str], mo
 
     monkeypatch.setitem(trial.TRIALS, "env", absent)
     trial.main("env", "X", "5")
-    assert _told(capsys) == {"status": "MISSING", "detail": "pip install 'ludus[atari]'"}
+    assert _told(capsys) == {"status": "MISSING", "detail": "pip install 'ludus-rl[atari]'"}
 
 
 def test_an_observation_outside_its_space_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_own_configs_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_summary_and_exit_code() -> None:
-    rows = [Result("a", "PASS", 1.0), Result("b", "MISSING", 1.0, "pip install 'ludus[x]'")]
+    rows = [Result("a", "PASS", 1.0), Result("b", "MISSING", 1.0, "pip install 'ludus-rl[x]'")]
     assert smoke.summary(rows) == "1 passed, 1 missing"
     assert (smoke.exit_code(rows), smoke.exit_code(rows, strict=True)) == (0, 1)
     assert smoke.exit_code([*rows, Result("c", "FAIL", 1.0, "no")]) == 1

@@ -160,7 +160,7 @@ def test_a_suite_that_is_not_there_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(suites, "_importable", lambda module: module != "Box2D")
     list_environments("LunarLander")
-    assert capsys.readouterr().out.splitlines()[0] == "Box2D: not installed, pip install 'ludus[box2d]'"
+    assert capsys.readouterr().out.splitlines()[0] == "Box2D: not installed, pip install 'ludus-rl[box2d]'"
     list_environments("LunarLander", as_json=True)
     found = json.loads(capsys.readouterr().out)["LunarLander-v3"]
     assert (found["installed"], found["extra"]) == (False, "box2d")

@@ -1,10 +1,12 @@
-"""docs/coming-from.md: every command on the right parses, every setting, metric and path there exists."""
+"""docs/coming-from.md: every command on the right runs, every setting, metric and path there exists."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,24 @@ import pytest
 import yaml
 
 from ludus.config.aliases import ALIASES
-from ludus.config.compose import load, parse
+from ludus.config.compose import load
 from ludus.config.validate import field_at
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coming-from.md"
+SECTIONS = dict(part.split("\n", 1) for part in PAGE.read_text().split("\n## ")[1:])
+TOOLS = [title for title in SECTIONS if title not in ("Settings", "Metrics", "Words")]
+STEPS = "256"
+READY = {"sheeprl", "RL Lab", "TorchRL"}
+AWAITED = pytest.mark.xfail(strict=True, reason="needs settings as options and presets: goes with their merge")
+"""Of what is not merged yet; strict, so that these marks have to go as soon as it is. READY goes with them."""
+EXTRAS = {"brax/": "brax"}
+"""Part of a command -> the package that it needs; without it the command says how to install it."""
 
 
-def rows(section: str) -> list[list[str]]:
-    """The cells of all tables of a section, without heads."""
-    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    tables = re.findall(r"^\|.*\|\n\|[-|]+\|\n((?:\|.*\|\n)+)", text, re.MULTILINE)
+def rows(section: str, head: str = ".*") -> list[list[str]]:
+    """The cells of the tables of a section with this head."""
+    tables = re.findall(rf"^\| {head} \|\n\|[-|]+\|\n((?:\|.*\|\n)+)", SECTIONS[section], re.MULTILINE)
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for table in tables for line in table.splitlines()]
 
 
@@ -30,47 +39,66 @@ def code(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-COMMANDS = sorted({span for row in rows("Commands") for span in code(row[-1]) if span.startswith("ludus ")})
+def commands(section: str) -> list[str]:
+    """The `ludus ...` lines of the tables of commands, as they are written."""
+    return [span for _, now in rows(section, r"before \| now") for span in code(now) if span.startswith("ludus ")]
 
 
 @pytest.fixture
-def prepared(ludus: Callable[..., Any], blocks: Any, tmp_path: Path) -> Callable[..., Any]:
+def prepared(
+    ludus: Callable[..., Any], blocks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
     """The command line beside the files of the page."""
     for block in blocks(PAGE):
         if block.title:
             (tmp_path / block.title).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / block.title).write_text(block.text)
-    return ludus
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield ludus
+    sys.modules.pop("my_envs", None)
 
 
-def test_every_new_command_parses(prepared: Callable[..., Any]) -> None:
-    assert len(COMMANDS) > 20
-    for command in COMMANDS:
-        if command.startswith(("ludus play", "ludus evaluate", "ludus resume")):
-            line = f"{command} --help"
-        elif command.startswith("ludus train") and not re.search("--list-envs|--cfg|--resume", command):
-            line = f"{command} --cfg job"
-        else:
-            line = command
-        outcome = prepared(line)
-        assert outcome.code == 0, f"{command}\n{outcome.err}"
-        assert outcome.out, command
+def small(command: str) -> str:
+    """The same command with a budget for a moment: larger numbers of steps become `STEPS`, or it is added."""
+    if not command.startswith("ludus train") or re.search("--list-envs|--cfg", command):
+        return re.sub(r"(training\.total_timesteps)=\d+", r"\1=512", command)
+    short = re.sub(r"(timesteps[ =])[\de]+", rf"\g<1>{STEPS}", command)
+    return short if short != command or f"timesteps {STEPS}" in short else f"{command} --max-timesteps {STEPS}"
 
 
-def test_flags_of_the_single_file_scripts_do_what_they_say(prepared: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("tool", [tool if tool in READY else pytest.param(tool, marks=AWAITED) for tool in TOOLS])
+def test_every_command_runs(tool: str, prepared: Callable[..., Any]) -> None:
+    """In the order of the section and in one folder, so that @last is the run before."""
+    lines = commands(tool)
+    assert len(lines) > 4
+    prepared(
+        small("ludus train CartPole-v1:ppo training.checkpoints.every_steps=128")
+    )  # for those that begin with @last
+    failed = {}
+    for line in lines:
+        outcome = prepared(small(line), as_written=True)
+        absent = any(part in line and find_spec(package) is None for part, package in EXTRAS.items())
+        if outcome.code and not (absent and "pip install 'ludus-rl[" in outcome.err):
+            failed[line] = outcome.err
+    assert not failed
+
+
+@AWAITED
+def test_flags_do_what_they_say(prepared: Callable[..., Any]) -> None:
     """One row read back: the numbers of the left column stand in the resolved config."""
-    (command,) = [command for command in COMMANDS if "--num-steps 128" in command]
-    config = parse(yaml.safe_load(prepared(f"{command} --cfg job").out), "printed")
-    assert (config.environment.num_envs, config.algorithm.config.rollout_steps) == (8, 128)
-    assert config.algorithm.config.steps_per_batch(8 * 128) == 256
+    (command,) = [line for line in commands("BenchNetRL") if "--num-steps 128" in line]
+    printed = yaml.safe_load(prepared(f"{command} --cfg job").out)
+    assert (printed["environment"]["num_envs"], printed["algorithm"]["rollout_steps"]) == (8, 128)
+    assert printed["algorithm"]["batch_size"] in (0.25, 256)
 
 
+@AWAITED
 def test_every_setting_exists_and_is_what_its_other_names_mean() -> None:
     examples = [
         load(f"CartPole-v1:{name}").data for name in ("ppo", "reinforce", "ppo_trxl_masked", "ppo_mamba_masked")
     ]
     chosen = {"algorithm.name", "network.encoder.type", "network.memory.type"}
-    told = [row for row in rows("Settings") if re.fullmatch(r"(`[a-z_.]+`(, )?)+", row[0])]
+    told = [row for row in rows("Settings") if re.fullmatch(r"(`[a-z]+\.[a-z_.]+`(, )?)+", row[0])]
     assert len(told) > 25
     for here, others in told:
         paths = code(here)
@@ -83,8 +111,8 @@ def test_every_setting_exists_and_is_what_its_other_names_mean() -> None:
 def test_what_is_said_differently_loads() -> None:
     """The right column of the second table, as overrides."""
     spans = [span for row in rows("Settings") for span in code(row[-1])]
-    told = [span for span in spans if re.match(r"(algorithm|training)\.[\w.]+: ", span)]
-    assert len(told) > 6
+    told = [span for span in spans if re.match(r"(algorithm|training|environment|network)\.[\w.]+: ", span)]
+    assert len(told) > 10
     for setting in told:
         assert load("CartPole-v1:ppo", [setting.replace(": ", "=", 1)]).config.algorithm.name == "ppo"
     config = load("CartPole-v1:ppo", ["algorithm.lr=lin_2.5e-4", "environment={normalize_obs: true}"]).config
@@ -100,11 +128,11 @@ def test_every_metric_is_logged(prepared: Callable[..., Any], tmp_path: Path) ->
     names = [row[0].strip("`") for row in rows("Metrics")]
     names += re.findall(r"`((?:train|val)/[\w/]+)`", (ROOT / "docs" / "runs.md").read_text())
     assert len(names) > 20
-    without_environment = {"train/time/updates_per_second"}
-    assert {name for name in names if name not in columns} == without_environment
+    elsewhere = {"train/time/updates_per_second", "train/system/gpu_mb"}  # without an environment; with an accelerator
+    assert {name for name in names if name not in columns} == elsewhere
 
 
 def test_every_new_path_exists() -> None:
-    paths = [span for row in rows("Layout") for span in code(row[-1]) if span.startswith("src/")]
-    assert len(paths) > 15
+    paths = [span for tool in TOOLS for row in rows(tool) for span in code(row[-1]) if span.startswith("src/")]
+    assert len(paths) > 30
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -16,6 +16,10 @@ import pytest
 from ludus.config import compose
 
 ROOT = Path(__file__).parents[2]
+GUIDES = [
+    ROOT / f"{name}.md" for name in ("AGENTS", "CLAUDE", "ARCHITECTURE_GUIDE", "CODING_PRINCIPLES", "CONTRIBUTING")
+]
+"""For people and agents who work on the code: their commands are tools, so only links and paths are checked."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "extending").glob("*.md")])
 AS_WRITTEN = {"algorithm.md", "environment.md"}
 """Pages whose trainings are short enough to run in full."""
@@ -25,9 +29,19 @@ EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["op
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+every_text = pytest.mark.parametrize("page", [*PAGES, *GUIDES], ids=lambda page: page.name)
 
 
-@every_page
+AWAITED = pytest.mark.xfail(strict=True, reason="needs `ludus.train`: goes with the merge of the Python interface")
+"""Strict, so that the mark has to go as soon as it is there."""
+SNIPPETS = [ROOT / "README.md", ROOT / "docs" / "coming-from.md", ROOT / "docs" / "platforms.md"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=AWAITED) if page in SNIPPETS else page for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_everything_runs(page: Path, ludus: Any, blocks: Any, tmp_path: Path) -> None:
     """In the order of the page: files are written, commands run, snippets executed, settings validated."""
     namespace: dict[str, Any] = {"__name__": page.stem}
@@ -68,7 +82,7 @@ def check_command(line: str, ludus: Callable[..., Any], where: str, *, as_writte
     elif "python" in words[0]:
         assert (ROOT / words[1]).exists(), f"{where}: {line}"
     else:
-        assert words[0] in ("tensorboard", "git", "cd"), f"{where}: who runs {words[0]}?"
+        assert words[0] in ("tensorboard", "git", "cd", "source"), f"{where}: who runs {words[0]}?"
 
 
 def check_session(text: str, ludus: Callable[..., Any], where: str) -> None:
@@ -89,7 +103,7 @@ def check_settings(text: str, folder: Path, where: str) -> None:
     assert compose.load(str(path)).config.environment.id, where
 
 
-@every_page
+@every_text
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -107,15 +121,21 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@every_page
+@every_text
 def test_paths_exist(page: Path) -> None:
     """A path in backticks is one of the repository, or of the package."""
     if page.name in OLD_NAMES:
         return
     mine = set(re.findall(r"title=(\S+)", page.read_text()))
-    for path in re.findall(r"`((?:src|docs|tests|benchmarks|algorithms|networks|envs|data|orchestration|metrics|runs|"
-                           r"config|cli|math)/[\w./-]+\.(?:py|md|yaml))`", page.read_text()):  # fmt: skip
+    for path in re.findall(r"`((?:src|docs|tests|benchmarks|tools|algorithms|networks|envs|data|orchestration|metrics|"
+                           r"runs|config|cli|math)/[\w./-]+\.(?:py|md|yaml))`", page.read_text()):  # fmt: skip
         assert path in mine or (ROOT / path).exists() or (ROOT / "src" / "ludus" / path).exists(), path
+
+
+@every_page
+def test_a_page_says_what_to_read_next(page: Path) -> None:
+    if page.name != "README.md":
+        assert "\n\nNext: " in page.read_text()[-400:]
 
 
 def test_every_page_can_be_reached() -> None:

@@ -36,14 +36,14 @@ def test_training_says_it_too() -> None:
     done = _without(["ale_py"], "train", "ALE-Pong-v5:ppo", "-q")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: environment.id: ALE/Pong-v5: an optional dependency is missing; pip install 'ludus[atari]'"
+        "error: environment.id: ALE/Pong-v5: an optional dependency is missing; pip install 'ludus-rl[atari]'"
     ]
 
 
 def test_a_backend_that_is_not_installed() -> None:
     done = _without(["envpool"], "train", "CartPole-v1:ppo", "-q", "environment.vectorization=envpool")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("; pip install 'ludus[envpool]'")
+    assert done.stderr.splitlines()[-1].endswith("; pip install 'ludus-rl[envpool]'")
 
 
 def test_the_smoke_table_says_missing_and_goes_on() -> None:
@@ -61,5 +61,5 @@ def test_the_smoke_table_says_missing_and_goes_on() -> None:
     done = subprocess.run([sys.executable, "-c", fake + code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = {line.split()[1]: line for line in done.stdout.splitlines()[:-1]}
-    assert rows["ALE-Pong-v5"].startswith("MISSING") and rows["ALE-Pong-v5"].endswith("pip install 'ludus[atari]'")
+    assert rows["ALE-Pong-v5"].startswith("MISSING") and rows["ALE-Pong-v5"].endswith("pip install 'ludus-rl[atari]'")
     assert rows["CartPole-v1"].startswith("PASS")

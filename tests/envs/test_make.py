@@ -69,7 +69,7 @@ def test_missing_packages_are_named_by_their_extra(monkeypatch: Any, id: str, mo
     monkeypatch.setitem(sys.modules, module, None)
     for name in [name for name in sys.modules if name.startswith(PARTS)]:
         monkeypatch.delitem(sys.modules, name)
-    assert f"pip install 'ludus[{extra}]'" in refusal(id)
+    assert f"pip install 'ludus-rl[{extra}]'" in refusal(id)
 
 
 def test_missing_envpool_is_named(monkeypatch: Any) -> None:

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "smoke": ("ludus.cli.smoke:smoke", "Run every shipped config briefly."),
     "bench": ("ludus.cli.bench:app", "Measure speed on this machine."),
     "migrate": ("ludus.cli.migrate:migrate", "Check the version of a config file or run folder."),
+    "task": ("ludus.cli.task:app", "Playbooks for recurring tasks."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
 """Name -> (function or app, line in `ludus --help`). A new command is one file and one line here."""

@@ -46,7 +46,7 @@ class Suite:
     @property
     def remedy(self) -> str:
         """How to install it."""
-        return self.install or f"pip install 'ludus[{self.extra}]'"
+        return self.install or f"pip install 'ludus-rl[{self.extra}]'"
 
 
 SUITES = (
@@ -73,7 +73,7 @@ SUITES = (
     Suite("ViZDoom", "vizdoom.gymnasium_wrapper", ("Vizdoom",), "vizdoom", ("vizdoom",)),
     Suite("Retro", "ludus.envs.suites.retro", ("Retro/",), "retro", ("stable_retro",), alone=True),
     Suite("Memory Gym", "ludus.envs.suites.memory_gym", ("MemoryGym/",), needs=("memory_gym",),
-          install="pip install 'ludus[video]' and then pip install --no-deps memory-gym, which pins old versions"),
+          install="pip install 'ludus-rl[video]' and then pip install --no-deps memory-gym, which pins old versions"),
     Suite("Brax", "ludus.envs.suites.brax", ("brax/",), "brax", ("brax",)),
 )  # fmt: skip
 """In the order in which lists show them."""
