@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,6 +75,8 @@ class Run:
     """Measures speed and memory for every row of a run that has a folder."""
     say: Callable[[str], None] = lambda _: None
     """Shows one line to the user."""
+    folder: Path | None = None
+    """The run folder, if it has one."""
     monitor: Monitor | None = None
     console: Console | None = None
     closing: ExitStack = field(default_factory=ExitStack)

@@ -12,9 +12,11 @@ from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_ya
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
+from ludus.envs.suites import suite_of
 from ludus.experiment import build
 from ludus.home import Home
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.policy import write_cut
 from ludus.run import Run
 from ludus.runs import checkpoint, consent, history, provenance, rebuild
 from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
@@ -50,6 +52,8 @@ def train(
                 start=start,
             )
             home.meta = folder.meta()
+            if config.environment.id and not suite_of(config.environment.id).alone:
+                write_cut(folder, config)
             return folder
 
         home.create = create
@@ -70,6 +74,7 @@ def work(home: Home) -> Run:
     """Build the run, train it to its end and say how it went."""
     run, folder = build(home.config, home=home), home.folder
     assert folder is not None
+    run.folder = folder.path
     for note in home.notes:
         home.say(note)
         if not switches.session_logs():

@@ -60,9 +60,14 @@ def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
+def saved_config(run: RunFolder) -> ExperimentConfig:
+    """The config that a run folder holds."""
+    return parse(read_file(run.config_path), str(run.config_path))
+
+
 def run_config(run: RunFolder, env: str | None = None) -> ExperimentConfig:
     """The config of a run that is to be played; `env` names an environment if the run has none of its own."""
-    config = parse(read_file(run.config_path), str(run.config_path))
+    config = saved_config(run)
     if env is not None and config.environment.id not in ("", env):
         raise ConfigError("--env", f"the run has its own environment, {config.environment.id}", "leave it out")
     if not env and not config.environment.id:
@@ -81,7 +86,7 @@ def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
 
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(read_file(run.config_path), str(run.config_path))
+    config = saved_config(run)
     return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 

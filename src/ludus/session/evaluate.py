@@ -1,0 +1,33 @@
+"""Many episodes with a checkpoint, as an evaluation during training would play them."""
+
+from __future__ import annotations
+
+import time
+
+from ludus.envs.make import make_vector
+from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
+from ludus.play import episodes as play_episodes
+from ludus.play import greedy, policy_of
+from ludus.runs import checkpoint
+from ludus.runs.store import RunFolder
+from ludus.seeding import Streams
+from ludus.session.loading import player_of, run_config
+from ludus.types import Spaces
+
+
+def evaluated(
+    run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None, env_id: str | None = None
+) -> EvalResult:
+    """The episodes of one checkpoint; the default seed is that of the run."""
+    config = run_config(run, env_id)
+    seed = config.experiment.seed if seed is None else seed
+    config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
+    start = time.monotonic()
+    with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
+        spaces = Spaces(env.observation_space, env.action_space)
+        player = player_of(config, checkpoint.find(run.path, step), spaces)
+        habit = greedy(player.algorithm, wish, config.training.evaluation.deterministic)
+        act = policy_of(player.algorithm, player.normalizer, deterministic=habit)
+        steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
+        env_steps = checkpoint.position(step)[0]
+        return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit)
