@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,7 +167,7 @@ def _word(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_word, value)) + "]"
     if isinstance(value, str | Path):
-        return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + "\\'" * bool(m[2]), str(value)) + "'"
     to_python: Callable[[], object] | None = getattr(value, "item", None)  # numbers of numpy and torch
     return repr(to_python() if to_python is not None else value)
 
