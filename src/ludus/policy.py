@@ -40,6 +40,8 @@ class Policy:
         self.action_space: gym.Space = cut.action
         self.info: Mapping[str, Array] = {}
         """Facts about the newest decision (`value`, `probabilities`, `q`, ...), one row per environment."""
+        self.player = player
+        """The network and its normaliser."""
         self._cut, self._act = cut, policy_of(player.algorithm, player.normalizer, deterministic=deterministic)
         self.reset()
 
@@ -57,6 +59,14 @@ class Policy:
         self._first = np.zeros(size, bool)
         actions = [pipeline.act(action) for pipeline, action in zip(self._pipelines, result.action, strict=True)]
         return actions[0] if single else np.stack(actions)
+
+    @property
+    def network_spaces(self) -> Spaces:
+        """Observations and actions as the network sees them, behind the wrappers that the policy carries along."""
+        from ludus.envs.deployment import Pipeline
+
+        border = Pipeline(self.config.environment, self._cut)
+        return Spaces(border.observation_space, border.action_space)
 
     def reset(self, done: Array | bool | None = None) -> None:
         """Begin new episodes: of all environments, or of those where `done` is true."""
