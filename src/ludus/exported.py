@@ -6,6 +6,7 @@ and the memory; outputs are the action and the memory after it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ class GreedyNetwork(nn.Module):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         behaviour = policy.player.algorithm.behaviour
-        if not isinstance(behaviour, Behaviour) or behaviour.actor is None:
+        if not isinstance(behaviour, Behaviour) or not hasattr(behaviour.actor, "trunk"):
             name = policy.config.algorithm.name
             raise ConfigError("export", f"{name} has no network that could be exported", "use run.policy() in Python")
         self.space, self.recurrent = policy.network_spaces.observation, behaviour.actor.recurrent
@@ -167,7 +168,11 @@ def _facts(policy: Policy, network: GreedyNetwork, kind: str) -> dict[str, objec
 
 
 def _write_torchscript(network: GreedyNetwork, path: Path) -> None:
-    torch.jit.trace(network, tuple(network.example(BATCH, np.random.default_rng(0))), check_trace=False).save(str(path))
+    inputs = tuple(network.example(BATCH, np.random.default_rng(0)))
+    with warnings.catch_warnings():  # about lengths in the trace; `_compare` tries other ones
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        traced = torch.jit.trace(network, inputs, check_trace=False)
+    torch.jit.freeze(traced).save(str(path))
 
 
 def _load_torchscript(path: Path) -> Callable[[list[Tensor]], list[Tensor]]:
