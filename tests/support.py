@@ -6,8 +6,8 @@ from typing import Any
 
 from ludus.algorithms import PhaseContext
 from ludus.config.schema import ExperimentConfig
+from ludus.experiment import Run
 from ludus.experiment import build as build
-from ludus.run import Run
 
 
 def config(algorithm: dict[str, Any] | str = "ppo", env: str = "CartPole-v1", **sections: Any) -> ExperimentConfig:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import zlib
 
-from ludus.seeding import GeneratorState, Streams
+import torch
+
+from ludus.seeding import Streams
+from support import build, close, config
 
 
 def test_names_and_seeds_share_nothing() -> None:
@@ -24,13 +27,15 @@ def test_same_name_same_stream() -> None:
 
 
 def test_a_generator_goes_on_after_json() -> None:
-    generator = Streams(1).generator("x")
-    generator.random(3)
-    saved = json.loads(json.dumps(GeneratorState(generator).state_dict()))
-    expected = generator.random(4).tolist()
-    other = Streams(2).generator("z")
-    GeneratorState(other).load_state_dict(saved)
-    assert other.random(4).tolist() == expected
+    run, other = (build(config(experiment={"seed": seed}), will_checkpoint=True) for seed in (1, 2))
+    run.exploration.random(3)
+    state = run.state_dict()
+    saved = {**state, "exploration": json.loads(json.dumps(state["exploration"]))}
+    expected = run.exploration.random(4).tolist(), torch.rand(4).tolist()
+    other.load_state_dict(saved)
+    assert (other.exploration.random(4).tolist(), torch.rand(4).tolist()) == expected
+    close(run)
+    close(other)
 
 
 def test_a_seed_and_a_name_are_two_things() -> None:

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from ludus import files
-from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import AddNoise, EpsilonGreedy, SampleClipped, SampleSquashed, is_box
-from ludus.data.buffers.spaces import describe_space
+from ludus.acting.behaviour import Behaviour, SampleClipped, TorchActor
+from ludus.acting.exploration import AddNoise, EpsilonGreedy, SampleSquashed, is_box
+from ludus.acting.numpy_actor import NumpyActor
+from ludus.data.buffers.saving import describe_space
 from ludus.data.normalizer import CLIP
 from ludus.errors import ConfigError, DataError, MissingExtra
 from ludus.math.distributions import Bernoulli, Categorical, DiagonalGaussian, Distribution, MultiCategorical
@@ -40,12 +41,13 @@ class GreedyNetwork(nn.Module):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         behaviour = policy.player.algorithm.behaviour
-        if not isinstance(behaviour, Behaviour) or not hasattr(behaviour.actor, "trunk"):
+        actor = behaviour.actor if isinstance(behaviour, Behaviour) else None
+        if not isinstance(actor, TorchActor | NumpyActor):
             name = policy.config.algorithm.name
             raise ConfigError("export", f"{name} has no network that could be exported", "use run.policy() in Python")
-        self.space, self.recurrent = policy.network_spaces.observation, behaviour.actor.recurrent
-        self.trunk = behaviour.actor.trunk
-        self.head = next(iter(behaviour.actor.heads.values()))
+        self.space, self.recurrent = policy.network_spaces.observation, actor.recurrent
+        self.trunk = actor.trunk
+        self.head = next(iter(actor.heads.values()))
         self.greedy = greedy_action(behaviour.strategy)
         self.memory = self.trunk.initial_state(1)
         parts = None if policy.player.normalizer is None else policy.player.normalizer.parts
@@ -170,7 +172,7 @@ def _facts(policy: Policy, network: GreedyNetwork, kind: str) -> dict[str, objec
 def _write_torchscript(network: GreedyNetwork, path: Path) -> None:
     inputs = tuple(network.example(BATCH, np.random.default_rng(0)))
     with warnings.catch_warnings():  # about lengths in the trace; `_compare` tries other ones
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", torch.jit._trace.TracerWarning)
         traced = torch.jit.trace(network, inputs, check_trace=False)
     torch.jit.freeze(traced).save(str(path))
 

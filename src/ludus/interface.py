@@ -33,11 +33,11 @@ def train(
     runs_dir: Folder = "runs",
 ) -> SavedRun:
     """Train what `ludus train SPEC OVERRIDES` trains, and return its run; with `env`, SPEC may be an algorithm alone."""
-    from ludus import session
+    from ludus.session.train import train as train_run
 
     resolved = resolve(spec, overrides, seed=seed, env=env, tags=tags, quiet=quiet)
     start = init_from.id if isinstance(init_from, SavedRun) else init_from
-    run = session.train(resolved, runs_dir=Path(runs_dir), init_from=start)
+    run = train_run(resolved, runs_dir=Path(runs_dir), init_from=start)
     assert run.folder is not None
     return SavedRun(RunFolder(run.folder))
 
@@ -111,7 +111,7 @@ def compare(
 def make_env(what: str | Path | SavedRun, *, render_mode: str | None = None, runs_dir: Folder = "runs") -> gym.Env:
     """One environment of a run, a spec (`CartPole-v1:ppo`) or an id, whose observations `load_policy` takes."""
     from ludus.envs.deployment import deployment_env
-    from ludus.policy import cut_of, find_cut
+    from ludus.session.border import cut_of, find_cut
 
     text = str(what)
     if isinstance(what, SavedRun) or not (":" in text or text.startswith("+") or _is_env(text)):

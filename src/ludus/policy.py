@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ludus.errors import ConfigError, DataError
+from ludus.errors import ConfigError
 from ludus.types import Array, Spaces, Tree, space_tree, tree_index, tree_leaves, tree_map, tree_paths
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from ludus.config.schema import Environment, ExperimentConfig
-    from ludus.envs.deployment import Deployment
-    from ludus.experiment import Player
+    from ludus.config.schema import ExperimentConfig
+    from ludus.envs.deployment import Deployment, Pipeline
+    from ludus.session.player import Player
     from ludus.runs.store import RunFolder
-
-FILE = "spaces.json"
-"""In a run folder: where observations and actions cross the border between environment and policy."""
 
 
 class Policy:
@@ -43,7 +40,10 @@ class Policy:
         self.player = player
         """The network and its normaliser."""
         self._cut, self._act = cut, policy_of(player.algorithm, player.normalizer, deterministic=deterministic)
-        self.reset()
+        self._size, self._state = 0, None
+        self._pipelines: list[Pipeline] = []
+        self._last: list[Array | None] = []
+        self._first = np.ones(0, bool)
 
     def __call__(self, obs: Tree) -> Any:
         """The action for one observation, or the actions for a batch."""
@@ -81,7 +81,7 @@ class Policy:
 
         self._size, self._first = size, np.ones(size, bool)
         self._pipelines = [Pipeline(self.config.environment, self._cut) for _ in range(size)]
-        self._last: list[Array | None] = [None] * size
+        self._last = [None] * size
 
     def _as_batch(self, obs: Tree) -> tuple[Tree, bool]:
         """Observations as arrays [B, ...], and whether there is only the one."""
@@ -127,7 +127,7 @@ def load_policy(
     It acts as in evaluation unless `deterministic` says how; `seed` is that of sampled actions.
     """
     from ludus.runs.store import find_run
-    from ludus.session.loading import checkpoint_name
+    from ludus.session.player import checkpoint_name
 
     folder = find_run(run, runs_dir)
     return policy_of_run(folder, checkpoint_name(folder, checkpoint), deterministic, seed)
@@ -138,7 +138,8 @@ def policy_of_run(folder: RunFolder, step: str, deterministic: bool | None, seed
     from ludus.envs.deployment import Pipeline
     from ludus.play import greedy
     from ludus.runs import checkpoint
-    from ludus.session.loading import player_of, saved_config
+    from ludus.session.border import cut_of
+    from ludus.session.player import player_of, saved_config
 
     config = saved_config(folder)
     if seed is not None:
@@ -148,49 +149,3 @@ def policy_of_run(folder: RunFolder, step: str, deterministic: bool | None, seed
     player = player_of(config, checkpoint.find(folder.path, step), Spaces(border.observation_space, border.action_space))
     habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
     return Policy(config, cut, player, deterministic=habit, name=f"{folder.id}/{step}")
-
-
-def cut_of(folder: RunFolder, config: ExperimentConfig) -> Deployment:
-    """The border as the run folder tells it; of a run that has no such file, from an environment."""
-    from ludus.data.buffers.spaces import read_space
-    from ludus.envs.deployment import Deployment
-    from ludus.runs.store import read_json
-
-    path = folder.path / FILE
-    if not path.exists():
-        return find_cut(config.environment)
-    try:
-        data = read_json(path)
-        return Deployment(int(data["carried"]), read_space(data["observation"]), read_space(data["action"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(str(path), f"is damaged: {error}", "remove it: it is found again from an environment") from None
-
-
-def find_cut(cfg: Environment) -> Deployment:
-    """The border of a config: as many wrappers carried along as have spaces that can be written down."""
-    from ludus.envs.deployment import deployments
-
-    for cut in deployments(cfg):
-        try:
-            _data(cut)
-        except TypeError:
-            continue
-        return cut
-    return deployments(cfg)[-1]
-
-
-def write_cut(folder: RunFolder, config: ExperimentConfig) -> None:
-    """Write the border into a run folder, so that loading its policy needs no environment."""
-    from ludus import files
-
-    files.write_json(folder.path / FILE, _data(find_cut(config.environment)))
-
-
-def _data(cut: Deployment) -> dict[str, object]:
-    from ludus.data.buffers.spaces import describe_space
-
-    return {
-        "carried": cut.carried,
-        "observation": describe_space(cut.observation),
-        "action": describe_space(cut.action),
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,14 @@ from ludus.envs.vector.buffers import VectorArrays
 from ludus.errors import ConfigError, ResourceError
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.learner import Learner
-from ludus.types import Spaces, space_tree, tree_leaves, tree_map, zeros
+from ludus.types import Spaces, tree_leaves, tree_map, zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 TIGHT = 0.8
 """Share of the free memory or disk above which there is a warning."""
@@ -80,6 +81,15 @@ def set_threads(config: ExperimentConfig, *, large: bool) -> None:
     if large:
         keep_freed_memory()
     torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
+
+
+def decline_compiling(run: Run) -> None:
+    """Say why nothing is compiled where the algorithm or the device rules it out."""
+    compiled = [learner for learner in run.learners.values() if learner.compiler]
+    if not compiled:
+        run.compiler.decline("this algorithm compiles none with this network")
+    elif compiled[0].theta.device.type != "cpu":
+        run.compiler.decline("they are compiled for the CPU only")
 
 
 class RoomForNetwork(TorchDispatchMode):
@@ -157,17 +167,9 @@ def size(count: float) -> str:
 
 def _step_bytes(spaces: Spaces, *, normalized: bool) -> int:
     """One environment, one step: observation (and its normalised twin), action, reward, flags."""
-    parts = tree_leaves(space_tree(spaces.observation))
-    twin = sum(4 * _numbers(part) for part in parts if part.dtype != np.uint8) if normalized else 0
-    return sum(map(_space_bytes, parts)) + twin + _space_bytes(spaces.action) + 4 + 3
-
-
-def _space_bytes(space: gym.Space) -> int:
-    return _numbers(space) * np.dtype(space.dtype or np.float32).itemsize
-
-
-def _numbers(space: gym.Space) -> int:
-    return int(np.prod(space.shape or (), dtype=np.int64))
+    parts = tree_leaves(zeros(spaces.observation, 1))
+    twin = sum(4 * part.size for part in parts if part.dtype != np.uint8) if normalized else 0
+    return sum(part.nbytes for part in parts) + twin + int(zeros(spaces.action, 1).nbytes) + 4 + 3
 
 
 def _updates(run: Run, learner: Learner, steps: int) -> Part:
@@ -199,7 +201,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
         with torch.no_grad():
             obs = tree_map(lambda leaf: torch.as_tensor(leaf, device=learner.theta.device), zeros(space, 1, 1))
             first = torch.ones(1, 1, dtype=torch.bool, device=learner.theta.device)
-            model(obs, model.initial_state(1), first)
+            model(obs, model.trunk.initial_state(1), first)
     finally:
         for hook in hooks:
             hook.remove()
@@ -229,8 +231,6 @@ def _disk(run: Run, folder: Path) -> list[str]:
 def _free(folder: Path) -> int:
     """Free bytes on the disk where a folder is or will be; 0 if it cannot be made there."""
     for place in (folder, *folder.parents):
-        try:
+        with suppress(OSError):
             return shutil.disk_usage(place).free
-        except OSError:
-            continue
     return 0

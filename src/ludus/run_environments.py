@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from ludus.config.schema import Environment, ExperimentConfig
 from ludus.config.training import Phase
 from ludus.data.buffers.stored import StoredConfig, stored_spaces
@@ -14,13 +12,13 @@ from ludus.data.collector import Collector
 from ludus.envs.make import describe, make_vector, probe
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
+from ludus.orchestration.phases import changed
 from ludus.preflight import check_environments
 from ludus.seeding import Streams
-from ludus.text import did_you_mean
 from ludus.types import Spaces
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 
 def training_environments(config: ExperimentConfig) -> VectorEnv | None:
@@ -81,11 +79,6 @@ def evaluation_environments(cfg: Environment, count: int, collector: Collector |
     return env
 
 
-def rendered_environment(cfg: Environment) -> VectorEnv:
-    """One environment that can be recorded."""
-    return make_vector(cfg, num_envs=1, render_mode="rgb_array", vectorization="sync")
-
-
 def about_environments(run: Run) -> list[str]:
     """What the user should know: environments that do not follow their seed, or evaluations that are not made."""
     if run.collector is not None:
@@ -101,7 +94,10 @@ class PhaseEnvironments:
     def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
         self.collector, self.streams = collector, streams
         self.current = base
-        self.wanted = {phase.name: changed_environment(base, phase) for phase in phases}
+        self.wanted = {
+            phase.name: changed(base, phase.environment or {}, f"training.phases.{phase.name}.environment")
+            for phase in phases
+        }
         for phase in phases:
             if self.wanted[phase.name] != base:
                 self._check_spaces(phase)
@@ -122,15 +118,3 @@ class PhaseEnvironments:
         if (info.observation_space, info.action_space) != (env.observation_space, env.action_space):
             where = f"training.phases.{phase.name}.environment"
             raise ConfigError(where, "observation or action space differs", "phases may only use environments alike")
-
-
-def changed_environment(base: Environment, phase: Phase) -> Environment:
-    """The environment section as a phase changes it, checked like any config."""
-    try:
-        return Environment.model_validate({**base.model_dump(), **(phase.environment or {})})
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        where = f"training.phases.{phase.name}.environment.{path}"
-        remedy = did_you_mean(path, Environment.model_fields) if first["type"] == "extra_forbidden" else ""
-        raise ConfigError(where, first["msg"], remedy) from None

@@ -41,7 +41,7 @@ class SavedRun:
     @property
     def config(self) -> ExperimentConfig:
         """The resolved config, typed and frozen."""
-        from ludus.session.loading import saved_config
+        from ludus.session.player import saved_config
 
         return saved_config(self._folder)
 
@@ -76,7 +76,7 @@ class SavedRun:
     ) -> EvalResult:
         """Play episodes with a checkpoint (default: the best one), as `ludus evaluate` does."""
         from ludus.session.evaluate import evaluated
-        from ludus.session.loading import checkpoint_name
+        from ludus.session.player import checkpoint_name
 
         if episodes < 1:
             raise ConfigError("evaluate", f"{episodes} episodes cannot be played", "ask for at least one")
@@ -87,17 +87,17 @@ class SavedRun:
     ) -> Policy:
         """Its policy as a function: `action = policy(obs)`."""
         from ludus.policy import policy_of_run
-        from ludus.session.loading import checkpoint_name
+        from ludus.session.player import checkpoint_name
 
         return policy_of_run(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed)
 
     def resume(self, overrides: Overrides = (), *, quiet: bool = False) -> SavedRun:
         """Go on from the newest checkpoint, bit for bit; a finished run needs a larger budget."""
-        from ludus import session
+        from ludus.session.resume import budget_field, resume
 
         words = [*override_words(overrides), *(["logging.console=false"] if quiet else [])]
-        if session.resume(self.id, words, runs_dir=self.folder.parent) is None:
-            problem, field = f"{self.id} has already finished", session.budget_field(self._folder)
+        if resume(self.id, words, runs_dir=self.folder.parent) is None:
+            problem, field = f"{self.id} has already finished", budget_field(self._folder)
             raise ConfigError("resume", problem, f'give it a larger budget: resume({{"training.{field}": ...}})')
         return self
 

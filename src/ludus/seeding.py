@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
 
 import numpy as np
 
@@ -24,34 +23,3 @@ class Streams:
     def integers(self, name: str, count: int) -> list[int]:
         """Seeds below 2**31, for libraries that take plain integers."""
         return [int(word >> 1) for word in self._sequence(name).generate_state(count, np.uint32)]
-
-
-class GeneratorState:
-    """The state of a numpy generator, for checkpoints."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-
-    def state_dict(self) -> dict[str, Any]:
-        """The bit generator's state: plain integers."""
-        return dict(self.generator.bit_generator.state)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the state was taken."""
-        self.generator.bit_generator.state = state
-
-
-class TorchState:
-    """The state of torch's global generator, for checkpoints."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The CPU generator."""
-        import torch
-
-        return {"cpu": torch.get_rng_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the state was taken."""
-        import torch
-
-        torch.set_rng_state(torch.as_tensor(state["cpu"]))

@@ -1,4 +1,4 @@
-"""Writes to standard output and error that may be closed or full."""
+"""The terminal: standard output and error that may be closed or full, and environment variables that turn them off."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import contextlib
 import os
 import sys
 from typing import IO
+
+QUIET = ("LUDUS_QUIET", "VIBES_QUIET", "VIBES_DISABLE_CHECKPOINT_LOGS")
+"""Nothing is printed except errors, whatever the config says."""
+NO_LOGS = ("LUDUS_DISABLE_SESSION_LOGS", "VIBES_DISABLE_SESSION_LOGS")
+"""run.log gets no copy of the console."""
 
 
 def warn(message: str) -> None:
@@ -19,3 +24,17 @@ def mute(stream: IO[str]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def quiet() -> bool:
+    """Whether the console is off."""
+    return any(map(_on, QUIET))
+
+
+def session_logs() -> bool:
+    """Whether run.log gets a copy of the console."""
+    return not any(map(_on, NO_LOGS))
+
+
+def _on(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")

@@ -7,21 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus import preflight
 from ludus.config.compose import parse
 from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig, WandbConfig
 from ludus.config.training import Video
 from ludus.errors import DataError
-from ludus.experiment import build
-from ludus.home import Home
+from ludus.experiment import Run, build
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.run import Run
+from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.runs import checkpoint, rebuild
 from ludus.runs.differences import refuse_what_was_edited
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.store import RunFolder
-from ludus.session import begin_from, edited_since
+from ludus.session.loading import begin_from
+from ludus.session.resume import edited_since
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 
@@ -53,30 +54,32 @@ def verify(folder: RunFolder, announce: Callable[[str], None] = lambda _: None) 
     config = parse(read_file(folder.config_path), str(folder.config_path))
     trained = checkpoint.trained(checkpoint.about(folder.path))
     refuse_what_was_edited(edited_since(trained, config, folder.path), folder.config_path)
-    judge, config = _Judge(expected), silent(config)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Home(config, folder.id, Path(scratch), announce=announce) as home,
-    ):
+    with tempfile.TemporaryDirectory() as scratch:
+        return repeat(folder, silent(config), _Judge(expected), Path(scratch), announce)
+
+
+def repeat(
+    folder: RunFolder, config: ExperimentConfig, judge: _Judge, scratch: Path, announce: Callable[[str], None]
+) -> Verdict:
+    """Train as the run of `folder` did, with checkpoints in `scratch`, and judge every row."""
+    run = judge.run = build(config, sinks=[judge], will_checkpoint=True, say=announce)
+    run.say = lambda _: None
+    try:
+        preflight.check(run, scratch)
         start = rebuild.meta(folder.path).get("start")
         if isinstance(start, dict):
-            home.checks.append(lambda run: begin_from(run, start, folder.path.parent))
-        home.create = lambda: RunFolder(Path(scratch))
-        home.loads.append(lambda run: as_before(run, folder))
-        judge.run = build(config, home=home, sinks=[judge])
-        judge.run.run()
-        judge.run.close()
-        return judge.verdict(_same_state(folder, Path(scratch)) if judge.difference is None else None)
-
-
-def as_before(run: Run, repeated: RunFolder) -> None:
-    """Compute as the repeated run did: compiled and eager updates round differently, and so do precisions."""
-    run.say = lambda _: None
-    saved = checkpoint.checkpoints(repeated.path)
-    if saved:
-        state = checkpoint.load(saved[list(saved)[-1]])
-        run.compiler.load_state_dict(state["compiler"])
-        run.precision.load_state_dict(state["precision"])
+            begin_from(run, start, folder.path.parent)
+        run.buffers.attach(scratch / "buffers")
+        run.callbacks.append(Checkpoints(scratch, config.training.checkpoints, warn=announce))
+        saved = checkpoint.checkpoints(folder.path)
+        if saved:  # compiled and eager updates round differently, and so do precisions
+            state = checkpoint.load(saved[list(saved)[-1]])
+            run.compiler.load_state_dict(state["compiler"])
+            run.precision.load_state_dict(state["precision"])
+        run.run()
+    finally:
+        run.close()
+    return judge.verdict(_same_state(folder, scratch) if judge.difference is None else None)
 
 
 def silent(config: ExperimentConfig) -> ExperimentConfig:
@@ -116,9 +119,6 @@ class _Judge(Sink):
             self.run.stop("differs")
         elif self.seen == len(self.expected):
             self.run.stop("verified")
-
-    def close(self) -> None:
-        """Nothing to close."""
 
     def verdict(self, weights: bool | None) -> Verdict:
         """The result, with or without a comparison of the final states."""

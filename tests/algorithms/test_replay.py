@@ -11,8 +11,8 @@ import torch
 
 from ludus.config.compose import load
 from ludus.errors import ConfigError
-from ludus.experiment import build_player
 from ludus.session.loading import transfer
+from ludus.session.player import build_player
 from ludus.types import Spaces
 from support import build, close, config, moment, run
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import ludus
-from ludus import cli, session
-from ludus.cli import train as train_module
+from ludus import cli
+from ludus.cli import job as job_module
 from ludus.config.compose import config_hash, load, parse
 from ludus.errors import EnvironmentFailed
 
@@ -24,7 +24,7 @@ HEAVY = ("torch", "gymnasium", "hydra", "omegaconf", "pydantic", "rich", "yaml",
 def ludus_(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the command in an empty directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
+    monkeypatch.setattr(job_module, "debugger_attached", lambda: False)
 
     def run(*args: str) -> types.SimpleNamespace:
         with pytest.raises(SystemExit) as stop:
@@ -44,7 +44,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir, init_from=init_from, debug=debug))
         return types.SimpleNamespace(interrupted=None)
 
-    monkeypatch.setattr(session, "train", train)
+    monkeypatch.setattr("ludus.session.train.train", train)
     return calls
 
 
@@ -135,7 +135,7 @@ def test_an_interrupt_is_130(ludus_, monkeypatch, runs):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "train", interrupted)
+    monkeypatch.setattr("ludus.session.train.train", interrupted)
     assert ludus_("train", "CartPole-v1:ppo", "-q").code == 130
 
 
@@ -143,7 +143,7 @@ def test_what_a_run_fails_with_is_the_exit_code(ludus_, monkeypatch, runs):
     def dies(*args, **kwargs):
         raise EnvironmentFailed("CartPole-v1", "environment 3 died", "try on_worker_death=restart")
 
-    monkeypatch.setattr(session, "train", dies)
+    monkeypatch.setattr("ludus.session.train.train", dies)
     result = ludus_("train", "CartPole-v1:ppo", "-q")
     assert result.code == 4 and result.err == "error: CartPole-v1: environment 3 died; try on_worker_death=restart\n"
 
@@ -229,7 +229,7 @@ def test_without_a_terminal_nothing_is_asked(ludus_, runs, monkeypatch):
 
 @pytest.mark.parametrize("spec", ["CartPole-v1:ppo", "CartPole-v1:reinforce"])
 def test_a_debugger_makes_it_small(ludus_, runs, monkeypatch, spec):
-    monkeypatch.setattr(train_module, "debugger_attached", lambda: True)
+    monkeypatch.setattr(job_module, "debugger_attached", lambda: True)
     result = ludus_("train", spec, "-q")
     config = runs[0].resolved.config
     assert "debugger attached" in result.err
@@ -239,7 +239,7 @@ def test_a_debugger_makes_it_small(ludus_, runs, monkeypatch, spec):
 
 def test_a_debugger_is_noticed(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import ludus.cli.train as t; print('attached', t.debugger_attached())")
+    script.write_text("import ludus.cli.job as t; print('attached', t.debugger_attached())")
     traced = "import sys; sys.settrace(lambda *a: None); "
     assert python(script.read_text()).stdout == "attached False\n"
     assert python(traced + script.read_text()).stdout == "attached True\n"

@@ -16,8 +16,7 @@ import pytest
 from ludus.cli.play import play
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError, DataError
-from ludus.experiment import build
-from ludus.run import Run
+from ludus.experiment import Run, build
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
 from support import config as small_config

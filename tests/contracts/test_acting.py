@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ludus.config.schema import Head
-from ludus.experiment import build_player
 from ludus.networks.encoders.mlp import MLPConfig
+from ludus.session.player import build_player
 from ludus.types import Spaces
 from support import config
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.experiment import build_player
 from ludus.registry import ALGORITHMS
+from ludus.session.player import build_player
 from ludus.types import Spaces
 from support import config
 

@@ -14,7 +14,7 @@ import gymnasium as gym
 import pytest
 
 from ludus import cli, registry
-from ludus.cli import train as train_module
+from ludus.cli import job as job_module
 
 ROOT = Path(__file__).parents[2]
 BUDGET = "512"
@@ -67,7 +67,7 @@ def ludus(
     """Runs `ludus ...` in an empty directory; training is cut short unless it is to run as written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
+    monkeypatch.setattr(job_module, "debugger_attached", lambda: False)
 
     def run(line: str, *, as_written: bool = False) -> Outcome:
         _forget_plugins()  # every command is a process of its own

@@ -13,11 +13,12 @@ from ludus.algorithms import Context
 from ludus.algorithms._on_policy import advantages
 from ludus.data.rollout import minibatches
 from ludus.errors import DataError
-from ludus.experiment import build, build_player
+from ludus.experiment import build
 from ludus.networks import precision as module
 from ludus.networks.encoders import Encoder
 from ludus.networks.precision import Precision
 from ludus.registry import ALGORITHMS
+from ludus.session.player import build_player
 from ludus.types import Spaces
 from support import close, config, moment
 

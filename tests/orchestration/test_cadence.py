@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.config.training import Evaluation
-from ludus.orchestration.cadence import EvaluationDue, Every
+from ludus.orchestration.evaluator import EvaluationDue, Every
 from ludus.progress import Budget, Progress
 
 

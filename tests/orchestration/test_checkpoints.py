@@ -10,9 +10,9 @@ import pytest
 from ludus import files
 from ludus.config.training import CheckpointPlan
 from ludus.errors import ConfigError, DataError
+from ludus.experiment import Run
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
-from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from support import build, close

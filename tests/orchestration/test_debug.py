@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 
 from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
+from ludus.experiment import Run
 from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.registry import ALGORITHMS
-from ludus.run import Run
 from ludus.types import Report
 from ludus.watch.finite import bad_part
 from ludus.watch.tensors import weight_statistics

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from ludus.data.normalizer import ObservationNormalizer
-from ludus.experiment import build, build_player
+from ludus.experiment import build
 from ludus.orchestration.evaluator import Evaluator
 from ludus.play import episodes
 from ludus.seeding import Streams
+from ludus.session.player import build_player
 from ludus.types import ActResult, Spaces, StepResult
 from support import close, config, moment, run
 from vector_script import BOX, Planned

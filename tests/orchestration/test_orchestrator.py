@@ -14,6 +14,7 @@ from ludus.algorithms import Algorithm, AlgorithmConfig, PhaseContext
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
+from ludus.experiment import Run
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.control import Control
@@ -25,7 +26,6 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import phase_configs, run_phases
 from ludus.registry import ALGORITHMS
-from ludus.run import Run
 from ludus.seeding import Streams
 from ludus.types import ActResult, Report
 
@@ -329,7 +329,7 @@ def test_a_plateau_is_found_in_epochs_not_in_rows() -> None:
     plateau = Plateau(cfg)
     run = toy_run(60, callbacks=[plateau], logging=SELDOM)
     run.run()
-    assert plateau.interventions == 1
+    assert plateau.seen.interventions == 1
     assert [now.cfg.chunk for now in run.algorithm.seen[::2]] == [10, 10, 10, 20, 20]
 
 

@@ -48,7 +48,7 @@ def test_progress_keeps_everything_as_it_is() -> None:
 def test_standing_still_halves_the_rate_again_and_again() -> None:
     run, plateau = StandIn(lr=1e-3), _plateau()
     assert _feed(plateau, run, 5, 5, 4, 5, 5, 6, 5, 5) == [1e-3, 1e-3, *[5e-4] * 2, *[2.5e-4] * 3, 1.25e-4]
-    assert plateau.interventions == 3
+    assert plateau.seen.interventions == 3
     assert run.said[0] == f"plateau of {KEY}: no progress in 2 values; lr 0.001 -> 0.0005"
 
 
@@ -84,7 +84,7 @@ def test_ways_to_change_a_field(action: dict[str, Any], before: dict[str, Any], 
 def test_at_its_bound_it_rests() -> None:
     run, plateau = StandIn(lr=1e-3), _plateau(actions=[{"field": "lr", "multiply": 0.5, "min": 5e-4}])
     _feed(plateau, run, *[5] * 20)
-    assert (plateau.interventions, len(run.said)) == (1, 1)
+    assert (plateau.seen.interventions, len(run.said)) == (1, 1)
 
 
 def test_the_cooldown_counts_nothing() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ludus import cli
-from ludus.cli import train as train_module
+from ludus.cli import job as job_module
 
 Ludus = Callable[..., types.SimpleNamespace]
 SMALL = [
@@ -33,7 +33,7 @@ def ludus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     """`ludus("train", ...)`: exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(train_module, "debugger_attached", lambda: False)
+    monkeypatch.setattr(job_module, "debugger_attached", lambda: False)
 
     def command(*words: str) -> types.SimpleNamespace:
         with pytest.raises(SystemExit) as stop:

@@ -17,7 +17,7 @@ from ludus.runs import checkpoint
 from ludus.runs.fingerprint import fingerprint
 from ludus.runs.lock import RunLock
 from ludus.runs.store import RunFolder
-from ludus.session import unfinished
+from ludus.session.resume import unfinished
 from session.conftest import SMALL, Ludus, only_run
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
@@ -102,7 +102,7 @@ def test_killed_while_going_back_the_rows_are_those_of_the_checkpoint(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ludus.session.rewind_metrics", dies)
+        patch.setattr("ludus.session.resume.rewind_metrics", dies)
         assert ludus("resume", "@last/step=256").code == 130
     assert max(steps(trained)) == 256
     assert ludus("resume", "@last").code == 0

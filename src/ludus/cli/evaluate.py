@@ -5,26 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from ludus.cli.options import Json, RunsDir
+from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
+from ludus.files import to_json
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
 
 
 def evaluate(
-    run: Annotated[
-        str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")
-    ] = "@last",
-    episodes: Annotated[int, typer.Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
-    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
-    env: Annotated[
-        str | None, typer.Option(metavar="ID", help="Environment for a run that learned without one.")
-    ] = None,
+    run: Checkpointed = "@last",
+    episodes: Annotated[int, Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
+    deterministic: Deterministic = None,
+    checkpoint: Checkpoint = None,
+    seed: Annotated[int | None, Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    env: EnvId = None,
     json: Json = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
@@ -32,7 +29,7 @@ def evaluate(
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
     from ludus.runs.store import RunFolder
     from ludus.session.evaluate import evaluated
-    from ludus.session.loading import checkpoint_name, run_config
+    from ludus.session.player import checkpoint_name, run_config
 
     load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
@@ -41,11 +38,9 @@ def evaluate(
     result = evaluated(found, step, episodes, deterministic, seed, env)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
-        from ludus.files import to_json
-
         print(to_json(facts), end="")
-        return
-    show(facts)
+    else:
+        show(facts)
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -54,11 +49,10 @@ def show(facts: dict[str, Any]) -> None:
     if facts["episodes"] > 1:
         low, high = facts["ci95"]
         interval = f", 95 % bootstrap interval of the mean {low:,.2f} to {high:,.2f}"
-    spread = f"IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
     habit = "greedy" if facts["deterministic"] else "sampled"
     print(f"{facts['run']}/{facts['checkpoint']}")
     print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}{interval}")
-    print(f"         {spread}")
+    print("         IQM {iqm:,.2f}, median {median:,.2f}, {min:,.2f} to {max:,.2f}".format(**facts))
     print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
     print(f"episodes {facts['episodes']}, {habit} actions, seed {facts['seed']}, {facts['seconds']:.1f} s")
 
@@ -67,14 +61,14 @@ def statistics(result: EvalResult) -> dict[str, Any]:
     """Everything about the episodes, by name."""
     import numpy as np
 
-    from ludus.reports.statistics import iqm, mean, stratified_bootstrap
+    from ludus.reports.statistics import iqm, stratified_bootstrap
 
     return {
         "episodes": result.episodes,
         "deterministic": result.deterministic,
         "mean": result.mean,
         "std": result.std,
-        "ci95": list(stratified_bootstrap([result.returns], mean)) if result.episodes > 1 else [None, None],
+        "ci95": list(stratified_bootstrap([result.returns], np.mean)) if result.episodes > 1 else [None, None],
         "iqm": float(iqm(result.returns)),
         "median": float(np.median(result.returns)),
         "min": result.worst,

@@ -2,74 +2,34 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from ludus.cli.options import RunsDir, numbers
+from ludus.cli import job as asked
+from ludus.cli.job import confirmed, jobs_of, pick_spec, print_config, print_targets, split
+from ludus.cli.options import RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
 
-if TYPE_CHECKING:
-    from ludus.config.compose import Resolved
-    from ludus.config.schema import ExperimentConfig
-
-DEFAULT = "Bandit-v0:ppo"
-
-Text = str | None
-Texts = list[str] | None
-Option = typer.Option
-Words = Annotated[
-    Texts,
-    typer.Argument(
-        metavar="[SPEC] [OVERRIDES]",
-        help=f"Env:variant, +experiment=name or a .yaml/.json file (default: {DEFAULT}); then key=value, +key=value, "
-        "++key=value or ~key in Hydra's grammar.",
-    ),
-]
-Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not ask before training.")]
-ConfigId = Annotated[Text, Option("--config_id", "--config-id", metavar="SPEC", help="Another way to write SPEC.")]
-Config = Annotated[Text, Option(metavar="FILE", help="Another way to name a config file.")]
-ListEnvs = Annotated[bool, Option("--list-envs", help="List all Env:variant; SPEC is a search text.")]
-Seed = Annotated[Text, Option(metavar="N[,N...]", help="One run per seed.")]
-MaxTimesteps = Annotated[Text, Option("--max-timesteps", "--max_timesteps", metavar="N", help="Budget in steps.")]
-TotalTimesteps = Annotated[Text, Option("--total-timesteps", "--total_timesteps", metavar="N", help="The same.")]
-Override = Annotated[Texts, Option(metavar="KEY=VALUE", help="One more override.")]
-EnvKwargs = Annotated[
-    Texts,
-    Option("--env-kwargs", "--env_kwargs", metavar="KEY=VALUE", help="Argument of the environment's constructor."),
-]
-Tag = Annotated[Texts, Option(metavar="LABEL", help="Add a label to the run.")]
-Cfg = Annotated[Text, Option(metavar="job", help="Print the resolved config and stop.")]
-Package = Annotated[Text, Option(metavar="PATH", help="With --cfg: print only this part.")]
-InitFrom = Annotated[Text, Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")]
-Resume = Annotated[
-    Text, Option(metavar="RUN|auto", help="Continue a run; auto: the newest unfinished one with this config.")
-]
-Debug = Annotated[bool, Option("--debug", help="Tracebacks; check every tensor, profile, write debug/ into the run.")]
-
 
 def train(
-    words: Words = None,
-    quiet: Quiet = False,
-    config_id: ConfigId = None,
-    config: Config = None,
-    list_envs: ListEnvs = False,
-    seed: Seed = None,
-    max_timesteps: MaxTimesteps = None,
-    total_timesteps: TotalTimesteps = None,
-    override: Override = None,
-    env_kwargs: EnvKwargs = None,
-    tag: Tag = None,
-    cfg: Cfg = None,
-    package: Package = None,
+    words: asked.Words = None,
+    quiet: asked.Quiet = False,
+    config_id: asked.ConfigId = None,
+    config: asked.Config = None,
+    list_envs: asked.ListEnvs = False,
+    seed: asked.Seed = None,
+    max_timesteps: asked.MaxTimesteps = None,
+    total_timesteps: asked.TotalTimesteps = None,
+    override: asked.Override = None,
+    env_kwargs: asked.EnvKwargs = None,
+    tag: asked.Tag = None,
+    cfg: asked.Cfg = None,
+    package: asked.Package = None,
     plugin: Plugin = None,
-    init_from: InitFrom = None,
-    resume: Resume = None,
+    init_from: asked.InitFrom = None,
+    resume: asked.Resume = None,
     runs_dir: RunsDir = Path("runs"),
-    debug: Debug = False,
+    debug: asked.Debug = False,
 ) -> int:
     """Train an experiment."""
     spec, overrides = split(words or [])
@@ -84,18 +44,18 @@ def train(
         return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, debug)
     init_from = init_from and init_from.removeprefix(f"{runs_dir}/")
     runs_dir = runs_dir.absolute()  # an environment may change the working directory, and there are several seeds
-    spec = pick_spec(spec, config_id, config)
-    jobs = [resolve(spec, [*overrides, *chosen], tag or []) for chosen in seeds(seed)]
+    jobs = jobs_of(pick_spec(spec, config_id, config), overrides, seed, tag or [])
     if cfg is not None:
         return print_config(jobs[0].config, cfg, package)
-    if not quiet and not _confirmed(jobs):
+    if not quiet and not confirmed(jobs):
         return 0
-    from ludus import session
+    from ludus.session import resume as earlier
+    from ludus.session import train as session
     from ludus.session.signals import EARLY
 
     for job in jobs:
-        earlier = session.unfinished(job.config, runs_dir) if resume else None
-        run = session.resume(earlier, [], runs_dir=runs_dir, debug=debug) if earlier else None
+        begun = earlier.unfinished(job.config, runs_dir) if resume else None
+        run = earlier.resume(begun, [], runs_dir=runs_dir, debug=debug) if begun else None
         run = run or session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):
             return EARLY
@@ -112,114 +72,3 @@ def _resume(
     from ludus.cli.resume import resume
 
     return resume(run, overrides, plugin=plugin, runs_dir=runs_dir, debug=debug)
-
-
-def split(words: list[str]) -> tuple[str | None, list[str]]:
-    """The spec among the positional arguments, and the overrides."""
-    specs = [word for word in words if word.startswith("+experiment=") or ("=" not in word and word[:1] != "~")]
-    if len(specs) > 1:
-        raise ConfigError(specs[1], f"a second spec besides '{specs[0]}'", "overrides are written key=value")
-    return (specs[0] if specs else None), [word for word in words if word not in specs]
-
-
-def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:
-    """The spec, which may be given in one of three ways."""
-    given = {"SPEC": spec, "--config_id": config_id, "--config": config}
-    named = {name: value for name, value in given.items() if value is not None}
-    if len(named) > 1:
-        raise ConfigError(" and ".join(named), "both name what to train", "keep one of them")
-    chosen = next(iter(named.values()), DEFAULT)
-    if ":" not in chosen and "=" not in chosen and not chosen.endswith((".yaml", ".yml", ".json")):
-        print_targets(chosen)
-        raise ConfigError(chosen, "names no variant", "pick an Env:variant; ludus train --list-envs shows all")
-    return chosen
-
-
-def print_targets(search: str | None) -> int:
-    """Print every `Env:variant` that fits, with its description."""
-    from ludus.config.compose import find_targets
-
-    targets = find_targets(search)
-    width = max((len(target.spec) for target in targets), default=0)
-    for target in targets:
-        line = f"{target.spec:<{width}}  {target.description}".rstrip()
-        print("".join(char if char.isprintable() else " " for char in line))
-    return 0
-
-
-def seeds(text: str | None) -> list[list[str]]:
-    """The overrides of each run that `--seed` asks for."""
-    return [[]] if text is None else [[f"seed={number}"] for number in numbers("--seed", text, "1,2,3", least=0)]
-
-
-def resolve(spec: str, overrides: list[str], tags: list[str]) -> Resolved:
-    """The resolved experiment with the given tags; with one environment if a debugger is attached."""
-    from ludus.config.compose import load
-
-    resolved = load(spec, overrides)
-    further = []
-    if tags:
-        from ludus.runs.tags import check
-
-        for tag in tags:
-            check(tag, f"--tag {tag}"[:80])
-        quoted = [repr(tag) for tag in (*resolved.config.experiment.tags, *tags)]
-        further.append(f"experiment.tags=[{','.join(quoted)}]")
-    if debugger_attached():
-        further += debugger_overrides(resolved.config)
-        print("debugger attached: one environment in this process, whole rollouts as batches", file=sys.stderr)
-    return load(spec, [*overrides, *further]) if further else resolved
-
-
-def debugger_attached() -> bool:
-    """Whether a debugger runs this process; pdb without breakpoints sets no trace function but is on the stack."""
-    if sys.gettrace() is not None or "debugpy" in sys.modules:
-        return True
-    frame = sys._getframe().f_back
-    while frame is not None and frame.f_globals.get("__name__") != "bdb":
-        frame = frame.f_back
-    return frame is not None
-
-
-def debugger_overrides(config: ExperimentConfig) -> list[str]:
-    """One environment in this process; a batch size in steps may no longer divide the rollout, so it is a fraction."""
-    batch = getattr(config.algorithm.config, "batch_size", 0)
-    whole = ["algorithm.batch_size=1.0"] if batch > 1 else []
-    return ["environment.num_envs=1", "environment.vectorization=sync", *whole]
-
-
-def print_config(config: ExperimentConfig, kind: str, package: str | None) -> int:
-    """Print the resolved config, or a part of it, as YAML."""
-    from ludus.config.compose import dump
-    from ludus.config.read import to_yaml
-    from ludus.config.validate import MISSING, select
-    from ludus.text import did_you_mean
-
-    if kind != "job":
-        raise ConfigError(f"--cfg {kind}", "only the job's config exists", "write --cfg job")
-    data = dump(config)
-    part = data if package in (None, "_global_") else select(data, tuple(package.split(".")))
-    if part is MISSING:
-        raise ConfigError(f"--package {package}", "no such part", did_you_mean(package, data))
-    print(to_yaml(part), end="")
-    return 0
-
-
-def _confirmed(jobs: list[Resolved]) -> bool:
-    """Ask a user at a terminal whether to train, and whether a program that a file names may be started."""
-    from ludus.runs import consent
-
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        config = jobs[0].config
-        names = ", ".join(str(job.config.experiment.seed) for job in jobs)
-        place, budget = config.environment.id or "stored steps", config.training.budget
-        print(f"{config.algorithm.name} on {place}, {budget.total:,} {budget.noun}, seed {names}")
-        try:
-            answer = input("Start training? [Y/n] ").strip().lower()
-        except EOFError:
-            answer = "n"
-        if answer not in ("", "y", "yes"):
-            return False
-    for job in jobs:
-        consent.ask(job)
-    return True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ludus.data.finite import bad_action, check_rollout, is_finite
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import EnvironmentFailed
@@ -61,26 +62,24 @@ class Collector:
         self._begin(tree_map(np.array, env.reset(seeds)))
 
     def _begin(self, obs: Tree) -> None:
-        self._raw_obs = obs
+        self.newest_obs = obs
+        """[B, ...], not normalised."""
         self.first = np.ones(self.num_envs, bool)
         self.state: Tree = None
         self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
         if self.reward_normalizer is not None:
             self.reward_normalizer.cut()
 
-    @property
-    def newest_obs(self) -> Tree:
-        """[B, ...]: the newest observations, not normalised."""
-        return self._raw_obs
-
     def collect(self, behaviour: Acts, steps: int) -> Rollout:
         """`steps` steps of every environment; the next call overwrites the arrays."""
-        store = self._store(steps)
+        if self._storage is None or len(self._storage.reward) < steps:
+            self._storage = _Storage(self.env, steps, self.normalizer)
+        store = self._storage
         if self.state is None:
             self.state = behaviour.initial_state(self.num_envs)
         start_state = state = self.state
         first = self.first
-        obs = self._put(store, 0, self._raw_obs)
+        obs = self._put(store, 0, self.newest_obs)
         ends: list[tuple[Array, ...]] = []
         extras: list[dict[str, Array]] = []
         store.first[0] = first
@@ -98,8 +97,8 @@ class Collector:
                 ends.append(self._end_episodes(t, result, first, state))
             obs = self._put(store, t + 1, result.obs)
         self.state, self.first = state, first
-        self._raw_obs = tree_map(np.copy, store.raw_rows[steps])
-        self._check_finite(store, steps)
+        self.newest_obs = tree_map(np.copy, store.raw_rows[steps])
+        check_rollout(self.env.id, store.columns(steps))
         rollout = self._rollout(store, steps, start_state, ends, extras)
         self.steps += steps
         return rollout
@@ -112,7 +111,9 @@ class Collector:
     def _decide(self, behaviour: Acts, obs: Tree, state: Tree, first: Array, t: int) -> Acted:
         acted = behaviour.act(obs, state, first)
         if acted.env_action.dtype.kind == "f" and not np.isfinite(acted.env_action).all():
-            self._name_bad_action(t, acted.env_action)
+            if t and self._storage is not None:
+                check_rollout(self.env.id, self._storage.columns(t))  # a bad observation is the cause of a bad action
+            raise bad_action(self.env.id, acted.env_action)
         return acted
 
     def _put(self, store: _Storage, t: int, raw_obs: Tree) -> Tree:
@@ -141,19 +142,12 @@ class Collector:
         if not ends:
             return None
         t, b, bootstrap, obs, state = tree_map(_concatenate, *ends)
-        if not all(map(_finite, tree_leaves(obs))):
+        if not all(map(is_finite, tree_leaves(obs))):
             raise EnvironmentFailed(self.env.id, "a final observation is not finite", "check the environment")
         seen = obs if self.normalizer is None else self.normalizer.apply(obs)
         return Ends(t=t, b=b, obs=seen, raw_obs=obs, state=state, bootstrap=bootstrap)
 
-    def _rollout(
-        self,
-        store: _Storage,
-        steps: int,
-        start_state: Tree,
-        ends: list[tuple[Any, ...]],
-        extras: list[dict[str, Array]],
-    ) -> Rollout:
+    def _rollout(self, store: _Storage, steps: int, start_state: Tree, ends: list[Any], extras: list[Any]) -> Rollout:
         reward, raw_obs = store.reward[:steps], tree_index(store.raw, slice(steps + 1))
         if self.reward_normalizer is not None:
             reward = self.reward_normalizer.apply(reward, store.first[1 : steps + 1])
@@ -176,27 +170,6 @@ class Collector:
         if self.normalizer is not None:  # after use: one rollout sees one set of statistics
             self.normalizer.update(tree_map(lambda leaf: leaf[:steps].reshape(-1, *leaf.shape[2:]), raw_obs))
         return rollout
-
-    def _check_finite(self, store: _Storage, steps: int) -> None:
-        named = {f"observation {path}".rstrip(): leaf[1 : steps + 1] for path, leaf in store.leaves}
-        for name, values in {"reward": store.reward[:steps], **named}.items():
-            if not _finite(values):
-                bad = ~np.isfinite(values).reshape(steps, self.num_envs, -1).all(-1)
-                t, b = (int(i) for i in np.argwhere(bad)[0])
-                problem = f"{name} is not finite at step {t} of this rollout"
-                raise EnvironmentFailed(f"{self.env.id}: environment {b}", problem, "check the environment")
-
-    def _name_bad_action(self, t: int, action: Array) -> None:
-        if t and self._storage is not None:
-            self._check_finite(self._storage, t)  # a bad observation is the cause of a bad action
-        b = int(np.flatnonzero(~np.isfinite(action).reshape(self.num_envs, -1).all(-1))[0])
-        where = f"{self.env.id}: environment {b}"
-        raise EnvironmentFailed(where, "the policy's action is not finite", "lower algorithm.lr or max_grad_norm")
-
-    def _store(self, steps: int) -> _Storage:
-        if self._storage is None or len(self._storage.reward) < steps:
-            self._storage = _Storage(self.env, steps, self.normalizer)
-        return self._storage
 
     def statistics(self) -> dict[str, float]:
         """Returns and lengths of the newest finished episodes, raw rewards."""
@@ -228,7 +201,7 @@ class Collector:
             "snapshot_method": self.env.choose_snapshot_method(),
             "env": None if self.resets_at_checkpoints else self.env.snapshot(),
             "barrier_seeds": self._barrier_seeds if self.resets_at_checkpoints else None,
-            "obs": self._raw_obs,
+            "obs": self.newest_obs,
             "first": self.first,
             "memory": self.state,
             "return": self._return,
@@ -246,7 +219,7 @@ class Collector:
             self.barrier(state["barrier_seeds"])
         else:
             self.env.restore(state["env"])
-            self._raw_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
+            self.newest_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
             self.state = state["memory"]
             self._return, self._length = np.array(state["return"]), np.array(state["length"])
         self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)
@@ -273,9 +246,10 @@ class _Storage:
         self.terminated, self.truncated, self.broken = np.zeros((3, steps, batch), bool)
         self.first = np.zeros((steps + 1, batch), bool)
 
-
-def _finite(values: Array) -> bool:
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    def columns(self, steps: int) -> dict[str, Array]:
+        """What the environments returned in the first steps."""
+        obs = {f"observation {path}".rstrip(): leaf[1 : steps + 1] for path, leaf in self.leaves}
+        return {"reward": self.reward[:steps], **obs}
 
 
 def _concatenate(*leaves: Any) -> Any:

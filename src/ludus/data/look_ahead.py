@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ludus.config.schema import ExperimentConfig
 from ludus.data.collector import Acts, Collector
 from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError
+from ludus.registry import ALGORITHMS
 from ludus.types import Acted, Array, State, StepResult, Tree, tree_map
 
 if TYPE_CHECKING:
@@ -27,6 +30,14 @@ class _Ahead(NamedTuple):
     result: Future[StepResult]
 
 
+def collector_class(config: ExperimentConfig) -> type[Collector]:
+    """Which one collects; looking ahead means acting by a policy that learns at the same time."""
+    if config.runtime.overlap and not ALGORITHMS[config.algorithm.name].off_policy:
+        problem = f"{config.algorithm.name} learns from its newest policy's actions only"
+        raise ConfigError("runtime.overlap", problem, "set it to false, or use dqn, sac or td3")
+    return LookAheadCollector if config.runtime.overlap else Collector
+
+
 class LookAheadCollector(Collector):
     """Begins the first step of the next rollout as soon as one is done."""
 
@@ -35,7 +46,7 @@ class LookAheadCollector(Collector):
 
     def collect(self, behaviour: Acts, steps: int) -> Rollout:
         rollout = super().collect(behaviour, steps)
-        obs = self._raw_obs if self.normalizer is None else self.normalizer.apply(self._raw_obs)
+        obs = self.newest_obs if self.normalizer is None else self.normalizer.apply(self.newest_obs)
         acted = self._decide(behaviour, obs, self.state, self.first, 0)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "environments")

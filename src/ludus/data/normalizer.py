@@ -7,6 +7,7 @@ from typing import Literal
 import gymnasium as gym
 import numpy as np
 
+from ludus.config.schema import Environment, ExperimentConfig
 from ludus.errors import ConfigError
 from ludus.math.running import RunningMoments
 from ludus.types import Array, State, Tree, space_tree, tree_leaves, tree_map
@@ -22,8 +23,13 @@ class ObservationNormalizer:
     """
 
     def __init__(self, mode: Literal["rolling", "static"], space: gym.Space) -> None:
-        spaces = space_tree(space)
-        self.parts: Tree = tree_map(lambda leaf: _BoxNormalizer(mode, leaf) if _has_numbers(leaf) else None, spaces)
+
+        def part(leaf: gym.Space) -> _BoxNormalizer | None:
+            if isinstance(leaf, gym.spaces.Box) and leaf.dtype != np.uint8:
+                return _BoxNormalizer(mode, leaf)
+            return None
+
+        self.parts: Tree = tree_map(part, space_tree(space))
         """A tree like observations, with None for parts that pass unchanged."""
         if not any(tree_leaves(self.parts)):
             problem = f"needs a Box of real numbers, not {space}"
@@ -35,7 +41,7 @@ class ObservationNormalizer:
 
     def apply(self, obs_B: Tree) -> Tree:
         """Observations with float32 in the normalised parts; changes no statistics."""
-        return tree_map(_applied, self.parts, obs_B)
+        return tree_map(lambda part, obs: part.apply(obs) if part else obs, self.parts, obs_B)
 
     def storage(self, raw: Tree) -> Tree:
         """Arrays for the normalised twins of `raw`; parts that pass unchanged share their memory with it."""
@@ -82,14 +88,6 @@ class _BoxNormalizer:
         self._set_scale()
 
 
-def _has_numbers(space: gym.Space) -> bool:
-    return isinstance(space, gym.spaces.Box) and space.dtype != np.uint8
-
-
-def _applied(part: _BoxNormalizer | None, obs_B: Array) -> Array:
-    return obs_B if part is None else part.apply(obs_B)
-
-
 class RewardNormalizer:
     """Divides rewards by the running deviation of the discounted return (as VecNormalize does)."""
 
@@ -125,3 +123,18 @@ class RewardNormalizer:
         """Continue with saved moments."""
         self.moments.load_state_dict(state["moments"])
         self.running = np.asarray(state["running"]).copy()
+
+
+def make_normalizer(cfg: Environment, space: gym.Space) -> ObservationNormalizer | None:
+    """The observation normaliser the config asks for."""
+    return ObservationNormalizer(cfg.normalize_obs, space) if cfg.normalize_obs else None
+
+
+def make_reward_normalizer(config: ExperimentConfig, num_envs: int) -> RewardNormalizer | None:
+    """Scales by the deviation of the return under the algorithm's own discount."""
+    if not config.environment.normalize_reward:
+        return None
+    discount = config.algorithm.config.discount
+    if discount is None:
+        raise ConfigError("environment.normalize_reward", f"{config.algorithm.name} has no discount", "set it to false")
+    return RewardNormalizer(num_envs, discount.start)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import gymnasium as gym
 
 from ludus.envs import Action, ResetReturn, StepReturn
-from ludus.envs.failure import close
+from ludus.envs.deadline import close
 from ludus.envs.make import resolve, wrapper_calls
 from ludus.envs.spaces import ConvertSpaces, convert_spaces
 from ludus.envs.wrappers.actions import RemapActions, RescaleAction
-from ludus.envs.wrappers.frame_stack import FrameStack
+from ludus.envs.wrappers.time import FrameStack
 from ludus.envs.wrappers.images import ChannelsFirst
 from ludus.envs.wrappers.observations import ConvertObservation, Flatten
 from ludus.envs.wrappers.rewards import ChangedReward

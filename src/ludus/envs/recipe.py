@@ -13,10 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 from ludus.envs import Info, catalog
 from ludus.envs.catalog import Creator
 from ludus.envs.check import check
-from ludus.envs.deadline import Within
-from ludus.envs.failure import close, raised
-from ludus.envs.info import EnvInfo
-from ludus.envs.spaces import convert_spaces
+from ludus.envs.deadline import Within, close, raised
+from ludus.envs.spaces import EnvInfo, convert_spaces
 from ludus.envs.vector import VectorEnv
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, LudusError
@@ -60,13 +58,10 @@ class Recipe:
     def make(self) -> gym.Env:
         """A new environment."""
         with Within(self.deadline, f"environment {self.id}", "making it"):
-            return self._made()
-
-    def _made(self) -> gym.Env:
-        env = self.layers()[-1]
-        if self._drawn and self.render_mode == "human":
-            env = gym.wrappers.HumanRendering(env)
-        return convert_spaces(env, self.id)
+            env = self.layers()[-1]
+            if self._drawn and self.render_mode == "human":
+                env = gym.wrappers.HumanRendering(env)
+            return convert_spaces(env, self.id)
 
     def layers(self) -> list[gym.Env]:
         """One new environment: without the config's wrappers, then with one more of them each."""

@@ -19,4 +19,4 @@ class Kept(FunctionCtx):
 
 def plain() -> bool:
     """Whether the network is being written to a file: no exporter knows hand-written kernels, so formulas take over."""
-    return torch.jit.is_tracing() or torch.compiler.is_exporting()
+    return torch.jit._trace.is_tracing() or torch.compiler.is_exporting()

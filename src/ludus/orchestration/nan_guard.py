@@ -47,14 +47,7 @@ class NanGuard:
     def check(self, hook: str, report: Report, moment: str) -> Report:
         """The report of a hook without numbers that are not finite; `moment` says when, for the error."""
         sound = bool(report.updates if self.learners else report.metrics)  # an update took place, not only a rollout
-        metrics = self._checked(hook, report.metrics, moment, sound=sound)
-        return report if metrics is report.metrics else replace(report, metrics=metrics)
-
-    def check_metrics(self, hook: str, metrics: Mapping[str, float], moment: str) -> Mapping[str, float]:
-        """The same for metrics that were summed over many updates."""
-        return self._checked(hook, metrics, moment, sound=bool(metrics) and not self.learners)
-
-    def _checked(self, hook: str, metrics: Mapping[str, float], moment: str, *, sound: bool) -> Mapping[str, float]:
+        metrics = report.metrics
         bad = [name for name, value in metrics.items() if not math.isfinite(value)]
         bad += [name for learner in self.learners if (name := learner.take_bad()) is not None]
         if not bad:
@@ -62,7 +55,7 @@ class NanGuard:
                 self._in_a_row = 0
                 if self.choice == "skip":
                     self.remember()
-            return metrics
+            return report
         self._in_a_row += 1
         if self.choice == "raise" or self._in_a_row > MOST_IN_A_ROW:
             raise self._diverged(f"{hook} at {moment}", bad[0], metrics)
@@ -71,7 +64,7 @@ class NanGuard:
             part.load_state_dict(copied(self._good[name]))
         self.count += 1
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        return {**finite, "alerts/nan": float(self.count)}
+        return replace(report, metrics={**finite, "alerts/nan": float(self.count)})
 
     @staticmethod
     def _diverged(where: str, name: str, metrics: Mapping[str, float]) -> Diverged:

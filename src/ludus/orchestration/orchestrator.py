@@ -15,7 +15,7 @@ from ludus.config.schedule import Schedule
 from ludus.types import Report
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 
 class Orchestrator:
@@ -33,7 +33,10 @@ class Orchestrator:
             callback.on_start(run)
         hooks: dict[str, Hook] = {**run.hooks, "evaluate": self.evaluate}
         while (name := scheduler.next_hook()) is not None:
-            self._call(name, hooks[name])
+            if scheduler.index != run.entered:
+                run.enter(scheduler.phase)
+                run.entered = scheduler.index
+            self._take(name, hooks[name](self._context()))
             if scheduler.cycle_ended and self._epoch_over():
                 self._end_epoch()
                 if run.interrupted is not None:
@@ -47,18 +50,16 @@ class Orchestrator:
         for callback in run.callbacks:
             callback.on_end(run)
 
-    def _call(self, name: str, hook: Hook) -> None:
-        run, index = self._run, self.scheduler.index
-        if index != run.entered:
-            run.enter(self.scheduler.phase)
-            run.entered = index
-        report = run.nan_guard.check(name, hook(self._context()), self._moment)
+    def _take(self, name: str, report: Report) -> None:
+        """Count and record what a hook did."""
+        run = self._run
+        report = run.nan_guard.check(name, report, self._moment)
         self.scheduler.advance(report, worked=True if name == "evaluate" else None)
         if name != "evaluate":
             run.recorder.record("train", report.metrics)
         for callback in run.callbacks:
             callback.on_report(run, name, report)
-        if self.scheduler.index != index:
+        if self.scheduler.index != run.entered:
             for callback in run.callbacks:
                 callback.on_phase_end(run)
 
@@ -94,8 +95,8 @@ class Orchestrator:
     def _end_epoch(self) -> None:
         run, progress = self._run, self._run.progress
         progress.epochs += 1
-        metrics = run.nan_guard.check_metrics("update", run.algorithm.metrics(), self._moment)
-        run.recorder.record("train", metrics)
+        summed = run.nan_guard.check("update", Report(metrics=run.algorithm.metrics()), self._moment)
+        run.recorder.record("train", summed.metrics)
         if run.evaluation_due.due(progress) and run.phase.type != "eval_only" and run.evaluator is not None:
             self.evaluate()
         if progress.epochs % run.config.logging.every_epochs == 0:

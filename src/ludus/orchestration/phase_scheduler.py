@@ -7,33 +7,24 @@ no limit. A whole cycle in which nothing happened is an error, because nothing w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
 from ludus.config.training import Phase
 from ludus.errors import ConfigError
-from ludus.progress import Budget, Progress, Unit
-from ludus.text import did_you_mean
+from ludus.orchestration.phases import check_phase, check_report, parse_cycle
+from ludus.progress import Budget, Progress
 from ludus.types import Report
-
-
-@dataclass(frozen=True)
-class HookCall:
-    """A hook in a cycle with its repeat count, or its ratio to environment steps."""
-
-    name: str
-    repeats: int = 1
-    per_env_step: Fraction | None = None
 
 
 class PhaseScheduler:
     """Steps through phases: `next_hook` names the hook to call, `advance` takes its report."""
 
-    def __init__(self, phases: Sequence[Phase], budget: Budget, *, hooks: Sequence[str], step_quantum: int = 1) -> None:
+    def __init__(self, phases: Sequence[Phase], budget: Budget, *, hooks: Iterable[str], step_quantum: int = 1) -> None:
         self.phases = list(phases)
-        self.calls = [parse_cycle(phase, hooks) for phase in phases]
+        self.calls = [parse_cycle(phase, [*hooks, "evaluate"]) for phase in phases]
         self.quantum = step_quantum
         self.budget = replace(budget, total=self._whole(budget.total)) if budget.unit == "env_steps" else budget
         for phase in phases:
@@ -41,7 +32,9 @@ class PhaseScheduler:
         self.progress, self.phase_progress = Progress(), Progress()
         self.index = 0
         self._position, self._done_here = 0, 0
-        self._cycle_start, self._cycle_worked, self._cycle_fresh = 0, False, True
+        self.cycle_start = 0
+        """The position at which the current cycle began: schedules are read there."""
+        self._cycle_worked, self._cycle_fresh = False, True
         self._online_updates = 0  # updates when the newest cycle of an online phase ended
         self._owed = [0] * len(self.calls[0]) if phases else []  # in parts: denominators of the ratios
         self.cycle_ended = False
@@ -71,11 +64,6 @@ class PhaseScheduler:
         return self.budget.checkpoint(self.progress, self.progress.updates - self._online_updates)
 
     @property
-    def cycle_start(self) -> int:
-        """The position at which the current cycle began: schedules are read there."""
-        return self._cycle_start
-
-    @property
     def remaining_steps(self) -> int:
         """Environment steps that the phase and the budget still allow."""
         left = self.budget.total - self.progress.env_steps if self.budget.unit == "env_steps" else 0
@@ -93,7 +81,7 @@ class PhaseScheduler:
     def advance(self, report: Report, *, worked: bool | None = None) -> None:
         """Take in what the hook did; `worked` overrides the idle test for hooks that neither step nor update."""
         worked = (not report.idle) if worked is None else worked
-        self._check_type(report)
+        check_report(self.phase, report)
         self.progress.add(report)
         self.phase_progress.add(report)
         self._cycle_worked |= worked
@@ -141,7 +129,7 @@ class PhaseScheduler:
         self.progress.cycles += 1
         self.phase_progress.cycles += 1
         self._position, self._cycle_worked = 0, False
-        self._cycle_start = self.position
+        self.cycle_start = self.position
         if self.phase.type == "online":
             self._online_updates = self.progress.updates
         self._cycle_fresh = self.cycle_ended = True
@@ -176,13 +164,6 @@ class PhaseScheduler:
             return True
         return self._uses_the_budget(phase) and self.position >= self.budget.total
 
-    def _check_type(self, report: Report) -> None:
-        where = f"training.phases.{self.phase.name}.type"
-        if self.phase.type != "online" and report.env_steps:
-            raise ConfigError(where, f"a hook stepped environments in an {self.phase.type} phase", "make it online")
-        if self.phase.type == "eval_only" and report.updates:
-            raise ConfigError(where, "a hook updated weights in an eval_only phase", "make it offline or online")
-
     def state_dict(self) -> dict[str, Any]:
         """The exact position within phases, cycles and ratios."""
         return {
@@ -192,7 +173,7 @@ class PhaseScheduler:
             "position": self._position,
             "done_here": self._done_here,
             "online_updates": self._online_updates,
-            "cycle": [self._cycle_start, self._cycle_worked, self._cycle_fresh],
+            "cycle": [self.cycle_start, self._cycle_worked, self._cycle_fresh],
             "owed": [str(Fraction(owed, parts)) for owed, parts in zip(self._owed, self._parts(), strict=True)],
         }
 
@@ -201,7 +182,7 @@ class PhaseScheduler:
         self.progress, self.phase_progress = Progress(**state["progress"]), Progress(**state["phase_progress"])
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
         self._online_updates = state["online_updates"]
-        self._cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
+        self.cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
         self._owed = [int(Fraction(owed) * parts) for owed, parts in zip(state["owed"], self._parts(), strict=True)]
         if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.position < self.budget.total:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on
@@ -214,48 +195,3 @@ class PhaseScheduler:
     def _ends_with_the_budget(self, phase: Phase) -> bool:
         limits = (phase.duration_steps, phase.duration_updates, phase.duration_cycles)
         return self._uses_the_budget(phase) and not any(limits)
-
-
-def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
-    """The hooks of one cycle; names that the algorithm does not have are refused."""
-    calls = []
-    for i, item in enumerate(phase.hooks):
-        where = f"training.phases.{phase.name}.hooks[{i}]"
-        if isinstance(item, str):
-            item = {item: 1}
-        if len(item) != 1:
-            raise ConfigError(where, "one hook per entry", "write a list of hooks")
-        ((name, count),) = item.items()
-        if name not in hooks:
-            raise ConfigError(where, f"unknown hook '{name}'", did_you_mean(name, hooks))
-        calls.append(parse_call(name, count, where))
-    return calls
-
-
-def parse_call(name: str, count: Any, where: str) -> HookCall:
-    """A hook with its count, `3` or `{per_env_step: 0.5}`."""
-    if isinstance(count, dict) and set(count) == {"per_env_step"}:
-        ratio = Fraction(str(count["per_env_step"]))
-        if ratio > 0:
-            return HookCall(name, per_env_step=ratio)
-    elif isinstance(count, int) and not isinstance(count, bool) and count >= 1:
-        return HookCall(name, repeats=count)
-    raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")
-
-
-def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
-    """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
-    where = f"training.phases.{phase.name}"
-    names = set(phase.hook_names)
-    if phase.type != "online" and "collect" in names:
-        raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
-    if phase.type == "eval_only" and names != {"evaluate"}:
-        raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
-    limits = (phase.duration_updates, phase.duration_cycles)
-    budgeted = phase.type == "offline" and unit == "updates"
-    if phase.type != "online" and not any(limits) and not budgeted:
-        raise ConfigError(
-            where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles"
-        )
-    if phase.type == "online" and "collect" not in names and not any(limits):
-        raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ludus.algorithms import AlgorithmConfig
+from ludus.algorithms import Algorithm, AlgorithmConfig
+from ludus.config.model import Model
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import Phase
 from ludus.data.buffers import Buffers
 from ludus.errors import ConfigError
+from ludus.progress import Unit
 from ludus.text import did_you_mean
+from ludus.types import Report
+
+M = TypeVar("M", bound=Model)
+
+
+def checked_phases(
+    config: ExperimentConfig, algorithm: Algorithm, buffers: Buffers, num_envs: int
+) -> tuple[tuple[Phase, ...], list[AlgorithmConfig]]:
+    """The phases of a run and the algorithm's config in each; what can never work is refused."""
+    phases = run_phases(config, algorithm.default_cycle)
+    check_buffer_names(phases, buffers, algorithm.buffers)
+    settings = phase_configs(config, phases, num_envs)
+    for phase, cfg in zip(phases, settings, strict=True):
+        algorithm.check(cfg, phase.buffer)
+    return phases, settings
 
 
 def phase_configs(config: ExperimentConfig, phases: Sequence[Phase], num_envs: int) -> list[AlgorithmConfig]:
@@ -53,19 +72,25 @@ def planned_updates(config: ExperimentConfig, num_envs: int) -> dict[int, int]:
 
 def changed_settings(base: AlgorithmConfig, changes: Mapping[str, Any], where: str, num_envs: int) -> AlgorithmConfig:
     """An algorithm's config with some fields changed, checked like any config."""
+    for key in base.fixed.intersection(changes):
+        raise ConfigError(f"{where}.{key}", "is fixed for the whole run", "set it under algorithm")
+    found = changed(base, changes, where)
+    found.check(num_envs)
+    return found
+
+
+def changed(base: M, changes: Mapping[str, Any], where: str) -> M:
+    """A section with some fields changed, checked like any config."""
+    known = type(base).model_fields
     for key in changes:
-        if key not in type(base).model_fields:
-            raise ConfigError(f"{where}.{key}", "unknown field", did_you_mean(key, type(base).model_fields))
-        if key in base.fixed:
-            raise ConfigError(f"{where}.{key}", "is fixed for the whole run", "set it under algorithm")
+        if key not in known:
+            raise ConfigError(f"{where}.{key}", "unknown field", did_you_mean(key, known))
     try:
-        changed = type(base).model_validate({**base.model_dump(), **changes})
+        return type(base).model_validate({**base.model_dump(), **changes})
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}.{path}", first["msg"]) from None
-    changed.check(num_envs)
-    return changed
 
 
 def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collection[str]) -> None:
@@ -79,3 +104,66 @@ def check_buffer_names(phases: Sequence[Phase], buffers: Buffers, own: Collectio
         if name not in used:
             remedy = did_you_mean(name, sorted(used)) if used else "remove it: this algorithm learns from no buffer"
             raise ConfigError(f"buffers.{name}", "neither the algorithm nor a phase uses it", remedy)
+
+
+@dataclass(frozen=True)
+class HookCall:
+    """A hook in a cycle with its repeat count, or its ratio to environment steps."""
+
+    name: str
+    repeats: int = 1
+    per_env_step: Fraction | None = None
+
+
+def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
+    """The hooks of one cycle; names that the algorithm does not have are refused."""
+    calls = []
+    for i, item in enumerate(phase.hooks):
+        where = f"training.phases.{phase.name}.hooks[{i}]"
+        if isinstance(item, str):
+            item = {item: 1}
+        if len(item) != 1:
+            raise ConfigError(where, "one hook per entry", "write a list of hooks")
+        ((name, count),) = item.items()
+        if name not in hooks:
+            raise ConfigError(where, f"unknown hook '{name}'", did_you_mean(name, hooks))
+        calls.append(parse_call(name, count, where))
+    return calls
+
+
+def parse_call(name: str, count: Any, where: str) -> HookCall:
+    """A hook with its count, `3` or `{per_env_step: 0.5}`."""
+    if isinstance(count, dict) and set(count) == {"per_env_step"}:
+        ratio = Fraction(str(count["per_env_step"]))
+        if ratio > 0:
+            return HookCall(name, per_env_step=ratio)
+    elif isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return HookCall(name, repeats=count)
+    raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")
+
+
+def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
+    """Refuse a phase that could never end, or whose hooks contradict its type; `unit` is what the run is counted in."""
+    where = f"training.phases.{phase.name}"
+    names = set(phase.hook_names)
+    if phase.type != "online" and "collect" in names:
+        raise ConfigError(where, f"an {phase.type} phase cannot collect", "make it online or remove the hook")
+    if phase.type == "eval_only" and names != {"evaluate"}:
+        raise ConfigError(where, "an eval_only phase has only the hook evaluate", "remove the other hooks")
+    limits = (phase.duration_updates, phase.duration_cycles)
+    budgeted = phase.type == "offline" and unit == "updates"
+    if phase.type != "online" and not any(limits) and not budgeted:
+        raise ConfigError(
+            where, f"an {phase.type} phase never ends by itself", "set duration_updates or duration_cycles"
+        )
+    if phase.type == "online" and "collect" not in names and not any(limits):
+        raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")
+
+
+def check_report(phase: Phase, report: Report) -> None:
+    """Refuse what a hook did if the type of its phase rules it out."""
+    where = f"training.phases.{phase.name}.type"
+    if phase.type != "online" and report.env_steps:
+        raise ConfigError(where, f"a hook stepped environments in an {phase.type} phase", "make it online")
+    if phase.type == "eval_only" and report.updates:
+        raise ConfigError(where, "a hook updated weights in an eval_only phase", "make it offline or online")

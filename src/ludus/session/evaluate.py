@@ -7,12 +7,10 @@ import time
 from ludus.envs.make import make_vector
 from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
 from ludus.play import episodes as play_episodes
-from ludus.play import greedy, policy_of
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
-from ludus.session.loading import player_of, run_config
-from ludus.types import Spaces
+from ludus.session.player import policy_in, run_config
 
 
 def evaluated(
@@ -24,10 +22,7 @@ def evaluated(
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     start = time.monotonic()
     with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
-        spaces = Spaces(env.observation_space, env.action_space)
-        player = player_of(config, checkpoint.find(run.path, step), spaces)
-        habit = greedy(player.algorithm, wish, config.training.evaluation.deterministic)
-        act = policy_of(player.algorithm, player.normalizer, deterministic=habit)
+        act, habit = policy_in(config, run, step, env, wish)
         steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
         env_steps = checkpoint.position(step)[0]
         return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit)

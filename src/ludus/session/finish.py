@@ -1,32 +1,49 @@
-"""The end of a run: final numbers in its folder and on the screen."""
+"""The end of a run: final numbers in its folder and on the screen, or why it failed."""
 
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ludus.errors import Diverged, LudusError
+from ludus.experiment import Run
+from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
 from ludus.orchestration.callbacks.watching import made_no_update
 from ludus.reports.report import write_report
-from ludus.run import Run
 from ludus.runs.store import RunFolder
 
+if TYPE_CHECKING:
+    from ludus.console.live import Console
 
-def finish(run: Run, folder: RunFolder) -> None:
+
+def finish(run: Run, folder: RunFolder, console: Console) -> None:
     """Write metrics.json, status.json and the report, and show the summary."""
     result = summary(run, folder)
     alerts = run.monitor.recap() if run.monitor is not None else []
     state = "stopped" if run.stopped_early else "finished"
     told = {key: value for key, value in result.items() if key != "next"}
-    folder.write_summary({**told, "state": state, "alerts": alerts})
+    folder.write("metrics.json", {**told, "state": state, "alerts": alerts})
     folder.set_status(state, reason=run.stop_reason, **run.progress.counters)
     folder.log(f"{state}: {run.stop_reason}")
     try:
         write_report(folder.path)
     except OSError as error:  # a full disk must not turn a finished run into a failed one
         run.say(f"report.html could not be written: {error}")
-    if run.console is not None:
-        run.console.summary(result)
+    console.summary(result)
+
+
+def record_failure(run: Run, folder: RunFolder, error: BaseException) -> None:
+    """Why the run ended, into status.json and run.log; with the traceback of a worker if there is one."""
+    stopped = isinstance(error, KeyboardInterrupt)
+    reason = "interrupted" if stopped else error.line() if isinstance(error, LudusError) else repr(error)
+    with suppress(OSError):  # the disk may be the reason; the error itself is on its way to the screen
+        folder.set_status("stopped" if stopped else "failed", reason=reason, **run.progress.counters)
+        for line in (reason, *(getattr(error, "detail", None) or "").splitlines()):
+            folder.log(line)
+        if isinstance(error, Diverged) and not isinstance(error, NotFinite):  # --debug has dumped more already
+            dump_divergence(folder.path, run, error.line())
 
 
 def summary(run: Run, folder: RunFolder) -> dict[str, Any]:

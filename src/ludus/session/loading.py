@@ -1,9 +1,9 @@
-"""What a run or a player takes from a run folder: a whole state, or weights; and the rows a resumed run sets aside."""
+"""What a run takes from a run folder: a whole state, or weights; and the rows a resumed run sets aside."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,14 @@ from typing import Any
 import torch
 
 from ludus import files
-from ludus.config.compose import parse
-from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.experiment import Player, build_player
+from ludus.experiment import Run
 from ludus.learning.learner import Learner
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import encode, read_rows
-from ludus.run import Run
 from ludus.runs import checkpoint
 from ludus.runs.store import RunFolder
-from ludus.types import Spaces
 
 SUPERSEDED = "metrics.superseded.jsonl"
 MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
@@ -43,10 +39,11 @@ def restore(run: Run, state: Mapping[str, Any], where: str) -> None:
     try:
         run.load_state_dict(state)
     except MISFITS as error:
-        raise _misfit(where, error) from error
+        raise misfit(where, error) from error
 
 
-def _misfit(where: str, error: Exception) -> DataError:
+def misfit(where: str, error: Exception) -> DataError:
+    """The refusal of a state that does not fit."""
     problem = f"the checkpoint does not fit this config: {' '.join(str(error).split())[:200]}"
     return DataError(where, problem, "restore config.yaml, or use --mode warm_start")
 
@@ -56,47 +53,36 @@ def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     if run.collector is None:
         raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
     seeds = run.streams.integers("rebuilt buffers", run.collector.num_envs)
-    run.buffers.clear()
+    run.buffers.start_over()
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 
-def saved_config(run: RunFolder) -> ExperimentConfig:
-    """The config that a run folder holds."""
-    return parse(read_file(run.config_path), str(run.config_path))
-
-
-def run_config(run: RunFolder, env: str | None = None) -> ExperimentConfig:
-    """The config of a run that is to be played; `env` names an environment if the run has none of its own."""
-    config = saved_config(run)
-    if env is not None and config.environment.id not in ("", env):
-        raise ConfigError("--env", f"the run has its own environment, {config.environment.id}", "leave it out")
-    if not env and not config.environment.id:
-        problem = "environment.id is not set: the run learned without an environment"
-        raise ConfigError(str(run.config_path), problem, "name one: --env ID")
-    named = config.environment.model_copy(update={"id": env or config.environment.id})
-    return config.model_copy(update={"environment": named})
-
-
-def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
-    """Name of the checkpoint that --checkpoint or the reference asks for; the default is the best one, or the last."""
-    if wanted and run.checkpoint and wanted != run.checkpoint:
-        raise ConfigError("--checkpoint", f"says {wanted}, the reference {run.checkpoint}", "give one of them")
-    return str(checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))["name"])
-
-
-def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
-    """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = saved_config(run)
-    return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
-
-
-def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
-    """The policy of a checkpoint; one that does not fit the config is refused."""
+def stored_state(config: ExperimentConfig) -> Callable[[Run], None]:
+    """Loads the whole state that `training.resume_path` names, if it does; a missing one is refused at once."""
+    named = config.training.resume_path
+    if not named:
+        return lambda _: None
+    path = Path(named).absolute()
     state = checkpoint.load(path)
-    try:
-        return build_player(config, spaces, state)
-    except MISFITS as error:
-        raise _misfit(str(path), error) from error
+
+    def load(run: Run) -> None:
+        run.buffers.source = path.resolve().parents[1] / "buffers"
+        restore(run, state, named)
+
+    return load
+
+
+def start_of(other: RunFolder, *, optimizer: bool) -> dict[str, Any]:
+    """The source of the initial weights, for meta.json: `verify` needs the same ones."""
+    return {"run": other.id, "step": checkpoint.find(other.path, other.checkpoint).name, "optimizer": optimizer}
+
+
+def begin_from(run: Run, start: Mapping[str, Any], runs_dir: Path) -> list[str]:
+    """Copy the weights of another run, as far as they fit; returns what to tell the user."""
+    if not isinstance(start, Mapping) or not start.keys() >= {"run", "step", "optimizer"}:
+        raise DataError("meta.json: start", "names no weights to begin with", "train with --init-from RUN")
+    other = RunFolder.load(runs_dir, f"{start['run']}/{start['step']}")
+    return transfer(run, load_state(other)[0], optimizer=bool(start["optimizer"])).lines()
 
 
 @dataclass
@@ -149,30 +135,25 @@ def _copy(learner: Learner, state: Mapping[str, Any], report: Transfer, *, optim
 
 def rewind_metrics(folder: Path, epoch: int) -> int:
     """Keep the rows up to `epoch`; the others move to metrics.superseded.jsonl. Returns how many moved."""
+    path, table = folder / "metrics.jsonl", folder / "metrics.csv"
     try:
-        return _rewind(folder, epoch)
+        rows = list(read_rows(path)) if path.exists() else []
+        kept = [row for row in rows if float(row.get("epoch", 0)) <= epoch]
+        moved = [row for row in rows if float(row.get("epoch", 0)) > epoch]
+        if moved:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(folder / SUPERSEDED, flags, 0o600), "ab") as file:
+                file.write(b"".join(encode(row) for row in moved))
+                file.flush()
+                os.fsync(file.fileno())
+            files.write_bytes(path, b"".join(encode(row) for row in kept))
+        if table.exists():
+            beside = files.beside(table)
+            csv = Csv(beside)
+            for row in kept:
+                csv.write(row)
+            csv.close()
+            beside.replace(table) if kept else table.unlink()
     except OSError as error:
         raise ResourceError(str(folder), f"cannot set rows aside: {error.strerror}", "free some space") from None
-
-
-def _rewind(folder: Path, epoch: int) -> int:
-    path = folder / "metrics.jsonl"
-    rows = list(read_rows(path)) if path.exists() else []
-    kept = [row for row in rows if float(row.get("epoch", 0)) <= epoch]
-    moved = [row for row in rows if float(row.get("epoch", 0)) > epoch]
-    if moved:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(folder / SUPERSEDED, flags, 0o600), "ab") as file:
-            file.write(b"".join(encode(row) for row in moved))
-            file.flush()
-            os.fsync(file.fileno())
-        files.write_bytes(path, b"".join(encode(row) for row in kept))
-    table = folder / "metrics.csv"
-    if table.exists():
-        beside = files.beside(table)
-        csv = Csv(beside)
-        for row in kept:
-            csv.write(row)
-        csv.close()
-        beside.replace(table) if kept else table.unlink()
     return len(moved)

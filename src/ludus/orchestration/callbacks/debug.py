@@ -11,7 +11,8 @@ import atexit
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 TRACED_CYCLES, TRACED_UPDATES = 3, 20
 """The trace ends with whichever comes first: an update is thousands of events, and writing them takes time."""
@@ -50,8 +51,7 @@ class Debug(Callback):
     def on_start(self, run: Run) -> None:
         """Install the hooks and start the trace."""
         (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
-        for name, learner in run.learners.items():
-            self.watched.append(Watched(name, learner, self._fail(run), self._count))
+        self.watched = [Watched(name, learner, run, self) for name, learner in run.learners.items()]
         self._start_trace()
 
     def on_epoch_end(self, run: Run) -> None:
@@ -60,7 +60,7 @@ class Debug(Callback):
             self._due = time.monotonic() + STATISTICS_EVERY
             self._write_statistics(run)
         if run.progress.cycles >= TRACED_CYCLES:
-            self._end_trace()
+            self.end_trace()
 
     def on_end(self, run: Run) -> None:
         """Write the last statistics and remove the hooks."""
@@ -69,24 +69,10 @@ class Debug(Callback):
 
     def close(self) -> None:
         """End the trace and remove the hooks."""
-        self._end_trace()
+        self.end_trace()
         for watched in self.watched:
             watched.remove()
         self.watched = []
-
-    def _count(self, updates: int) -> None:
-        if updates >= TRACED_UPDATES:
-            self._end_trace()
-
-    def _fail(self, run: Run) -> Callable[[Watched, str, str], None]:
-        def fail(watched: Watched, what: str, problem: str) -> None:
-            learner = watched.learner
-            facts = {"tensor": what, "problem": problem, "learner": watched.name, "scalars": dict(learner.scalars)}
-            place = dump(self.folder, run, facts, learner, batch=learner.batch)
-            where = f"environment step {run.progress.env_steps}, after {learner.updates} updates"
-            raise NotFinite(where, f"{what} is not finite: {problem}", f"batch and weights are in {place}")
-
-        return fail
 
     def _start_trace(self) -> None:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to stderr
@@ -94,13 +80,14 @@ class Debug(Callback):
 
         self._profiler = profile(activities=[ProfilerActivity.CPU])
         self._profiler.start()
-        atexit.register(self._end_trace)  # torch crashes at exit under a profiler that still runs
+        atexit.register(self.end_trace)  # torch crashes at exit under a profiler that still runs
 
-    def _end_trace(self) -> None:
+    def end_trace(self) -> None:
+        """Write what was traced so far."""
         if self._profiler is None:
             return
         profiler, self._profiler = self._profiler, None
-        atexit.unregister(self._end_trace)
+        atexit.unregister(self.end_trace)
         profiler.stop()
         profiler.export_chrome_trace(str(self.folder / "debug" / "trace.json"))
         table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=30)
@@ -120,32 +107,26 @@ class Debug(Callback):
 class Watched:
     """One learner with hooks at every point where a number could go wrong."""
 
-    def __init__(
-        self,
-        name: str,
-        learner: Learner,
-        fail: Callable[[Watched, str, str], None],
-        updated: Callable[[int], None],
-    ) -> None:
-        self.name, self.learner = name, learner
-        self.updates = 0
-        self._fail, self._updated, self._compiler = fail, updated, learner.compiler
+    def __init__(self, name: str, learner: Learner, run: Run, debug: Debug) -> None:
+        self.name, self.learner, self.run, self.debug = name, learner, run, debug
+        self.updates, self._compiler = 0, learner.compiler
         learner.compiler = None  # hooks cannot look into compiled code
         learner.observer = self.look
         self.activations = Activations(learner.model, self._activation)
         self._gradients = [
-            parameter.register_post_accumulate_grad_hook(self._gradient(part))
+            parameter.register_post_accumulate_grad_hook(partial(self._gradient, part))
             for part, parameter in learner.model.named_parameters()
             if parameter.requires_grad  # targets follow, they do not learn
         ]
 
     def look(self, what: str, tensors: Mapping[str, Tree]) -> None:
         """Refuse a batch, a loss or the terms of a loss that are not finite; the last come after the update."""
-        self._refuse(what, finite.first_bad(tensors))
+        self._refuse_any(what, tensors)
         if what == "loss":
-            self._refuse("weight", finite.first_bad(self.learner.layout.unflatten(self.learner.theta)))
+            self._refuse_any("weight", self.learner.layout.unflatten(self.learner.theta))
             self.updates += 1
-            self._updated(self.updates)
+            if self.updates >= TRACED_UPDATES:
+                self.debug.end_trace()
 
     def remove(self) -> None:
         """Leave the learner as it was."""
@@ -155,21 +136,24 @@ class Watched:
         self.learner.observer, self.learner.compiler = None, self._compiler
 
     def _activation(self, name: str, module: nn.Module, output: Tensor) -> None:
-        problem = finite.trouble(output.detach())
-        if problem:
-            self._fail(self, f"output of layer {name} ({type(module).__name__})", problem)
+        self._refuse(f"output of layer {name} ({type(module).__name__})", finite.trouble(output.detach()))
 
-    def _gradient(self, name: str) -> Callable[[Tensor], None]:
-        def look(parameter: Tensor) -> None:
-            problem = finite.trouble(parameter.grad) if parameter.grad is not None else None
-            if problem:
-                self._fail(self, f"gradient of {name}", problem)
+    def _gradient(self, name: str, parameter: Tensor) -> None:
+        problem = finite.trouble(parameter.grad) if parameter.grad is not None else None
+        self._refuse(f"gradient of {name}", problem)
 
-        return look
+    def _refuse_any(self, kind: str, tensors: object) -> None:
+        name, problem = finite.first_bad(tensors) or ("", None)
+        self._refuse(f"{kind} {name}", problem)
 
-    def _refuse(self, kind: str, bad: tuple[str, str] | None) -> None:
-        if bad is not None:
-            self._fail(self, f"{kind} {bad[0]}", bad[1])
+    def _refuse(self, what: str, problem: str | None) -> None:
+        if problem is None:
+            return
+        learner = self.learner
+        facts = {"tensor": what, "problem": problem, "learner": self.name, "scalars": dict(learner.scalars)}
+        place = dump(self.debug.folder, self.run, facts, learner, batch=learner.batch)
+        where = f"environment step {self.run.progress.env_steps}, after {learner.updates} updates"
+        raise NotFinite(where, f"{what} is not finite: {problem}", f"batch and weights are in {place}")
 
 
 def dump(folder: Path, run: Run, facts: Mapping[str, Any], learner: Learner, *, batch: Any = None) -> Path:

@@ -12,8 +12,8 @@ from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
+    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.run import Run
 
 
 class EarlyStop(Callback):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -16,7 +17,7 @@ from ludus.registry import CALLBACKS
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
-    from ludus.run import Run
+    from ludus.experiment import Run
 
 WHERE = "training.callbacks (plateau)"
 
@@ -71,6 +72,23 @@ class PlateauConfig(Model):
     """Changes that are applied together."""
 
 
+@dataclass
+class Seen:
+    """What it remembers of the values so far: part of every checkpoint."""
+
+    interventions: int = 0
+    best: float | None = None
+    since: int = 0
+    """Values without improvement."""
+    cooldown: int = 0
+    recent: list[float] = field(default_factory=list)
+    level: float | None = None
+    """Mean of the values before the newest change."""
+    before: dict[str, Any] | None = None
+    """Settings before it."""
+    given_up: bool = False
+
+
 @CALLBACKS.register("plateau")
 class Plateau(Callback):
     """Its whole state is in the checkpoint, so that a resumed run acts at the same values."""
@@ -78,16 +96,7 @@ class Plateau(Callback):
     Config = PlateauConfig
 
     def __init__(self, cfg: PlateauConfig) -> None:
-        self.cfg = cfg
-        self.interventions = 0
-        self._best: float | None = None
-        self._since = self._cooldown = 0
-        self._recent: list[float] = []
-        self._level: float | None = None
-        """Mean of the values before the newest change."""
-        self._before: dict[str, Any] | None = None
-        """Settings before it."""
-        self._given_up = False
+        self.cfg, self.seen = cfg, Seen()
 
     def on_start(self, run: Run) -> None:
         """Refuse actions that can never be applied."""
@@ -104,31 +113,30 @@ class Plateau(Callback):
     def on_epoch_end(self, run: Run) -> None:
         """Look at the metric if this epoch has it."""
         value = run.recorder.epoch.get(self.cfg.monitor)
-        if value is not None and not self._given_up:
+        if value is not None and not self.seen.given_up:
             self._look(run, value)
 
     def _look(self, run: Run, value: float) -> None:
-        self._recent = [*self._recent, value][-self.cfg.patience :]
-        gain = self._gain(value, self._best)
-        if self._best is None or gain > self.cfg.min_delta:
-            self._best, self._since = value, 0
+        seen = self.seen
+        seen.recent = [*seen.recent, value][-self.cfg.patience :]
+        if seen.best is None or self._gain(value, seen.best) > self.cfg.min_delta:
+            seen.best, seen.since = value, 0
             return
-        if self._cooldown:
-            self._cooldown -= 1
+        if seen.cooldown:
+            seen.cooldown -= 1
             return
-        self._since += 1
-        if self._since < self.cfg.patience:
+        seen.since += 1
+        if seen.since < self.cfg.patience:
             return
-        self._since, self._cooldown = 0, self.cfg.cooldown
-        mean = sum(self._recent) / len(self._recent)
-        if self.cfg.revert_on_worse and self._before is not None and self._gain(mean, self._level) < 0:
+        seen.since, seen.cooldown = 0, self.cfg.cooldown
+        mean = sum(seen.recent) / len(seen.recent)
+        if self.cfg.revert_on_worse and seen.level is not None and self._gain(mean, seen.level) < 0:
             self._revert(run, mean)
         else:
             self._intervene(run, mean)
 
-    def _gain(self, value: float, reference: float | None) -> float:
-        gain = value - (value if reference is None else reference)
-        return gain if self.cfg.better == "up" else -gain
+    def _gain(self, value: float, reference: float) -> float:
+        return value - reference if self.cfg.better == "up" else reference - value
 
     def _intervene(self, run: Run, mean: float) -> None:
         old = {action.field: plain(getattr(run.settings, action.field)) for action in self.cfg.actions}
@@ -136,21 +144,22 @@ class Plateau(Callback):
         if new == old:  # every action is at its bound
             return
         if self._change(run, old, new, f"no progress in {self.cfg.patience} values"):
-            self.interventions += 1
-            self._before, self._level = old, mean
+            self.seen.interventions += 1
+            self.seen.before, self.seen.level = old, mean
 
     def _revert(self, run: Run, mean: float) -> None:
-        assert self._before is not None
-        now = {field: plain(getattr(run.settings, field)) for field in self._before}
-        self._change(run, now, self._before, f"{mean:g} on average after the change, {self._level:g} before it")
-        self._given_up = True
+        before = self.seen.before
+        assert before is not None
+        now = {field: plain(getattr(run.settings, field)) for field in before}
+        self._change(run, now, before, f"{mean:g} on average after the change, {self.seen.level:g} before it")
+        self.seen.given_up = True
 
     def _change(self, run: Run, old: dict[str, Any], new: dict[str, Any], why: str) -> bool:
         what = ", ".join(f"{field} {old[field]} -> {new[field]}" for field in new)
         try:
             run.change_settings(new)
         except ConfigError as error:
-            self._given_up = True
+            self.seen.given_up = True
             run.say(f"plateau: {what} is not possible: {error.line()}")
             return False
         run.say(f"plateau of {self.cfg.monitor}: {why}; {what}")
@@ -158,22 +167,11 @@ class Plateau(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Counters, the best value and the values before the newest change."""
-        return {
-            "interventions": self.interventions,
-            "best": self._best,
-            "since": self._since,
-            "cooldown": self._cooldown,
-            "recent": list(self._recent),
-            "level": self._level,
-            "before": self._before,
-            "given_up": self._given_up,
-        }
+        return asdict(self.seen)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        self.interventions, self._best, self._since = state["interventions"], state["best"], state["since"]
-        self._cooldown, self._recent, self._level = state["cooldown"], list(state["recent"]), state["level"]
-        self._before, self._given_up = state["before"], state["given_up"]
+        self.seen = Seen(**state)
 
 
 def changed(value: Any, action: Action) -> Any:

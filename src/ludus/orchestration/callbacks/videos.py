@@ -22,8 +22,8 @@ from ludus.runs.video import write_video
 from ludus.seeding import Streams
 
 if TYPE_CHECKING:
+    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult, Evaluator
-    from ludus.run import Run
 
 
 class Videos(Callback):

@@ -1,0 +1,82 @@
+"""What a checkpoint holds of a run: the state of every part that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ludus.orchestration.evaluator import EvalResult
+from ludus.progress import Progress
+from ludus.types import Stateful
+
+if TYPE_CHECKING:
+    from ludus.experiment import Run
+    from ludus.orchestration.callbacks import Callback
+
+
+def state_of(run: Run) -> dict[str, Any]:
+    """Everything that changes."""
+    return {
+        "algorithm": {name: part.state_dict() for name, part in run.algorithm.state().items()},
+        "run": {
+            "best": run.best.state_dict() if run.best else None,
+            "last": run.last.state_dict() if run.last else None,
+            "seconds": run.seconds,
+            "entered": run.entered,
+            "epoch_start": asdict(run.epoch_start),
+            "epoch_position": run.epoch_position,
+            "settings": [cfg.model_dump(mode="json") for cfg in run.phase_configs],
+        },
+        "callbacks": {name: callback.state_dict() for name, callback in _callbacks(run).items()},
+        **{name: part.state_dict() for name, part in _parts(run).items()},
+        "torch": {"cpu": torch.get_rng_state()},
+        "exploration": dict(run.exploration.bit_generator.state),
+    }
+
+
+def load(run: Run, state: Mapping[str, Any]) -> None:
+    """Continue exactly where the state was taken; the environments of the phase are entered first."""
+    own = state["run"]
+    run.scheduler.load_state_dict(state["scheduler"])
+    run.entered = own["entered"]
+    if run.entered >= 0:
+        run.enter(run.phase)
+    for name, part in run.algorithm.state().items():
+        part.load_state_dict(state["algorithm"][name])
+    for name, part in _parts(run).items():
+        part.load_state_dict(state[name])
+    torch.set_rng_state(torch.as_tensor(state["torch"]["cpu"]))
+    run.exploration.bit_generator.state = state["exploration"]
+    for name, callback in _callbacks(run).items():
+        if state["callbacks"].get(name):
+            callback.load_state_dict(state["callbacks"][name])
+    saved = zip(run.phase_configs, own["settings"], strict=True)
+    run.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
+    run.best, run.last = EvalResult.from_state(own["best"]), EvalResult.from_state(own["last"])
+    run.seconds_before, run.epoch_position = own["seconds"], own["epoch_position"]
+    run.epoch_start = Progress(**own["epoch_start"])
+
+
+def _parts(run: Run) -> dict[str, Stateful]:
+    """What a checkpoint holds besides the algorithm, in the order in which it is loaded."""
+    parts: dict[str, Stateful | None] = {
+        "scheduler": run.scheduler,
+        "evaluation_due": run.evaluation_due,
+        "recorder": run.recorder,
+        "nan_guard": run.nan_guard,
+        "compiler": run.compiler,
+        "precision": run.precision,
+        "collector": run.collector,
+        "buffers": run.buffers,
+        "normalizer": run.normalizer,
+        "reward_normalizer": run.reward_normalizer,
+    }
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _callbacks(run: Run) -> dict[str, Callback]:
+    names = [type(callback).__name__ for callback in run.callbacks]
+    return {f"{name} {names[:i].count(name)}": run.callbacks[i] for i, name in enumerate(names)}

@@ -1,0 +1,152 @@
+"""What a run in a folder has besides its loop: callbacks that save and watch it; files, alerts and the console."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from ludus.config.compose import dump
+from ludus.config.schema import ExperimentConfig
+from ludus.console.live import Console
+from ludus.envs.make import make_vector
+from ludus.errors import DataError
+from ludus.experiment import Run
+from ludus.metrics.sinks import Sink
+from ludus.metrics.sinks.csv import Csv
+from ludus.metrics.sinks.jsonl import Jsonl, read_rows
+from ludus.orchestration.callbacks.checkpoints import Checkpoints
+from ludus.orchestration.callbacks.control import Control
+from ludus.orchestration.callbacks.debug import Debug
+from ludus.orchestration.callbacks.videos import Videos
+from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
+from ludus.run_environments import about_environments
+from ludus.runs.store import RunFolder
+from ludus.terminal import session_logs
+from ludus.text import near
+from ludus.watch.alert_command import AlertCommand
+from ludus.watch.monitor import Monitor
+from ludus.watch.rules import Rules
+from ludus.watch.stalled import Stalled
+from ludus.watch.vitals import Vitals, one_decision
+
+if TYPE_CHECKING:
+    from ludus.session.session import Session
+
+
+def furnish(session: Session, run: Run) -> None:
+    """Add what saves and watches a run in its folder, before the state it begins with is loaded."""
+    config, folder, lock = run.config, session.folder, session.lock
+    assert lock is not None
+    run.folder = folder.path
+    run.buffers.attach(run.folder / "buffers")
+    about = {"config": dump(config), "meta": session.meta}
+    checkpoints = Checkpoints(
+        folder.path, config.training.checkpoints, warn=session.warn, about=about, confirm=lock.confirm
+    )
+    run.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=run.spaces.action)
+    video = config.training.evaluation.video
+    make_env = partial(make_vector, config.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
+    run.callbacks += [
+        Status(folder.set_status),
+        Bounds(),
+        Control(folder.path, checkpoints.request),
+        *([Debug(folder.path)] if session.debug else []),
+        checkpoints,  # after everything that changes the state it saves
+        *([Videos(folder.path, video, make_env, run.streams, warn=session.say)] if video.every_evaluations else []),
+        Idle(run.monitor),
+    ]
+
+
+def show(session: Session, run: Run) -> Console:
+    """Open files, alerts and the console; after the state was loaded, because they continue where it stands."""
+    folder, logging, monitor = session.folder, run.config.logging, run.monitor
+    assert monitor is not None
+    if session.debug:
+        run.compiler.decline("--debug looks into every layer")
+    run.vitals = Vitals(
+        run.scheduler.budget,
+        epoch=run.progress.epochs,
+        position=run.position,
+        seconds=run.seconds,
+        act=one_decision(run.algorithm, run.spaces.observation),
+    )
+    rows = folder.path / "metrics.jsonl"
+    earlier = list(read_rows(rows)) if rows.exists() else []
+    monitor.replay(earlier)
+    if session.program:
+        command = AlertCommand(session.program, folder.id, cwd=session.working_directory)
+        monitor.listeners.append(command)
+        run.closing.callback(command.close)
+    sinks = [*make_sinks(run.config, folder), monitor]
+    sinks += [Stalled(monitor, logging.stalled_seconds)] if logging.stalled_seconds else []
+    copy = folder.log if session_logs() else None
+    console = session.console = Console(monitor=monitor, copy=copy, quiet=session.silent)
+    run.recorder.sinks += [*sinks, console]
+    console.replay(earlier)
+    facts = header(run, folder, session.title, session.memory)
+    console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold)
+    for caution in (*session.cautions, *about_environments(run)):
+        console.note(caution, "yellow")
+    warnings = [*(sink.warning for sink in sinks if sink.warning), *session.warnings]
+    for message in session.notes:
+        session.say(message)
+    for message in warnings:
+        session.warn(message)
+    if copy is None:
+        for message in (*session.notes, *warnings):
+            folder.log(message)
+    return console
+
+
+def make_sinks(config: ExperimentConfig, folder: RunFolder) -> list[Sink]:
+    """metrics.jsonl always; the others as configured."""
+    unit, wandb = config.training.budget.unit, config.logging.wandb
+    try:
+        sinks: list[Sink] = [Jsonl(folder.path / "metrics.jsonl")]
+        if config.logging.csv:
+            sinks.append(Csv(folder.path / "metrics.csv"))
+        if config.logging.tensorboard:
+            from ludus.metrics.sinks.tensorboard import TensorBoard
+
+            sinks.append(TensorBoard(folder.path / "tensorboard", unit))
+        if wandb.enabled:
+            from ludus.metrics.sinks.wandb import WandbSink
+
+            sinks.append(
+                WandbSink(
+                    folder.path,
+                    name=folder.id,
+                    project=wandb.project,
+                    entity=wandb.entity,
+                    tags=(*config.experiment.tags, *wandb.tags),
+                    config=dump(config),
+                    x_axis=unit,
+                )
+            )
+    except OSError as error:
+        raise DataError(str(error.filename), f"cannot be written: {error.strerror}", "remove what is there") from None
+    return sinks
+
+
+def header(run: Run, folder: RunFolder, title: str, memory: str) -> dict[str, str]:
+    """Who runs what, line by line; `title` is what the user asked for, `memory` what it will take."""
+    config, where = run.config, "none: it learns from stored steps"
+    if run.collector is not None:
+        where = f"{config.environment.id}, {run.collector.num_envs} at once, {run.collector.env.backend}"
+    elif run.evaluator is not None:
+        where = f"{config.environment.id}, for evaluation only"
+    parameters = [parameter for learner in run.learners.values() for parameter in learner.model.parameters()]
+    device = parameters[0].device if parameters else "cpu"
+    size = sum(parameter.numel() for parameter in parameters)
+    return {
+        "run": folder.id,
+        "config": title,
+        "environment": where,
+        "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
+        "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
+        "updates": run.compiler.describe(),
+        "seed": str(config.experiment.seed),
+        "folder": near(folder.path),
+    }

@@ -1,0 +1,90 @@
+"""What surrounds a run while it trains in a folder: the lock, the user it talks to, the record of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ludus import preflight
+from ludus.config.compose import Resolved
+from ludus.console.live import Console
+from ludus.experiment import Run
+from ludus.runs import consent
+from ludus.runs.lock import RunLock
+from ludus.runs.store import RunFolder
+from ludus.session.finish import finish, record_failure
+from ludus.session.furnish import show
+from ludus.session.signals import stopping
+from ludus.terminal import quiet, warn
+
+
+class Session:
+    """A run, its folder and its user; as a context it holds the lock and records why a run failed."""
+
+    folder: RunFolder
+
+    def __init__(self, resolved: Resolved, *, debug: bool) -> None:
+        self.config, self.debug = resolved.config, debug
+        self.title = " ".join([resolved.spec, *resolved.overrides])
+        self.program, refusal = consent.alert_command(resolved)
+        self.working_directory = Path.cwd()  # an environment may change it
+        self.meta: dict[str, Any] = {}
+        """What every checkpoint repeats of meta.json."""
+        self.notes: list[str] = []
+        self.warnings = [refusal] if refusal else []
+        self.silent = quiet() or not self.config.logging.console
+        self.console: Console | None = None
+        self.run: Run | None = None
+        self.lock: RunLock | None = None
+        self._begun = False  # until then a refusal leaves the folder as it was
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        with ExitStack() as last:
+            if self.lock is not None:
+                last.callback(self.lock.release)
+            if self.run is not None:
+                if error is not None and self._begun:
+                    last.callback(record_failure, self.run, self.folder, error)
+                last.callback(self.run.close)
+
+    def admit(self, run: Run, root: Path) -> None:
+        """Take a run in, if it fits into memory and its checkpoints onto the disk of `root`."""
+        self.run = run
+        self.memory, *self.cautions = preflight.check(run, root)
+
+    def hold(self, folder: RunFolder) -> None:
+        """Keep every other process away from the folder."""
+        folder.refuse_links()
+        lock = RunLock(folder.path)
+        lock.acquire()
+        self.lock, self.folder = lock, folder
+
+    @contextmanager
+    def training(self, run: Run) -> Iterator[None]:
+        """A context for the loop: files and console are open, signals are heard; then the final numbers are written."""
+        self._begun = True
+        console = show(self, run)
+        self.folder.set_status("running", compiled=bool(run.compiler.sizes), **run.progress.counters)
+        with stopping(run):
+            yield
+            run.close()
+            finish(run, self.folder, console)
+
+    def say(self, message: str) -> None:
+        """A note to the user: above the table if there is a console, else on stderr."""
+        if self.console is not None:
+            self.console.note(message)
+        else:
+            warn(message)
+
+    def warn(self, message: str) -> None:
+        """A note that reaches the user even if the console is silent."""
+        self.say(message)
+        if self.console is not None and self.silent:
+            warn(message)

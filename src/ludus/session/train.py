@@ -1,0 +1,56 @@
+"""Train a new run, in a folder that no other process touches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ludus.config.compose import Resolved, config_hash, to_yaml
+from ludus.experiment import Run, build
+from ludus.orchestration.orchestrator import Orchestrator
+from ludus.runs.store import RunFolder, safe_name
+from ludus.session.border import write_cut
+from ludus.session.furnish import furnish
+from ludus.session.loading import begin_from, start_of, stored_state
+from ludus.session.session import Session
+
+
+def train(
+    resolved: Resolved,
+    *,
+    runs_dir: Path,
+    init_from: str | None = None,
+    optimizer: bool = False,
+    debug: bool = False,
+) -> Run:
+    """Train a new run to its end; its folder is made only once everything is built and fits."""
+    start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
+    runs_dir = runs_dir.absolute()  # an environment may change the working directory
+    load = stored_state(resolved.config)
+    with Session(resolved, debug=debug) as session:
+        run = build(resolved.config, will_checkpoint=True, say=session.say)
+        session.admit(run, runs_dir)
+        if start:
+            session.notes += begin_from(run, start, runs_dir)
+        folder = RunFolder.create(
+            runs_dir,
+            run_name(resolved),
+            config_yaml=to_yaml(resolved.config),
+            config_hash=config_hash(resolved.config),
+            spec=resolved.spec,
+            overrides=resolved.overrides,
+            start=start,
+        )
+        write_cut(folder, resolved.config)
+        session.meta = folder.meta()
+        session.hold(folder)
+        furnish(session, run)
+        load(run)
+        with session.training(run):
+            Orchestrator(run).run()
+    return run
+
+
+def run_name(resolved: Resolved) -> str:
+    """The name of the run folder: the experiment's name, or the spec if it has none of its own."""
+    name = resolved.config.experiment.name
+    return safe_name(resolved.spec) if name is None or resolved.spec.startswith(f"{name}:") else name
