@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,6 +187,8 @@ class Run:
     """Measures speed and memory for every row of a run that has a folder."""
     monitor: Monitor | None = None
     """Raises alerts about the rows of a run that has a folder."""
+    folder: Path | None = None
+    """Its run folder, if it has one."""
     say: Callable[[str], None] = lambda _: None
     """Shows one line to the user."""
     closing: ExitStack = field(default_factory=ExitStack)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
-from ludus.cli.play import policy
 from ludus.cli.plugin import Plugin, load_plugins
 from ludus.files import to_json
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
-    from ludus.runs.store import RunFolder
 
 
 def evaluate(
@@ -31,12 +28,14 @@ def evaluate(
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
     from ludus.runs.store import RunFolder
-    from ludus.session.player import checkpoint_name
+    from ludus.session.evaluate import evaluated
+    from ludus.session.player import checkpoint_name, run_config
 
     load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
     step = checkpoint_name(found, checkpoint)
-    result, seed = evaluated(found, step, episodes, deterministic, seed, env)
+    seed = run_config(found, env).experiment.seed if seed is None else seed
+    result = evaluated(found, step, episodes, deterministic, seed, env)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
         print(to_json(facts), end="")
@@ -56,28 +55,6 @@ def show(facts: dict[str, Any]) -> None:
     print("         IQM {iqm:,.2f}, median {median:,.2f}, {min:,.2f} to {max:,.2f}".format(**facts))
     print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
     print(f"episodes {facts['episodes']}, {habit} actions, seed {facts['seed']}, {facts['seconds']:.1f} s")
-
-
-def evaluated(
-    run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None, env_id: str | None = None
-) -> tuple[EvalResult, int]:
-    """The episodes, as an evaluation during training would play them, and their seed."""
-    from ludus.envs.make import make_vector
-    from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
-    from ludus.play import episodes as play_episodes
-    from ludus.runs import checkpoint
-    from ludus.seeding import Streams
-    from ludus.session.player import run_config
-
-    config = run_config(run, env_id)
-    seed = config.experiment.seed if seed is None else seed
-    config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
-    start = time.monotonic()
-    with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
-        act, habit = policy(config, run, step, env, wish)
-        steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
-        env_steps = checkpoint.position(step)[0]
-        return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit), seed
 
 
 def statistics(result: EvalResult) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def play(
     from ludus.envs.make import make_vector
     from ludus.play import episodes as play_episodes
     from ludus.play import random_policy
+    from ludus.session.player import policy_in
     from ludus.terminal import quiet
 
     if not quiet():
@@ -63,7 +64,7 @@ def play(
         if random or found is None:
             act = random_policy(made, first_seed)
         else:
-            act, _ = policy(config, found, name.rpartition("/")[2], made, deterministic)
+            act, _ = policy_in(config, found, name.rpartition("/")[2], made, deterministic)
         path = None if video is None else video_path(found, video)
         steps = play_episodes(act, made, [first_seed], episodes, render=path is not None)
         print(performed(paced(steps, fps if path is None else None, step), path, fps or made.info.render_fps))
@@ -83,20 +84,6 @@ def source(
     found = RunFolder.load(runs_dir, reference)
     step = f"/{checkpoint_name(found, checkpoint)}" if trained else ""
     return found, run_config(found, env), found.id + step
-
-
-def policy(
-    config: ExperimentConfig, run: RunFolder, step: str, env: VectorEnv, deterministic: bool | None
-) -> tuple[Act, bool]:
-    """The policy of a checkpoint and whether it is greedy; as in evaluation unless `deterministic` says how."""
-    from ludus.play import greedy, policy_of
-    from ludus.runs.checkpoint import find
-    from ludus.session.player import player_of
-    from ludus.types import Spaces
-
-    player = player_of(config, find(run.path, step), Spaces(env.observation_space, env.action_space))
-    habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
-    return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
 
 
 def performed(steps: Iterable[PlayedStep], path: Path | None, fps: float) -> str:

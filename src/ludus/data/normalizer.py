@@ -72,7 +72,7 @@ class _BoxNormalizer:
             self._set_scale()
 
     def apply(self, obs_B: Array) -> Array:
-        scaled = (obs_B - self._shift) * self._scale
+        scaled = (obs_B - self.shift) * self.scale
         return np.clip(scaled, -CLIP, CLIP).astype(np.float32, copy=False)
 
     def _set_scale(self) -> None:
@@ -81,7 +81,7 @@ class _BoxNormalizer:
             shift, scale = (low + high) / 2, 2.0 / np.maximum(high - low, EPSILON)
         else:
             shift, scale = self.moments.mean, 1.0 / np.sqrt(self.moments.var + EPSILON)
-        self._shift, self._scale = shift.astype(np.float32), scale.astype(np.float32)
+        self.shift, self.scale = shift.astype(np.float32), scale.astype(np.float32)
 
     def load_state_dict(self, state: State) -> None:
         self.moments.load_state_dict(state)

@@ -93,7 +93,7 @@ def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
     spec = replace(catalog.find(cfg.id), order_enforce=False)  # we always reset first
     if cfg.kwargs and cfg.vectorization != "envpool":  # EnvPool has other options
         _require_arguments(cfg, spec)
-    wrappers = (*_listed(cfg), *_pipeline(cfg))
+    wrappers = wrapper_calls(cfg)
     if spec.entry_point is not None and cfg.vectorization != "envpool":
         insist = any(getattr(call.cls, "adapts", False) for call in wrappers)
         spec = old_api.adapted(spec, catalog.creator(cfg.id, spec.entry_point), insist=insist)
@@ -105,6 +105,11 @@ def resolve(cfg: Environment, render_mode: str | None = None) -> Recipe:
         wrappers = (WrapperCall(where, WRAPPERS[extractor(where, spec.kwargs["game"])], {}), *wrappers)
         kwargs = {**kwargs, "obs_type": "ram"}
     return Recipe(spec, kwargs, wrappers, cfg.max_episode_steps, cfg.reward_threshold, render_mode, cfg.step_deadline)
+
+
+def wrapper_calls(cfg: Environment) -> tuple[WrapperCall, ...]:
+    """The wrappers of a config, the innermost first, with checked arguments."""
+    return (*_listed(cfg), *_pipeline(cfg))
 
 
 def _listed(cfg: Environment) -> list[WrapperCall]:

@@ -57,17 +57,26 @@ class Recipe:
 
     def make(self) -> gym.Env:
         """A new environment."""
-        drawn = any(getattr(call.cls, "needs_frames", False) for call in self.wrappers)
         with Within(self.deadline, f"environment {self.id}", "making it"):
-            catalog.headless(self.render_mode)
-            env = self._bare("rgb_array" if drawn else self.render_mode)
-            if self.wrappers:
-                env = RawReward(env)
-            for call in self.wrappers:
-                env = call.apply(call.cls, env)
-            if drawn and self.render_mode == "human":
+            env = self.layers()[-1]
+            if self._drawn and self.render_mode == "human":
                 env = gym.wrappers.HumanRendering(env)
             return convert_spaces(env, self.id)
+
+    def layers(self) -> list[gym.Env]:
+        """One new environment: without the config's wrappers, then with one more of them each."""
+        catalog.headless(self.render_mode)
+        envs = [self._bare("rgb_array" if self._drawn else self.render_mode)]
+        if self.wrappers:
+            envs[0] = RawReward(envs[0])
+        for call in self.wrappers:
+            envs.append(call.apply(call.cls, envs[-1]))
+        return envs
+
+    @property
+    def _drawn(self) -> bool:
+        """Whether a wrapper reads rendered frames."""
+        return any(getattr(call.cls, "needs_frames", False) for call in self.wrappers)
 
     def check(self) -> EnvInfo:
         """Facts about the environment after the start-up check, on an extra one: some keep state over a reset."""

@@ -103,6 +103,10 @@ class ConvertSpaces(gym.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(self._act(action))
         return self._observe(obs), reward, terminated, truncated, info
 
+    def action(self, action: Action) -> Action:
+        """An action as the environment inside takes it."""
+        return self._act(action)
+
 
 def _unchanged(value: Tree) -> Tree:
     return value

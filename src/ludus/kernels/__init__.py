@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
@@ -14,3 +15,8 @@ class Kept(FunctionCtx):
     saved_tensors: tuple[Tensor, ...]
     arrays: Any
     """Everything that is no tensor."""
+
+
+def plain() -> bool:
+    """Whether the network is being written to a file: no exporter knows hand-written kernels, so formulas take over."""
+    return torch.jit._trace.is_tracing() or torch.compiler.is_exporting()

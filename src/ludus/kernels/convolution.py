@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.functional import silu
 
-from ludus.kernels import Kept
+from ludus.kernels import Kept, plain
 
 SPAN = 32
 """Steps taken at once: they stay in cache."""
@@ -20,11 +21,19 @@ def silu_convolution(
     x_TBE: Tensor, weight_EK: Tensor, bias_E: Tensor, first_TB: Tensor, past_BKE: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(y_TBE after SiLU, the K - 1 newest inputs for the next call); inputs of an earlier episode count as zero."""
+    if plain():
+        return _one_step(x_TBE, weight_EK, bias_E, first_TB, past_BKE)
     taps = weight_EK.shape[1]
     lost_KTB = _lost(first_TB, taps)
     y_TBE = _Convolution.apply(x_TBE, past_BKE.transpose(0, 1), weight_EK.t().contiguous(), bias_E, lost_KTB)
     newest = torch.cat([past_BKE.transpose(0, 1), x_TBE[-taps:]])[-taps + 1 :] if taps > 1 else x_TBE[:0]
     return y_TBE, (newest * ~lost_KTB[: taps - 1, -1].flip(0).unsqueeze(-1)).transpose(0, 1)
+
+
+def _one_step(x: Tensor, weight: Tensor, bias: Tensor, first: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for a single step, as a formula."""
+    window_BKE = torch.cat([past * ~first[0][:, None, None], x.transpose(0, 1)], 1)
+    return silu((window_BKE * weight.t()).sum(1) + bias).unsqueeze(0), window_BKE[:, 1:]
 
 
 def _lost(first_TB: Tensor, taps: int) -> Tensor:

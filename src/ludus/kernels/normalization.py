@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import silu
 
-from ludus.kernels import Kept
+from ludus.kernels import Kept, plain
 from ludus.types import Array
 
 EPS = 1e-5
@@ -14,7 +15,7 @@ EPS = 1e-5
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019)."""
-    return _RMSNorm.apply(x, weight)
+    return x * inverse_rms(x) * weight if plain() else _RMSNorm.apply(x, weight)
 
 
 def rms_norm_numpy(x: Array, weight: Array) -> Array:
@@ -37,12 +38,12 @@ def silu_numpy(x: Array) -> Array:
 
 def gated(x: Tensor, gate: Tensor) -> Tensor:
     """x silu(gate)."""
-    return _Gated.apply(x, gate)
+    return x * silu(gate) if plain() else _Gated.apply(x, gate)
 
 
 def inverse_rms(x: Tensor) -> Tensor:
     """1 / sqrt(mean(x^2) + eps) over the last dimension, which is kept."""
-    return _InverseRMS.apply(x)
+    return (x.square().mean(-1, keepdim=True) + EPS).rsqrt() if plain() else _InverseRMS.apply(x)
 
 
 def _inverse(x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.kernels import Kept
+from ludus.kernels import Kept, plain
 from ludus.types import Array
 
 SPAN = 32
@@ -22,7 +22,7 @@ SPAN = 32
 
 def linear_scan(decay_T: Tensor, input_T: Tensor, start: Tensor) -> Tensor:
     """h[t] = decay[t] * h[t-1] + input[t] for all t; decay, input and result [T, ...], start [...]."""
-    if decay_T.device.type == "cpu":
+    if decay_T.device.type == "cpu" and not plain():
         return _LinearScan.apply(decay_T, input_T, start)
     return _doubling(decay_T, input_T, start)
 
@@ -73,7 +73,7 @@ def selective_scan(
     h[t] = keep[t] exp(delta[t] A) h[t-1] + delta[t] B[t] x[t] and y[t] = C[t] h[t]; keep is False where an episode
     starts.
     """
-    if x_TBE.device.type == "cpu":
+    if x_TBE.device.type == "cpu" and not plain():
         return _SelectiveScan.apply(x_TBE, delta_TBE, A_NE, B_TBN, C_TBN, keep_TB, start_BNE)
     decay = torch.exp(delta_TBE.unsqueeze(2) * A_NE) * keep_TB[..., None, None]
     value = (delta_TBE * x_TBE).unsqueeze(2) * B_TBN.unsqueeze(-1)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ludus.kernels import Kept
+from ludus.kernels import Kept, plain
 
 CHUNK = 32
 FAINT = -60.0
@@ -33,6 +33,8 @@ def dual_scan(
     start_BMNP: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """(y_TBMP, state after the last step)."""
+    if plain():
+        return _one_step(x_TBMP, delta_TBM, log_decay_TBM, B_TBN, C_TBN, skip_M, first_TB, start_BMNP)
     steps = len(x_TBMP)
     size = min(steps, CHUNK)
     missing = -steps % size  # steps added at the end decay nothing and add nothing
@@ -41,6 +43,17 @@ def dual_scan(
     )
     y_QKBMP, state = _Dual.apply(x, delta, decay, B, C, skip_M, first, start_BMNP)
     return y_QKBMP.transpose(0, 1).flatten(0, 1)[:steps], state
+
+
+def _one_step(
+    x: Tensor, delta: Tensor, log_decay: Tensor, B: Tensor, C: Tensor, skip: Tensor, first: Tensor, start: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same for a single step, as a formula."""
+    decay_BM = log_decay[0].exp() * ~first[0].unsqueeze(-1)
+    fed_BMNP = B[0][:, None, :, None] * (delta[0].unsqueeze(-1) * x[0]).unsqueeze(2)
+    h_BMNP = decay_BM[..., None, None] * start + fed_BMNP
+    y_BMP = (C[0][:, None, :, None] * h_BMNP).sum(2) + skip.unsqueeze(-1) * x[0]
+    return y_BMP.unsqueeze(0), h_BMNP
 
 
 def _chunks(leaf_TB: Tensor, size: int, missing: int) -> Tensor:

@@ -74,6 +74,10 @@ class EvalResult:
         """Mean episode length."""
         return float(np.mean(self.lengths)) if self.lengths else 0.0
 
+    def __repr__(self) -> str:
+        habit = "greedy" if self.deterministic else "sampled"
+        return f"<{self.mean:,.2f} ± {self.std:,.2f} over {self.episodes} episodes, {habit} actions>"
+
     def state_dict(self) -> dict[str, object]:
         """Plain data for a checkpoint."""
         return {**asdict(self), "returns": list(self.returns), "lengths": list(self.lengths)}

@@ -96,6 +96,13 @@ class Comparison:
     """Config path -> its value in each group."""
     notes: tuple[str, ...]
 
+    def __str__(self) -> str:
+        from ludus.reports.export import export_comparison  # it imports this module
+
+        return export_comparison(self, "markdown") + "".join(f"note: {note}\n" for note in self.notes)
+
+    _repr_markdown_ = __str__
+
     def data(self) -> dict[str, object]:
         """Plain data for `--json`."""
         groups = [group.data() for group in self.groups]

@@ -76,10 +76,10 @@ def export_comparison(comparison: Comparison, kind: str, *, fragment: bool = Fal
     return render(comparison_table(comparison), kind, fragment=fragment)
 
 
-def check_format(kind: str) -> None:
-    """Refuse an unknown format."""
+def check_format(kind: str, also: Sequence[str] = ()) -> None:
+    """Refuse an unknown format; the error names those in `also`, too."""
     if kind not in FORMATS:
-        raise ConfigError(f"--format {kind}", "is not known", did_you_mean(kind, FORMATS))
+        raise ConfigError(f"--format {kind}", "is not known", did_you_mean(kind, [*FORMATS, *also]))
 
 
 def render(table: TextTable, kind: str, *, fragment: bool = False) -> str:

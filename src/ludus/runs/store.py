@@ -150,6 +150,15 @@ class RunFolder:
                 file.write(f"{_now()} {line}\n")
 
 
+def find_run(reference: str | Path, root: str | Path = ROOT) -> RunFolder:
+    """A run by the path of its folder, or by a reference such as `@last` in the folder `root` of all runs."""
+    path = Path(reference)
+    if (path / "config.yaml").is_file() and not str(reference).startswith("@"):
+        path = path.resolve()
+        return RunFolder.load(path.parent, path.name)
+    return RunFolder.load(Path(root), str(reference))
+
+
 def check_name(name: str, where: str) -> None:
     """Refuse a name that could lead out of the runs folder or needs quotes in a shell."""
     if not _NAME.fullmatch(name):

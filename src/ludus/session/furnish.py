@@ -39,7 +39,8 @@ def furnish(session: Session, run: Run) -> None:
     """Add what saves and watches a run in its folder, before the state it begins with is loaded."""
     config, folder, lock = run.config, session.folder, session.lock
     assert lock is not None
-    run.buffers.attach(folder.path / "buffers")
+    run.folder = folder.path
+    run.buffers.attach(run.folder / "buffers")
     about = {"config": dump(config), "meta": session.meta}
     checkpoints = Checkpoints(
         folder.path, config.training.checkpoints, warn=session.warn, about=about, confirm=lock.confirm

@@ -14,8 +14,10 @@ from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.data.normalizer import ObservationNormalizer, make_normalizer
 from ludus.envs.make import number_of_envs
+from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.networks.precision import Precision
+from ludus.play import Act, greedy, policy_of
 from ludus.preflight import pick_device
 from ludus.registry import ALGORITHMS
 from ludus.runs import checkpoint
@@ -25,9 +27,14 @@ from ludus.session.loading import MISFITS, misfit
 from ludus.types import Spaces
 
 
+def saved_config(run: RunFolder) -> ExperimentConfig:
+    """The config that a run folder holds."""
+    return parse(read_file(run.config_path), str(run.config_path))
+
+
 def run_config(run: RunFolder, env: str | None = None) -> ExperimentConfig:
     """The config of a run that is to be played; `env` names an environment if the run has none of its own."""
-    config = parse(read_file(run.config_path), str(run.config_path))
+    config = saved_config(run)
     if env is not None and config.environment.id not in ("", env):
         raise ConfigError("--env", f"the run has its own environment, {config.environment.id}", "leave it out")
     if not env and not config.environment.id:
@@ -46,7 +53,7 @@ def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
 
 def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
     """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = parse(read_file(run.config_path), str(run.config_path))
+    config = saved_config(run)
     return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
 
 
@@ -57,6 +64,15 @@ def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
         return build_player(config, spaces, state)
     except MISFITS as error:
         raise misfit(str(path), error) from error
+
+
+def policy_in(
+    config: ExperimentConfig, run: RunFolder, step: str, env: VectorEnv, deterministic: bool | None
+) -> tuple[Act, bool]:
+    """The policy of a checkpoint and whether it is greedy; as in evaluation unless `deterministic` says how."""
+    player = player_of(config, checkpoint.find(run.path, step), Spaces(env.observation_space, env.action_space))
+    habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
+    return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
 
 
 @dataclass(frozen=True)

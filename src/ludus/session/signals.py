@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -22,8 +23,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 def stopping(run: Run) -> Iterator[None]:
     """A context in which the first signal asks the run to save and end; the third ends the process at once.
 
-    SIGXCPU does not count, because the kernel repeats it every second; SIGHUP stays ignored under `nohup`.
+    SIGXCPU does not count, because the kernel repeats it every second; SIGHUP stays ignored under `nohup`. Outside the
+    main thread Python allows no handlers, so signals keep the meaning that the program gave them.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     seen = 0
 
     def handler(number: int, _: FrameType | None) -> None:

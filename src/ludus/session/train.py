@@ -8,6 +8,7 @@ from ludus.config.compose import Resolved, config_hash, to_yaml
 from ludus.experiment import Run, build
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.runs.store import RunFolder
+from ludus.session.border import write_cut
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, start_of, stored_state
 from ludus.session.session import Session
@@ -39,6 +40,7 @@ def train(
             overrides=resolved.overrides,
             start=start,
         )
+        write_cut(folder, resolved.config)
         session.meta = folder.meta()
         session.hold(folder)
         furnish(session, run)
