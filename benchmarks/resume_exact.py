@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from ludus.archive import checkpoint
+from ludus.archive.tree import fingerprint
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.runs import checkpoint
-from ludus.runs.tree import fingerprint
 from ludus.verify import TIMING
 
 PPO = ("algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2")

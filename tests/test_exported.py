@@ -41,7 +41,10 @@ def test_both_formats_act_like_the_policy(spec: str, tmp_path: Path) -> None:
     facts = json.loads((tmp_path / "policy.onnx.json").read_text())
     assert [given.name for given in session.get_inputs()] == facts["inputs"]
     module, env = torch.jit.load(str(script)), ludus.make_env(run)
-    memory = {name: np.zeros((1, *about["shape"]), about["dtype"].removeprefix("torch.")) for name, about in facts["memory"].items()}
+    memory = {
+        name: np.zeros((1, *about["shape"]), about["dtype"].removeprefix("torch."))
+        for name, about in facts["memory"].items()
+    }
     obs, first = env.reset(seed=3)[0], True
     for _ in range(12):
         wanted, fed = policy(obs), inputs(policy, obs, first, memory)

@@ -53,7 +53,9 @@ class Camera(gym.Env):
         return picture
 
 
-def played(act: Callable[[Any], Any], reset: Callable[[Any], None], env: Callable[[], gym.Env], seeds: list[int]) -> list[float]:
+def played(
+    act: Callable[[Any], Any], reset: Callable[[Any], None], env: Callable[[], gym.Env], seeds: list[int]
+) -> list[float]:
     """The return of the first episode of each of some environments that are stepped together."""
     envs = [env() for _ in seeds]
     obs = [one.reset(seed=seed)[0] for one, seed in zip(envs, seeds, strict=True)]

@@ -173,8 +173,8 @@ def test_the_room_asked_for_is_about_what_a_run_takes(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between what the checkpoints that are there at once take, and twice that."""
-    from ludus.runs import checkpoint
-    from ludus.runs.record import size_of
+    from ludus.archive import checkpoint
+    from ludus.archive.record import size_of
 
     asked = needed(run, tmp_path, monkeypatch)
     state = {**run.state_dict(), "about": {"config": run.config.model_dump(mode="json")}}

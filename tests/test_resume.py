@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
+from ludus.archive.store import read_json
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
-from ludus.runs.store import read_json
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
 PPO = ["algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2"]

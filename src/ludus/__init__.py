@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ludus.interface import train as train
     from ludus.policy import Policy as Policy
     from ludus.policy import load_policy as load_policy
-    from ludus.saved import SavedRun as Run
+    from ludus.saved import SavedRun
+
+    Run = SavedRun
 
 _PUBLIC = {
     "train": "ludus.interface:train",

@@ -1,7 +1,7 @@
-"""Greedy policies as ONNX or TorchScript files, for programs without Ludus; a JSON file beside them tells how to call them.
+"""Greedy policies as ONNX or TorchScript files, for programs without Ludus; a JSON file beside each tells how to use it.
 
-Inputs are the parts of an observation as the network sees it ([B, ...]) and, for a policy with memory, `first` (bool [B])
-and the memory; outputs are the action and the memory after it.
+Inputs are the parts of an observation as the network sees it ([B, ...]) and, for a policy with memory, `first` (bool
+[B]) and the memory; outputs are the action and the memory after it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class GreedyNetwork(nn.Module):
         self.greedy = greedy_action(behaviour.strategy)
         self.memory = self.trunk.initial_state(1)
         parts = None if policy.player.normalizer is None else policy.player.normalizer.parts
-        self.scales = [part and (torch.from_numpy(part.shift), torch.from_numpy(part.scale)) for part in tree_leaves(parts)]
+        self.scales = [
+            part and (torch.from_numpy(part.shift), torch.from_numpy(part.scale)) for part in tree_leaves(parts)
+        ]
 
     @property
     def inputs(self) -> list[str]:
@@ -226,6 +228,12 @@ def _compare(network: GreedyNetwork, exported: Callable[[list[Tensor]], list[Ten
         for _ in range(STEPS):
             ours, theirs = network(*inputs), exported(inputs)
             if not all(torch.allclose(a.float(), b.float(), atol=TOLERANCE) for a, b in zip(ours, theirs, strict=True)):
-                raise DataError(str(path), "acts otherwise than the policy", "report it: this network cannot be exported")
+                raise DataError(
+                    str(path), "acts otherwise than the policy", "report it: this network cannot be exported"
+                )
             following = network.example(batch, rng)
-            inputs = following if len(ours) == 1 else [*following[: -len(ours)], torch.from_numpy(rng.random(batch) < 0.3), *ours[1:]]
+            inputs = (
+                following
+                if len(ours) == 1
+                else [*following[: -len(ours)], torch.from_numpy(rng.random(batch) < 0.3), *ours[1:]]
+            )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ludus.archive.store import RunFolder, find_run
 from ludus.errors import ConfigError
-from ludus.runs.store import RunFolder, find_run
 from ludus.saved import Overrides, SavedRun, override_words
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ludus.config.compose import Resolved
     from ludus.reports.compare import Comparison
 
-EnvSource = "str | gym.Env | Callable[[], gym.Env]"
-"""An id, an environment (trained on deep copies of it), or a function or class that makes one."""
 Folder = str | Path
 
 
@@ -32,7 +30,7 @@ def train(
     quiet: bool = False,
     runs_dir: Folder = "runs",
 ) -> SavedRun:
-    """Train what `ludus train SPEC OVERRIDES` trains, and return its run; with `env`, SPEC may be an algorithm alone."""
+    """Train what `ludus train SPEC OVERRIDES` trains and return its run; with `env`, SPEC may be an algorithm alone."""
     from ludus.session.train import train as train_run
 
     resolved = resolve(spec, overrides, seed=seed, env=env, tags=tags, quiet=quiet)
@@ -52,8 +50,8 @@ def resolve(
     quiet: bool = False,
 ) -> Resolved:
     """The checked experiment of these arguments."""
+    from ludus.archive.tags import check
     from ludus.config.compose import load
-    from ludus.runs.tags import check
 
     words = override_words(overrides)
     words += [] if seed is None else [f"experiment.seed={seed}"]
@@ -77,8 +75,8 @@ def load_run(run: str | Path = "@last", *, runs_dir: Folder = "runs") -> SavedRu
 
 def runs(*filters: str, sort: str = "started", runs_dir: Folder = "runs") -> list[SavedRun]:
     """All runs, or those that fulfil conditions such as `"algorithm=ppo"` and `"reward>400"`; the newest first."""
-    from ludus.runs import query
-    from ludus.runs.index import Index
+    from ludus.archive import query
+    from ludus.archive.index import Index
 
     found = query.order(Index(Path(runs_dir)).pick(list(filters)), sort)
     return [SavedRun(RunFolder(record.folder)) for record in found]
@@ -91,8 +89,8 @@ def compare(
     runs_dir: Folder = "runs",
 ) -> Comparison:
     """Compare groups of runs over their seeds: runs, ids, globs or conditions; the default is all runs."""
+    from ludus.archive.index import Index
     from ludus.reports.compare import compare as compare_records
-    from ludus.runs.index import Index
 
     if isinstance(metrics, str):
         metrics = [metrics]
@@ -135,7 +133,7 @@ def _is_env(text: str) -> bool:
     """Whether a word is an environment id rather than a run: runs have a time in their name."""
     from ludus.envs.catalog import find
 
-    if text.startswith("@") or text.count("_") >= 2 or "/" in text and Path(text).exists():
+    if text.startswith("@") or text.count("_") >= 2 or ("/" in text and Path(text).exists()):
         return False
     try:
         return find(text) is not None

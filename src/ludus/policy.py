@@ -14,10 +14,10 @@ from ludus.types import Array, Spaces, Tree, space_tree, tree_index, tree_leaves
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from ludus.archive.store import RunFolder
     from ludus.config.schema import ExperimentConfig
     from ludus.envs.deployment import Deployment, Pipeline
     from ludus.session.player import Player
-    from ludus.runs.store import RunFolder
 
 
 class Policy:
@@ -90,7 +90,9 @@ class Policy:
             arrays = tree_map(lambda space, value: np.asarray(value, space.dtype), spaces, _like(spaces, obs))
         except (ValueError, TypeError, KeyError) as error:
             raise self._misfit(f"does not fit {self.observation_space} ({error})") from None
-        shapes = [(np.shape(leaf), space.shape) for leaf, space in zip(*map(tree_leaves, (arrays, spaces)), strict=True)]
+        shapes = [
+            (np.shape(leaf), space.shape) for leaf, space in zip(*map(tree_leaves, (arrays, spaces)), strict=True)
+        ]
         if all(shape == own for shape, own in shapes):
             return tree_map(lambda leaf: leaf[None], arrays), True
         if all(shape[1:] == own and shape for shape, own in shapes) and len({shape[0] for shape, _ in shapes}) == 1:
@@ -126,7 +128,7 @@ def load_policy(
 
     It acts as in evaluation unless `deterministic` says how; `seed` is that of sampled actions.
     """
-    from ludus.runs.store import find_run
+    from ludus.archive.store import find_run
     from ludus.session.player import checkpoint_name
 
     folder = find_run(run, runs_dir)
@@ -135,9 +137,9 @@ def load_policy(
 
 def policy_of_run(folder: RunFolder, step: str, deterministic: bool | None, seed: int | None) -> Policy:
     """The policy of one checkpoint."""
+    from ludus.archive import checkpoint
     from ludus.envs.deployment import Pipeline
     from ludus.play import greedy
-    from ludus.runs import checkpoint
     from ludus.session.border import cut_of
     from ludus.session.player import player_of, saved_config
 
@@ -146,6 +148,8 @@ def policy_of_run(folder: RunFolder, step: str, deterministic: bool | None, seed
         config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     cut = cut_of(folder, config)
     border = Pipeline(config.environment, cut)
-    player = player_of(config, checkpoint.find(folder.path, step), Spaces(border.observation_space, border.action_space))
+    player = player_of(
+        config, checkpoint.find(folder.path, step), Spaces(border.observation_space, border.action_space)
+    )
     habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
     return Policy(config, cut, player, deterministic=habit, name=f"{folder.id}/{step}")

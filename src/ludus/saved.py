@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ludus.archive.store import RunFolder
 from ludus.errors import ConfigError
-from ludus.runs.store import RunFolder
 from ludus.text import points
 
 if TYPE_CHECKING:
+    from ludus.archive.record import Record
     from ludus.config.schema import ExperimentConfig
     from ludus.orchestration.evaluator import EvalResult
     from ludus.policy import Policy
-    from ludus.runs.record import Record
 
 Overrides = Mapping[str, Any] | Sequence[str]
 """`{"algorithm.lr": 1e-3}`, or words as on the command line: `["algorithm.lr=1e-3"]`."""
@@ -48,13 +48,13 @@ class SavedRun:
     @property
     def record(self) -> Record:
         """The facts that `ludus list` shows: state, best and last return, steps, seconds, tags, ..."""
-        from ludus.runs.index import Index
+        from ludus.archive.index import Index
 
         return Index(self.folder.parent).get(self.id)
 
     def metrics(self) -> Any:
         """All rows of metrics.jsonl: a pandas DataFrame, or without pandas a dict of columns (None where missing)."""
-        from ludus.runs import history
+        from ludus.archive import history
 
         rows = list(history.rows(self.folder))
         names = dict.fromkeys(key for row in rows for key in row)
@@ -109,8 +109,8 @@ class SavedRun:
 
     def curve(self, metric: str | None = None) -> tuple[list[float], list[float]]:
         """A metric over environment steps; the default is the evaluated return, or without evaluations the return."""
+        from ludus.archive import history
         from ludus.metrics.names import EVAL_RETURN, RETURN
-        from ludus.runs import history
 
         if metric is not None:
             return history.curve(self.folder, metric)
@@ -148,7 +148,9 @@ def override_words(overrides: Overrides) -> list[str]:
     flat: dict[str, object] = {}
     for key, value in overrides.items():
         flat |= _flat(str(key), value)
-    return [f"{'++' if key.startswith('environment.kwargs.') else ''}{key}={_word(value)}" for key, value in flat.items()]
+    return [
+        f"{'++' if key.startswith('environment.kwargs.') else ''}{key}={_word(value)}" for key, value in flat.items()
+    ]
 
 
 def _flat(key: str, value: object) -> dict[str, object]:
@@ -176,9 +178,12 @@ def _svg(steps: Sequence[float], values: Sequence[float], threshold: float | Non
     """A small learning curve; a dashed line is the threshold."""
     if len(steps) < 2:
         return ""
-    low, high = min(*values, threshold or values[0]), max(*values, threshold or values[0])
+    shown = [*values, *([] if threshold is None else [threshold])]
+    low, high = min(shown), max(shown)
     across, up = 400 / (max(steps) - min(steps) or 1), 110 / (high - low or 1)
-    line = " ".join(f"{(x - min(steps)) * across:.1f},{115 - (y - low) * up:.1f}" for x, y in zip(steps, values, strict=True))
+    line = " ".join(
+        f"{(x - min(steps)) * across:.1f},{115 - (y - low) * up:.1f}" for x, y in zip(steps, values, strict=True)
+    )
     y = 0 if threshold is None else 115 - (threshold - low) * up
     goal = "" if threshold is None else f'<path d="M0 {y:.1f}H400" stroke="#999" stroke-dasharray="4 4"/>'
     ends = f"{points(low)} to {points(high)}, step {min(steps):,.0f} to {max(steps):,.0f}"

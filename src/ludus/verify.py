@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus import preflight
+from ludus.archive import checkpoint, rebuild
+from ludus.archive.differences import refuse_what_was_edited
+from ludus.archive.fingerprint import fingerprint
+from ludus.archive.store import RunFolder
 from ludus.config.compose import parse
 from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig, WandbConfig
@@ -17,10 +21,6 @@ from ludus.experiment import Run, build
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
-from ludus.runs import checkpoint, rebuild
-from ludus.runs.differences import refuse_what_was_edited
-from ludus.runs.fingerprint import fingerprint
-from ludus.runs.store import RunFolder
 from ludus.session.loading import begin_from
 from ludus.session.resume import edited_since
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ludus.archive.differences import differences
 from ludus.bench.memory import Plan, bench, jobs, matching, pictures, results
 from ludus.bench.memory.results import CPU, CoreResult, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
@@ -19,7 +20,6 @@ from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.compare import Scores
 from ludus.reports.export import render
-from ludus.runs.differences import differences
 
 CARTPOLE = TASKS["CartPole-v1-masked"]
 

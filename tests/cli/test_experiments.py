@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from ludus import cli
+from ludus.archive.index import Index
 from ludus.reports.statistics import stratified_bootstrap
-from ludus.runs.index import Index
 from synthetic import make_run
 
 
@@ -242,10 +242,10 @@ def test_index_rebuild(ludus: Ludus, runs: Path) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained policy with two checkpoints."""
+    from ludus.archive import checkpoint
+    from ludus.archive.store import RunFolder
     from ludus.config.compose import to_yaml
     from ludus.experiment import build
-    from ludus.runs import checkpoint
-    from ludus.runs.store import RunFolder
     from support import close, config
 
     root = tmp_path_factory.mktemp("evaluate") / "runs"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ludus.archive import checkpoint
+from ludus.archive.store import RunFolder
 from ludus.cli.migrate import migrate
 from ludus.config.compose import load, to_yaml
 from ludus.errors import ConfigError, DataError
-from ludus.runs import checkpoint
-from ludus.runs.store import RunFolder
 from support import config
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from faults.support import SMALL
 from ludus import cli
+from ludus.archive.store import RunFolder
 from ludus.config.compose import load
 from ludus.experiment import build
-from ludus.runs.store import RunFolder
 from ludus.session.finish import summary
 from support import close
 

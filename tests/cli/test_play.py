@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.archive import checkpoint
+from ludus.archive.store import RunFolder
 from ludus.cli.play import play
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Run, build
-from ludus.runs import checkpoint
-from ludus.runs.store import RunFolder
 from support import config as small_config
 
 

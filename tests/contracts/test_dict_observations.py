@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.archive import checkpoint
 from ludus.config.schema import Environment, Network
 from ludus.data.rollout import minibatches
 from ludus.envs.make import make_vector
@@ -21,7 +22,6 @@ from ludus.learning import package
 from ludus.networks.encoders import build_encoder
 from ludus.networks.encoders._tree import TreeEncoder
 from ludus.play import episodes, policy_of
-from ludus.runs import checkpoint
 from ludus.types import tree_index, tree_leaves, tree_map
 from support import build, close, config, moment, run
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.archive import checkpoint
 from ludus.config.schema import Network
 from ludus.experiment import build
 from ludus.networks.policy import Policy
 from ludus.registry import MEMORY
-from ludus.runs import checkpoint
 from ludus.types import Spaces, Tree, tree_map
 from ludus.watch import ram as process
 from support import close, config, moment

@@ -13,10 +13,10 @@ from safetensors.torch import load, save
 
 from envs import test_snapshot_probes
 from envs.conftest import Make
+from ludus.archive.tree import flatten, unflatten
 from ludus.envs.snapshots import SnapshotChoice, ladder, pickled
 from ludus.envs.vector import VectorEnv
 from ludus.errors import DataError, EnvironmentFailed
-from ludus.runs.tree import flatten, unflatten
 from ludus.types import tree_index, tree_leaves, tree_map, tree_paths
 
 RUNGS = {

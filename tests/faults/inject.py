@@ -133,7 +133,7 @@ def state(number: int) -> dict[str, Any]:
 
 def save_forever(folder: str, first: int) -> None:
     """Save states `first`, `first` + 1, ... as fast as the disk takes them; every other one replaces the one before."""
-    from ludus.runs import checkpoint
+    from ludus.archive import checkpoint
 
     os.write(1, b"go")
     number = first
@@ -144,7 +144,7 @@ def save_forever(folder: str, first: int) -> None:
 
 def save(folder: str, number: int, step: int, *, best: bool = False) -> None:
     """One save."""
-    from ludus.runs import checkpoint
+    from ludus.archive import checkpoint
 
     checkpoint.save(Path(folder), state(number), name=f"step={step}", best=best)
 
@@ -193,8 +193,8 @@ def interrupt_and_go_on(times: int) -> Callable[[], None]:
 
 def lock(folder: str, over: str) -> None:
     """Take the lock of a run folder and hold it until a file is there, or end like the command line does."""
+    from ludus.archive.lock import RunLock
     from ludus.errors import LudusError
-    from ludus.runs.lock import RunLock
 
     held = RunLock(Path(folder))
     try:

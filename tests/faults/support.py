@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from faults.processes import Process
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
 
 STEPS = 64
 """Environment steps of one cycle of the small run."""

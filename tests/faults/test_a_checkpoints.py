@@ -13,8 +13,8 @@ from faults import inject
 from faults.conftest import Ludus, Mount
 from faults.strace import Disk, Tracer
 from faults.support import SMALL, STEPS, contents, forge, litter, names, only_run, outcome, refused, steps, whole
+from ludus.archive import checkpoint
 from ludus.errors import DataError
-from ludus.runs import checkpoint
 
 KILLS, SWEEP = 200, 20
 
@@ -99,7 +99,7 @@ def test_03_power_cut_while_saving(start: Ludus, tmp_path: Path, step: int) -> N
 
 def test_03_power_cut_while_a_run_folder_is_made(start: Ludus, tmp_path: Path) -> None:
     root, go = tmp_path / "runs", tmp_path / "go"
-    script = f"inject.wait_for({str(go)!r}); from pathlib import Path; from ludus.runs.store import RunFolder; "
+    script = f"inject.wait_for({str(go)!r}); from pathlib import Path; from ludus.archive.store import RunFolder; "
     script += f"run = RunFolder.create(Path({str(root)!r}), 'x', config_yaml='a: 1'); "
     script += "run.set_status('running', env_steps=1)"
     writer = start(prelude=script)

@@ -11,9 +11,9 @@ import pytest
 from faults.conftest import Ludus
 from faults.processes import Process, Server
 from faults.support import SMALL, STEPS, names, only_run, outcome, status, steps, whole
-from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
-from ludus.runs.lock import RunLock
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
+from ludus.archive.lock import RunLock
 
 SOURCES = Path(__file__).parents[2] / "src" / "ludus"
 RUN = [
@@ -28,7 +28,7 @@ PHASES = {
     "backward": "'torch:Tensor.backward', {}, at=5, after=True",
     "optimizer": "'ludus.learning.optimizer:Optimizer.step', {}, at=5",
     "log": "'ludus.metrics.recorder:Recorder.flush', {}, at=5",
-    "save": "'ludus.runs.checkpoint:_install', {}, at=5",
+    "save": "'ludus.archive.checkpoint:_install', {}, at=5",
     "prune": "'ludus.orchestration.callbacks.checkpoints:Checkpoints._prune', {}, at=5",
     "evaluate": "'ludus.orchestration.evaluator:Evaluator.evaluate', {}, at=2",
 }
@@ -94,7 +94,7 @@ def test_13_signal_in_every_phase(
 
 def test_13_signal_while_recording(ludus: Ludus, tmp_path: Path) -> None:
     """The video is finished, the state saved; no half of an MP4 stays."""
-    prelude = "inject.signal_on_call('ludus.runs.video:_even', 15, at=20)"
+    prelude = "inject.signal_on_call('ludus.archive.video:_even', 15, at=20)"
     stopped = ludus("train", *RUN, "training.evaluation.video.every_evaluations=1", prelude=prelude)
     assert stopped.code == 75, stopped.err
     run = only_run(tmp_path)
@@ -117,7 +117,7 @@ def test_13_signal_after_the_last_step(ludus: Ludus, uninterrupted: Path, tmp_pa
     assert outcome(run) == outcome(uninterrupted)
 
 
-SAVING = "'ludus.runs.checkpoint:_install', inject.interrupt_and_go_on({}), at=6"
+SAVING = "'ludus.archive.checkpoint:_install', inject.interrupt_and_go_on({}), at=6"
 FIRST = "inject.signal_on_call('ludus.data.collector:Collector.collect', 2, at=5); "
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from faults.conftest import Ludus, Mount
 from faults.support import SMALL, STEPS, contents, names, only_run, refused, status, steps, whole
+from ludus.archive import checkpoint
+from ludus.archive.lock import NAME, RunLock
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.runs import checkpoint
-from ludus.runs.lock import NAME, RunLock
 from ludus.session.loading import SUPERSEDED, rewind_metrics
 
 ENDLESS = [*SMALL, "training.total_timesteps=1_000_000_000", f"training.checkpoints.every_steps={2 * STEPS}"]

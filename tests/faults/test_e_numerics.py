@@ -11,9 +11,9 @@ import torch
 
 from faults.conftest import Ludus
 from faults.support import SMALL, only_run, refused, status, steps
+from ludus.archive import checkpoint
+from ludus.archive.tree import flatten
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.runs import checkpoint
-from ludus.runs.tree import flatten
 from support import build, close, config
 
 PLUGIN = Path(__file__).with_name("plugin.py")

@@ -13,7 +13,7 @@ import pytest
 from faults.conftest import Ludus
 from faults.payload import Payload
 from faults.support import SMALL, contents, forge, only_run, refused
-from ludus.runs import checkpoint
+from ludus.archive import checkpoint
 
 PLUGIN = Path(__file__).with_name("plugin.py")
 OBJECTS = [

@@ -22,7 +22,7 @@ import torch
 from faults.conftest import Ludus
 from faults.payload import Payload
 from faults.support import SMALL, forge, refused
-from ludus.runs import checkpoint
+from ludus.archive import checkpoint
 
 SOURCES = Path(__file__).parents[2] / "src" / "ludus"
 

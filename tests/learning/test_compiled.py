@@ -118,7 +118,7 @@ def test_a_shorter_last_rollout_is_never_asked_for(monkeypatch) -> None:
 
 
 def test_the_compiled_flag_reaches_records_and_show(tmp_path: Path) -> None:
-    from ludus.runs import record
+    from ludus.archive import record
     from synthetic import make_run
 
     yes = make_run(tmp_path, "a_20260101-000000_aaaa", summary={"compiled": True, "updates_run": "compiled"})

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from ludus import files
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
 from ludus.config.training import CheckpointPlan
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Run
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
-from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
 from support import build, close
 from support import config as small_config
 

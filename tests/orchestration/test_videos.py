@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.archive.video import write_video
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import Video
 from ludus.envs.make import make_vector
@@ -23,7 +24,6 @@ from ludus.experiment import Run
 from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.play import episodes
-from ludus.runs.video import write_video
 from ludus.seeding import Streams
 from ludus.watch import ram
 from support import build, close

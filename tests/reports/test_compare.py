@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ludus.archive.index import Index
 from ludus.errors import ConfigError
 from ludus.reports.compare import compare
 from ludus.reports.plots import band, plot
 from ludus.reports.statistics import iqm, stratified_bootstrap
-from ludus.runs.index import Index
 from synthetic import make_run
 
 SLOW, FAST = [[100.0, 200.0], [120.0, 260.0], [90.0, 150.0]], [[300.0, 500.0], [480.0, 490.0], [200.0, 470.0]]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ludus.archive.index import Index
+from ludus.archive.record import Record
 from ludus.errors import ConfigError
 from ludus.reports.export import export, export_comparison, latex_text, markdown_text
-from ludus.runs.index import Index
-from ludus.runs.record import Record
 from synthetic import make_run
 
 NASTY = (

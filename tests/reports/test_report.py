@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ludus.archive import history
 from ludus.errors import DataError
 from ludus.reports.report import gather, write_report
 from ludus.reports.svg import ChartLine, chart, ticks
-from ludus.runs import history
 from synthetic import DEAD, make_run
 
 EVIL = "<img src=x onerror=alert(1)>\"'&\x1b[31m</script><script>alert(2)</script>"

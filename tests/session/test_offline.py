@@ -10,12 +10,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from ludus.archive import checkpoint
 from ludus.config.read import to_yaml
 from ludus.data.buffers.saving import describe_space, read_space
 from ludus.data.buffers.stored import StoredConfig
 from ludus.envs import make
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.runs import checkpoint
 
 DQN = {"name": "dqn", "batch_size": 16, "lr": "lin_0.001", "learning_starts": 32, "target_every": 10}
 

@@ -110,7 +110,7 @@ def test_a_repository_from_elsewhere_starts_nothing(tmp_path: Path) -> None:
     """`git status` runs what the repository's own config names: monitors, filters and hooks."""
     import subprocess
 
-    from ludus.runs.provenance import git_state
+    from ludus.archive.provenance import git_state
 
     def git(*words: str) -> None:
         identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
@@ -138,7 +138,7 @@ def test_a_submodule_from_elsewhere_starts_nothing(tmp_path: Path) -> None:
     """`git status` looks into submodules, which have configs, and so filters, of their own."""
     import subprocess
 
-    from ludus.runs.provenance import git_state
+    from ludus.archive.provenance import git_state
 
     def git(*words: str) -> None:
         identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"]
@@ -183,8 +183,8 @@ def test_who_agrees_to_a_command_agrees_for_one_folder(
 def test_nobody_agrees_to_what_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from ludus.archive import consent
     from ludus.config.compose import Resolved, load
-    from ludus.runs import consent
 
     config = load("CartPole-v1:ppo", ["logging.alert_command=[sh,-c," + 600 * "a" + ",tail]"]).config
     monkeypatch.setattr(consent, "can_answer", lambda: True)

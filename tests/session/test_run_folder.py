@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from ludus import files
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
+from ludus.archive.lock import RunLock
+from ludus.archive.store import RunFolder
 from ludus.config.compose import config_hash, load
 from ludus.errors import ConfigError
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
-from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
-from ludus.runs.lock import RunLock
-from ludus.runs.store import RunFolder
 from ludus.session.resume import unfinished
 from session.conftest import SMALL, Ludus, only_run
 
@@ -193,7 +193,7 @@ def test_lost_files_are_rebuilt(ludus: Ludus, trained: Path, name: str, damage: 
 
 
 def test_without_a_checkpoint_to_ask_the_name_of_the_folder_says_when_and_what(tmp_path: Path) -> None:
-    from ludus.runs import rebuild
+    from ludus.archive import rebuild
 
     run = RunFolder.create(tmp_path, "cart", config_yaml="x: 1\n")
     told = run.meta()

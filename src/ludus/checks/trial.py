@@ -108,8 +108,8 @@ def video(spec: str, timesteps: int) -> None:
     import numpy as np
 
     from ludus.acting.uniform import uniform
+    from ludus.archive.video import write_video
     from ludus.envs.make import make_vector
-    from ludus.runs.video import write_video
 
     rng, path = np.random.default_rng(0), Path("smoke.mp4")
     cfg = environment(spec)

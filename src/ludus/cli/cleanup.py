@@ -10,12 +10,12 @@ from typing import Annotated
 from rich.filesize import decimal as size
 from typer import Option
 
+from ludus.archive import query
+from ludus.archive.cleanup import CleanupItem, apply, plan
+from ludus.archive.index import Index
 from ludus.cli.options import Filter, RunsDir
 from ludus.cli.table import Column, print_table, say
 from ludus.reports.columns import cell
-from ludus.runs import query
-from ludus.runs.cleanup import CleanupItem, apply, plan
-from ludus.runs.index import Index
 from ludus.text import clean
 
 

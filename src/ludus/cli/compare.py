@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
+from ludus.archive.index import Index
 from ludus.cli.options import Filter, GroupBy, Json, Metrics, Runs, RunsDir, words
 from ludus.cli.table import Column, painted, print_table, say
 from ludus.errors import ConfigError
@@ -14,7 +15,6 @@ from ludus.reports.compare import Comparison
 from ludus.reports.compare import compare as compare_runs
 from ludus.reports.export import comparison_table, export_comparison
 from ludus.reports.plots import plot as draw
-from ludus.runs.index import Index
 from ludus.text import clean, did_you_mean
 
 _WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to threshold": 1}

@@ -27,7 +27,7 @@ def evaluate(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
-    from ludus.runs.store import RunFolder
+    from ludus.archive.store import RunFolder
     from ludus.session.evaluate import evaluated
     from ludus.session.player import checkpoint_name, run_config
 

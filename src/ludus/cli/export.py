@@ -8,13 +8,13 @@ from typing import Annotated
 from typer import Option
 
 from ludus import files
+from ludus.archive import query
+from ludus.archive.index import Index
 from ludus.cli.options import Columns, Filter, GroupBy, Metrics, Runs, RunsDir, Sort, column_names, words
 from ludus.errors import ConfigError, of_system
 from ludus.reports.compare import compare
 from ludus.reports.export import check_format, export_comparison
 from ludus.reports.export import export as render
-from ludus.runs import query
-from ludus.runs.index import Index
 
 FORMAT = "csv|json|markdown|latex|onnx|torchscript"
 OUTPUT = "Default: the terminal; of a policy, its run folder."
@@ -57,9 +57,9 @@ def export(
 
 def _policy(runs: list[str], kind: str, output: Path | None, runs_dir: Path) -> Path:
     """Export the policy of one run, by default of its best checkpoint, and return the path."""
+    from ludus.archive.store import RunFolder
     from ludus.exported import export_policy
     from ludus.policy import load_policy
-    from ludus.runs.store import RunFolder
 
     if len(runs) > 1:
         raise ConfigError(f"--format {kind}", f"{len(runs)} runs are named", "a policy is exported from one run")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from typer import Typer
 
+from ludus.archive.index import Index
 from ludus.cli.options import RunsDir
-from ludus.runs.index import Index
 
 app = Typer(rich_markup_mode=None)
 

@@ -100,7 +100,7 @@ def resolve(spec: str, overrides: list[str], tags: list[str]) -> Resolved:
     resolved = load(spec, overrides)
     further = []
     if tags:
-        from ludus.runs.tags import check
+        from ludus.archive.tags import check
 
         for tag in tags:
             check(tag, f"--tag {tag}"[:80])
@@ -149,7 +149,7 @@ def print_config(resolved: Resolved, kind: str, package: str | None) -> int:
 
 def confirmed(jobs: list[Resolved]) -> bool:
     """Ask a user at a terminal whether to train, and whether a program that a file names may be started."""
-    from ludus.runs import consent
+    from ludus.archive import consent
 
     if sys.stdin.isatty() and sys.stdout.isatty():
         config = jobs[0].config

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from rich.filesize import decimal as size
 
+from ludus.archive import query
+from ludus.archive.index import Index
 from ludus.cli.options import Columns, Filter, Json, Limit, RunsDir, Sort, column_names
 from ludus.cli.table import Column, print_table, state_style
 from ludus.files import to_json
 from ludus.reports import columns as show
-from ludus.runs import query
-from ludus.runs.index import Index
 
 _WEIGHTS = {"tags": 9, "size": 8, "started": 7, "algorithm": 6, "environment": 5, "seed": 4, "solved": 3, "last": 2}
 _STYLES = {

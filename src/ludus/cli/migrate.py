@@ -14,9 +14,9 @@ def migrate(
     path: Annotated[Path, Argument(metavar="PATH", help="A config file (.yaml, .json) or a run folder.")],
 ) -> None:
     """Check the version of a file; so far there is one version, so that nothing has to be migrated."""
+    from ludus.archive import checkpoint
     from ludus.config.read import plain, read_file
     from ludus.config.schema import SCHEMA_VERSION
-    from ludus.runs import checkpoint
 
     config = path / "config.yaml" if path.is_dir() else path
     if not config.is_file():

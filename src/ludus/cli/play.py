@@ -18,10 +18,10 @@ from ludus.errors import ConfigError
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
+    from ludus.archive.store import RunFolder
     from ludus.config.schema import ExperimentConfig
     from ludus.envs.vector import VectorEnv
-    from ludus.play import Act, EpisodeEnd, PlayedStep
-    from ludus.runs.store import RunFolder
+    from ludus.play import EpisodeEnd, PlayedStep
     from ludus.types import Array
 
 
@@ -74,7 +74,7 @@ def source(
     reference: str, checkpoint: str | None, runs_dir: Path, env: str | None, *, trained: bool
 ) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
-    from ludus.runs.store import RunFolder
+    from ludus.archive.store import RunFolder
     from ludus.session.player import checkpoint_name, run_config
 
     if ":" in reference and not trained:
@@ -88,7 +88,7 @@ def source(
 
 def performed(steps: Iterable[PlayedStep], path: Path | None, fps: float) -> str:
     """Play the episodes, before a spectator or into a video, and sum them up."""
-    from ludus.runs.video import write_video
+    from ludus.archive.video import write_video
 
     ended: list[EpisodeEnd] = []
     if path is None:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from typer import Option
 
+from ludus.archive.index import Index
 from ludus.cli.options import Run, RunsDir
 from ludus.errors import ResourceError
 from ludus.reports.report import write_report
-from ludus.runs.index import Index
 
 
 def report(

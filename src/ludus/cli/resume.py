@@ -24,9 +24,9 @@ def resume(
     debug: Annotated[bool, Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
     """Continue a run from its newest good checkpoint."""
+    from ludus.archive import consent, rebuild
+    from ludus.archive.store import RunFolder
     from ludus.config.compose import Resolved, load
-    from ludus.runs import consent, rebuild
-    from ludus.runs.store import RunFolder
     from ludus.session.resume import budget_field
     from ludus.session.resume import resume as go_on
     from ludus.session.signals import EARLY

@@ -9,18 +9,18 @@ from typing import Annotated
 from rich.filesize import decimal as size
 from typer import Option
 
+from ludus.archive import history
+from ludus.archive.differences import changes, edits
+from ludus.archive.history import Row
+from ludus.archive.index import Index
+from ludus.archive.record import Record, paths, value_at
+from ludus.archive.store import read_or_empty
 from ludus.cli.options import Json, Run, RunsDir
 from ludus.cli.table import Column, painted, print_table, say, state_style
 from ludus.files import to_json
 from ludus.reports.columns import cell, config_text
 from ludus.reports.export import complete
 from ludus.reports.report import Saved, checkpoints_of, watch
-from ludus.runs import history
-from ludus.runs.differences import changes, edits
-from ludus.runs.history import Row
-from ludus.runs.index import Index
-from ludus.runs.record import Record, paths, value_at
-from ludus.runs.store import read_or_empty
 from ludus.text import clean, number, points, sparkline
 
 _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "updates", "seconds", "reward", "last",

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from typer import Argument
 
+from ludus.archive.index import Index
+from ludus.archive.tags import retag
 from ludus.cli.options import RunsDir
 from ludus.cli.table import say
-from ludus.runs.index import Index
-from ludus.runs.tags import retag
 from ludus.text import clean
 
 

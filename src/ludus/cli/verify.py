@@ -10,7 +10,7 @@ from ludus.cli.plugin import Plugin, load_plugins
 
 def verify(run: Run, plugin: Plugin = None, runs_dir: RunsDir = Path("runs")) -> int:
     """Retrain a run from its config, and compare every metric and the final state."""
-    from ludus.runs.store import RunFolder
+    from ludus.archive.store import RunFolder
     from ludus.verify import verify as verify_run
 
     load_plugins(plugin)

@@ -16,10 +16,10 @@ from ludus.envs.deadline import close
 from ludus.envs.make import resolve, wrapper_calls
 from ludus.envs.spaces import ConvertSpaces, convert_spaces
 from ludus.envs.wrappers.actions import RemapActions, RescaleAction
-from ludus.envs.wrappers.time import FrameStack
 from ludus.envs.wrappers.images import ChannelsFirst
 from ludus.envs.wrappers.observations import ConvertObservation, Flatten
 from ludus.envs.wrappers.rewards import ChangedReward
+from ludus.envs.wrappers.time import FrameStack
 from ludus.types import State, Tree
 
 if TYPE_CHECKING:

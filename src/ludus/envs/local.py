@@ -17,7 +17,9 @@ def env_id(env: str | gym.Env | Callable[[], gym.Env]) -> str:
     if isinstance(env, str):
         return env
     if isinstance(env, gym.vector.VectorEnv):
-        raise ConfigError("env", "is a vector of environments", "give a function that makes one of them; Ludus vectorizes")
+        raise ConfigError(
+            "env", "is a vector of environments", "give a function that makes one of them; Ludus vectorizes"
+        )
     if isinstance(env, gym.Env):
         return _registered(type(env.unwrapped).__name__, _copies(env))
     if callable(env):
@@ -34,7 +36,7 @@ def _copies(env: gym.Env) -> Callable[..., gym.Env]:
         problem = f"{type(env.unwrapped).__name__} cannot be copied ({error})"
         raise ConfigError("env", problem, "give a function that makes it: env=lambda: ...") from None
 
-    def make(render_mode: str | None = None) -> gym.Env:
+    def make(**_: object) -> gym.Env:
         return copy.deepcopy(prototype)
 
     return make

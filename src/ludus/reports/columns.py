@@ -7,8 +7,8 @@ from datetime import datetime
 
 from rich.filesize import decimal
 
-from ludus.runs.query import shown
-from ludus.runs.record import ALIASES, MISSING, Record
+from ludus.archive.query import shown
+from ludus.archive.record import ALIASES, MISSING, Record
 from ludus.text import clean, duration, points
 
 DEFAULT = ("id", "state", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved",

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from ludus.archive import history, query
+from ludus.archive.record import ALIASES, MISSING, Record, paths, value_at
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.reports.columns import NUMBERS, config_text
 from ludus.reports.statistics import iqm, stratified_bootstrap
-from ludus.runs import history, query
-from ludus.runs.record import ALIASES, MISSING, Record, paths, value_at
 from ludus.text import did_you_mean
 
 IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",

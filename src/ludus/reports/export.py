@@ -10,13 +10,13 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ludus.archive import history, query
+from ludus.archive.record import FIELDS, Record, paths
+from ludus.archive.store import read_or_empty
 from ludus.errors import ConfigError
 from ludus.files import to_json
 from ludus.reports import columns
 from ludus.reports.compare import Comparison, Scores
-from ludus.runs import history, query
-from ludus.runs.record import FIELDS, Record, paths
-from ludus.runs.store import read_or_empty
 from ludus.text import clean, did_you_mean, number
 
 FORMATS = ("csv", "json", "markdown", "latex")

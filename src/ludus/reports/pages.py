@@ -19,12 +19,12 @@ from markupsafe import Markup
 from rich.filesize import decimal as size
 
 from ludus import __version__
+from ludus.archive import history
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.reports.columns import config_text
 from ludus.reports.export import markdown_text
 from ludus.reports.report import RunReport, provenance
 from ludus.reports.svg import ChartLine, chart
-from ludus.runs import history
 from ludus.text import clean, duration, number, points, rate, sparkline
 
 ASSETS = Path(__file__).parent / "assets"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ludus import files
+from ludus.archive import history
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
 from ludus.reports.compare import Comparison, RunGroup, metric_key
 from ludus.reports.statistics import bootstrap_band, iqm, on_grid
 from ludus.reports.svg import label
-from ludus.runs import history
 from ludus.text import clean
 from ludus.types import Array
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from rich.filesize import decimal as size
 
 from ludus import files
+from ludus.archive import checkpoint, history, rebuild, record
+from ludus.archive.differences import Difference, changes, edits
+from ludus.archive.history import Row
+from ludus.archive.record import Record, mapping
+from ludus.archive.store import read_or_empty
 from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.columns import local_time
-from ludus.runs import checkpoint, history, rebuild, record
-from ludus.runs.differences import Difference, changes, edits
-from ludus.runs.history import Row
-from ludus.runs.record import Record, mapping
-from ludus.runs.store import read_or_empty
 from ludus.text import number
 from ludus.watch.monitor import Alert, Monitor
 from ludus.watch.rules import SHIPPED, Rules

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ludus import files
+from ludus.archive.store import RunFolder, read_json
 from ludus.config.schema import Environment, ExperimentConfig
 from ludus.data.buffers.saving import describe_space, read_space
 from ludus.envs.deployment import Deployment, deployments
 from ludus.envs.suites import suite_of
 from ludus.errors import DataError
-from ludus.runs.store import RunFolder, read_json
 
 FILE = "spaces.json"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from ludus.archive import checkpoint
+from ludus.archive.store import RunFolder
 from ludus.envs.make import make_vector
 from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
 from ludus.play import episodes as play_episodes
-from ludus.runs import checkpoint
-from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session.player import policy_in, run_config
 

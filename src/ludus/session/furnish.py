@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ludus.archive.store import RunFolder
 from ludus.config.compose import dump
 from ludus.config.schema import ExperimentConfig
 from ludus.console.live import Console
@@ -22,7 +23,6 @@ from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
 from ludus.run_environments import about_environments
-from ludus.runs.store import RunFolder
 from ludus.terminal import session_logs
 from ludus.text import near
 from ludus.watch.alert_command import AlertCommand

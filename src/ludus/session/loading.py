@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from ludus import files
+from ludus.archive import checkpoint
+from ludus.archive.store import RunFolder
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError, ResourceError
 from ludus.experiment import Run
 from ludus.learning.learner import Learner
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import encode, read_rows
-from ludus.runs import checkpoint
-from ludus.runs.store import RunFolder
 
 SUPERSEDED = "metrics.superseded.jsonl"
 MISFITS = (RuntimeError, KeyError, ValueError, TypeError)

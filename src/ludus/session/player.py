@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from ludus.algorithms import Algorithm, Context
+from ludus.archive import checkpoint
+from ludus.archive.store import RunFolder
 from ludus.config.compose import parse
 from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig
@@ -20,8 +22,6 @@ from ludus.networks.precision import Precision
 from ludus.play import Act, greedy, policy_of
 from ludus.preflight import pick_device
 from ludus.registry import ALGORITHMS
-from ludus.runs import checkpoint
-from ludus.runs.store import RunFolder
 from ludus.seeding import Streams
 from ludus.session.loading import MISFITS, misfit
 from ludus.types import Spaces

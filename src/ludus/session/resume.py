@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ludus.archive import checkpoint, history, provenance, rebuild
+from ludus.archive.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
+from ludus.archive.lock import RunLock
+from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_yaml
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Run, build
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.runs import checkpoint, history, provenance, rebuild
-from ludus.runs.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
-from ludus.runs.lock import RunLock
-from ludus.runs.store import RunFolder
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, load_state, restore, rewind_metrics, stored_state, without_buffers
 from ludus.session.session import Session
@@ -53,7 +53,7 @@ def resume(
 
 def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
     """The newest unfinished run of exactly this config; refused if a process is training it."""
-    from ludus.runs.index import Index
+    from ludus.archive.index import Index
 
     wanted = config_hash(config)
     found = [record for record in Index(runs_dir).records() if record.config_hash == wanted]

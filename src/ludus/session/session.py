@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any
 
 from ludus import preflight
+from ludus.archive import consent
+from ludus.archive.lock import RunLock
+from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved
 from ludus.console.live import Console
 from ludus.experiment import Run
-from ludus.runs import consent
-from ludus.runs.lock import RunLock
-from ludus.runs.store import RunFolder
 from ludus.session.finish import finish, record_failure
 from ludus.session.furnish import show
 from ludus.session.signals import stopping

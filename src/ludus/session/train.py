@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved, config_hash, to_yaml
 from ludus.experiment import Run, build
 from ludus.orchestration.orchestrator import Orchestrator
-from ludus.runs.store import RunFolder
 from ludus.session.border import write_cut
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, start_of, stored_state

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
 from ludus.config.schema import ExperimentConfig
 from ludus.experiment import Run, build
 from ludus.orchestration.callbacks import Callback
-from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
 from ludus.session.player import build_player
 
 Sections = Mapping[str, Mapping[str, object]]

@@ -82,7 +82,7 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     """One run folder from somebody else would hold every listing for ever."""
-    from ludus.runs import history
+    from ludus.archive import history
 
     path = tmp_path / "metrics.jsonl"
     os.mkfifo(path)

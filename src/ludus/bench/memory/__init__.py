@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus import files
+from ludus.archive.record import Record
 from ludus.bench.memory import jobs, matching, pictures, results
 from ludus.bench.memory.jobs import BenchRun
 from ludus.bench.memory.tasks import BenchTask, Core, Size
 from ludus.errors import ConfigError
 from ludus.reports.export import render
-from ludus.runs.record import Record
 
 EVALUATIONS = 20
 """Evaluations of a run whose budget is given."""

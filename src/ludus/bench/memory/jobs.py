@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus.archive.index import Index
+from ludus.archive.record import Record
 from ludus.bench.memory.tasks import BenchTask, Core
 from ludus.config.compose import config_hash, load
 from ludus.config.schema import ExperimentConfig
-from ludus.runs.index import Index
-from ludus.runs.record import Record
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ludus.archive import history
+from ludus.archive.record import Record
 from ludus.bench.memory.results import CoreResult
 from ludus.bench.memory.tasks import CORES
 from ludus.reports.compare import metric_key
 from ludus.reports.plots import PALETTE, band, draw_band, panels
 from ludus.reports.svg import label
-from ludus.runs import history
-from ludus.runs.record import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

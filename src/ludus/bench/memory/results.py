@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 from ludus.acting.numpy_actor import make_actor
+from ludus.archive import history
+from ludus.archive.record import Record
 from ludus.bench.memory.jobs import BenchRun
 from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
@@ -19,8 +21,6 @@ from ludus.metrics.names import EVAL_RETURN
 from ludus.networks.policy import Policy
 from ludus.reports.compare import Scores, compare
 from ludus.reports.export import TextTable
-from ludus.runs import history
-from ludus.runs.record import Record
 from ludus.text import number
 from ludus.types import zeros
 

@@ -64,7 +64,7 @@ class Keeper:
         return env
 
     def capture(self, env: gym.Env) -> State:
-        """The state of an attached environment, as `ludus.runs.tree` can store it."""
+        """The state of an attached environment, as `ludus.archive.tree` can store it."""
         raise Refused("its state cannot be read")
 
     def restore(self, state: State) -> gym.Env:

@@ -165,7 +165,7 @@ class ValueDecoder:
 
 
 def _storable(dtype: np.dtype) -> bool:
-    """Whether `ludus.runs.tree` stores arrays of this dtype as they are."""
+    """Whether `ludus.archive.tree` stores arrays of this dtype as they are."""
     return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
 
 

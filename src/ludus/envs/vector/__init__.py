@@ -66,7 +66,7 @@ class VectorEnv(abc.ABC):
         """uint8 [H, W, 3] of one environment; `final`: the last frame of the episode that has just ended."""
 
     def snapshot(self) -> State:
-        """A copy of everything that later steps depend on, in a form that `ludus.runs.tree` can store."""
+        """A copy of everything that later steps depend on, in a form that `ludus.archive.tree` can store."""
         method = self.choose_snapshot_method()
         if method in UNSAVED:
             problem = f"its state cannot be saved (snapshot method '{method}')"

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus import files
+from ludus.archive import checkpoint
 from ludus.config.training import CheckpointPlan
 from ludus.errors import DataError, ResourceError
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import Every
 from ludus.orchestration.nan_guard import copied
 from ludus.progress import Progress
-from ludus.runs import checkpoint
 
 if TYPE_CHECKING:
     from ludus.experiment import Run

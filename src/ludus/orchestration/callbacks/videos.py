@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus import files
+from ludus.archive.video import write_video
 from ludus.config.training import Video
 from ludus.envs.vector import VectorEnv
 from ludus.errors import MissingExtra
 from ludus.orchestration.callbacks import Callback
 from ludus.play import episodes
 from ludus.progress import CHECKPOINTS
-from ludus.runs.video import write_video
 from ludus.seeding import Streams
 
 if TYPE_CHECKING:

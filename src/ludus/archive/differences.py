@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus.archive.record import MISSING, value_at
 from ludus.errors import ConfigError, LudusError
-from ludus.runs.record import MISSING, value_at
 
 MAY_CHANGE = ("experiment.description", "experiment.tags", "logging.", "training.total_timesteps",
               "training.total_updates", "training.evaluation.", "training.stop.", "training.checkpoints.",

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ludus import files
+from ludus.archive import query
+from ludus.archive.lock import RunLock
+from ludus.archive.record import Record, may_be_live, moment, size_of
 from ludus.errors import LudusError
-from ludus.runs import query
-from ludus.runs.lock import RunLock
-from ludus.runs.record import Record, may_be_live, moment, size_of
 
 REMOVED = ("checkpoints", "videos", "tensorboard", "buffers")
 """Folders of a run that are removed; everything else stays."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ludus.archive.video import write_video
 from ludus.errors import MissingExtra
-from ludus.runs.video import write_video
 
 av = pytest.importorskip("av")
 

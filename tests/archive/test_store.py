@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ludus.archive.store import RunFolder, read_json, runs_in
 from ludus.errors import ConfigError, DataError, LudusError
-from ludus.runs.store import RunFolder, read_json, runs_in
 from ludus.text import safe_name
 from synthetic import make_run
 
@@ -57,7 +57,7 @@ def test_creating_a_run_imports_nothing_heavy(tmp_path: Path) -> None:
     import subprocess
 
     code = (
-        "import sys; from pathlib import Path; from ludus.runs.store import RunFolder;"
+        "import sys; from pathlib import Path; from ludus.archive.store import RunFolder;"
         f"RunFolder.create(Path({str(tmp_path)!r}), 'x', config_yaml='');"
         "assert not {'torch', 'gymnasium', 'numpy'} & set(sys.modules)"
     )
@@ -279,8 +279,8 @@ def test_a_folder_of_somebody_else_leads_nothing_out_of_it(tmp_path: Path, name:
 @pytest.mark.parametrize("file", ["status.json", "meta.json", "metrics.json"])
 def test_numbers_and_texts_that_are_none_hide_no_runs(tmp_path: Path, file: str) -> None:
     """One folder from somebody else must not make every listing fail."""
+    from ludus.archive import record
     from ludus.reports.report import write_report
-    from ludus.runs import record
 
     run = RunFolder.create(tmp_path, "x", config_yaml="{}")
     huge = dict.fromkeys(("pid", "env_steps", "seconds", "updates", "best", "number"), 10**400)

@@ -14,10 +14,10 @@ from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ludus.archive import query
+from ludus.archive.record import Record, present, read, signature
+from ludus.archive.store import ROOT, RunFolder, runs_in
 from ludus.errors import ConfigError, DataError
-from ludus.runs import query
-from ludus.runs.record import Record, present, read, signature
-from ludus.runs.store import ROOT, RunFolder, runs_in
 
 NAME = "index.sqlite"
 VERSION = 3

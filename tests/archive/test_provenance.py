@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ludus.runs.provenance import git_state
+from ludus.archive.provenance import git_state
 
 
 def _git(folder: Path, *arguments: str) -> None:

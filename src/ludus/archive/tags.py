@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ludus import files
+from ludus.archive.record import TAGS, Record
 from ludus.errors import ConfigError, of_system
-from ludus.runs.record import TAGS, Record
 
 _TAG = re.compile(r"[^\s,+\-][^\s,]{0,63}")
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ludus.archive import checkpoint, history
+from ludus.archive.store import read_json, read_or_empty
 from ludus.errors import DataError
-from ludus.runs import checkpoint, history
-from ludus.runs.store import read_json, read_or_empty
 
 _ID = re.compile(r"(.+)_(\d{8}-\d{6})_[0-9a-f]+")
 

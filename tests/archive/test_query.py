@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ludus.archive.index import Index
+from ludus.archive.query import order, parse, select
 from ludus.errors import ConfigError
-from ludus.runs.index import Index
-from ludus.runs.query import order, parse, select
 from synthetic import make_run
 
 

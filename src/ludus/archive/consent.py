@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ludus import files
+from ludus.archive.store import read_json
 from ludus.config.compose import Resolved
 from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
-from ludus.runs.store import read_json
 from ludus.secrets import masked
 from ludus.text import clean
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ludus.runs import index as module
-from ludus.runs.index import NAME, Index
-from ludus.runs.lock import RunLock
-from ludus.runs.query import order
+from ludus.archive import index as module
+from ludus.archive.index import NAME, Index
+from ludus.archive.lock import RunLock
+from ludus.archive.query import order
 from synthetic import DEAD, add_files, make_run
 
 
@@ -196,7 +196,7 @@ def test_several_processes_at_once(root: Path) -> None:
     for i in range(20):
         make_run(root, f"cart_{i:02}", [float(i)])
     code = (
-        "import sys; from pathlib import Path; from ludus.runs.index import Index; root = Path(sys.argv[1])\n"
+        "import sys; from pathlib import Path; from ludus.archive.index import Index; root = Path(sys.argv[1])\n"
         "for _ in range(10):\n"
         "    (root / 'cart_00' / 'status.json').touch()\n"
         "    records = Index(root).records(); assert len(records) == 20, len(records)\n"

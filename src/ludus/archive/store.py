@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ludus import files
+from ludus.archive.checkpoint import NAME as CHECKPOINT
+from ludus.archive.provenance import provenance
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.runs.checkpoint import NAME as CHECKPOINT
-from ludus.runs.provenance import provenance
 from ludus.secrets import hide
 from ludus.text import did_you_mean
 
@@ -227,7 +227,7 @@ def _find(root: Path, name: str, reference: str) -> str:
     if name == "@last":
         return _last(root, reference)
     if name == "@best":
-        from ludus.runs.index import Index  # it imports this module
+        from ludus.archive.index import Index  # it imports this module
 
         return Index(root).get(name).id
     if name.startswith("@"):

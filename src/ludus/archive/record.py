@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ludus.archive import checkpoint, history, rebuild
+from ludus.archive.lock import RunLock
+from ludus.archive.store import read_or_empty
 from ludus.errors import LudusError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.runs import checkpoint, history, rebuild
-from ludus.runs.lock import RunLock
-from ludus.runs.store import read_or_empty
 
 TAGS = "tags.json"
 MISSING: Final = object()

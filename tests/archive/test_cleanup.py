@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ludus.runs.cleanup import apply, plan
-from ludus.runs.index import Index
-from ludus.runs.lock import RunLock
-from ludus.runs.tags import retag
+from ludus.archive.cleanup import apply, plan
+from ludus.archive.index import Index
+from ludus.archive.lock import RunLock
+from ludus.archive.tags import retag
 from synthetic import DEAD, make_run
 
 
@@ -80,7 +80,7 @@ def test_a_live_run_is_never_touched(root: Path) -> None:
     make_run(root, "long_ago", days=3, state="running", meta={"host": {"name": "other"}}, heavy=True)
     make_run(root, "lost", days=100, state="running", status={"pid": DEAD}, heavy=True)
     locked = make_run(root, "locked", days=100, state="finished", heavy=True)
-    code = "import sys; from pathlib import Path; from ludus.runs.lock import RunLock\n"
+    code = "import sys; from pathlib import Path; from ludus.archive.lock import RunLock\n"
     code += "lock = RunLock(Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()"
     owner = subprocess.Popen(
         [sys.executable, "-c", code, str(locked)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import ge, gt, le, lt
 
+from ludus.archive.record import ALIASES, FIELDS, MISSING, Record, paths
 from ludus.errors import ConfigError
-from ludus.runs.record import ALIASES, FIELDS, MISSING, Record, paths
 from ludus.text import did_you_mean
 
 _FILTER = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(==|!=|>=|<=|!~|=|>|<|~)(.*)", re.DOTALL)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from ludus.runs.tree import flatten
+from ludus.archive.tree import flatten
 
 
 def fingerprint(state: Mapping[str, object]) -> str:

@@ -76,7 +76,7 @@ def load(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.torch import load as load_tensors
 
-    from ludus.runs.tree import unflatten
+    from ludus.archive.tree import unflatten
 
     try:
         state = unflatten(json.loads(content[STATE]), load_tensors(data))
@@ -195,7 +195,7 @@ def about(folder: Path) -> dict[str, object]:
     for path in reversed(checkpoints(folder).values()):
         try:
             state = json.loads(_read_listed(path / STATE, read_manifest(path)["files"][STATE]))
-            from ludus.runs.tree import unflatten  # imports numpy, which a listing does not need
+            from ludus.archive.tree import unflatten  # imports numpy, which a listing does not need
 
             found = unflatten(state["about"], {})
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -214,7 +214,7 @@ def trained(about: object) -> dict[str, Any]:
 def _encode(state: Mapping[str, object]) -> dict[str, bytes]:
     from safetensors.torch import save as save_tensors
 
-    from ludus.runs.tree import flatten
+    from ludus.archive.tree import flatten
 
     tree, tensors = flatten(state)
     return {TENSORS: save_tensors(tensors), STATE: json.dumps(tree, allow_nan=False).encode()}

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ludus import files
+from ludus.archive import checkpoint
+from ludus.archive.tree import flatten, unflatten
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.runs import checkpoint
-from ludus.runs.tree import flatten, unflatten
 
 STATE: dict[str, Any] = {
     "policy": {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.zeros(2)},

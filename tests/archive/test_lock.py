@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from ludus.archive.lock import NAME, RunLock
 from ludus.errors import ConfigError
-from ludus.runs.lock import NAME, RunLock
 
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from ludus.runs.lock import RunLock
+from ludus.archive.lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
 reader, writer = os.pipe()
