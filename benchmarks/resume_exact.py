@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.runs import checkpoint
-from ludus.runs.fingerprint import fingerprint
+from ludus.runs.tree import fingerprint
 from ludus.verify import TIMING
 
 PPO = ("algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2")

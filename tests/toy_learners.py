@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Networks
+from ludus.learning.learner import Group, Learner, Networks
 from ludus.learning.optimizer import OptimizerConfig
 
 LR = {"lr": 0.01}

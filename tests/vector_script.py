@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector import VectorEnv
 from ludus.types import Acted, StepResult
 

@@ -16,6 +16,9 @@ class LudusError(Exception):
         self.where, self.problem, self.remedy = where, problem, remedy
         super().__init__(self.line())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return LudusError.__new__, (type(self), *self.args), vars(self)  # a worker sends it: no constructor is called
+
     def line(self) -> str:
         """The whole message on one line, control characters escaped and untrusted text cut."""
         parts = [part for part in (self.where, self.problem) if part]
@@ -51,20 +54,19 @@ class ResourceError(LudusError):
     exit_code = 5
 
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
-_REMEDIES = {errno.EMFILE: "raise the limit: ulimit -n", errno.ENFILE: "close what holds files open"}
+_REMEDIES: dict[int | None, str] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), "free some space"),
+    **dict.fromkeys((errno.EROFS, errno.EIO), "choose a place that can be written"),
+    errno.EMFILE: "raise the limit: ulimit -n",
+    errno.ENFILE: "close what holds files open",
+}
 
 
 def of_system(error: OSError, where: str = "") -> LudusError:
     """What the operating system refused, as an error of ours; `where` if it names no file itself."""
-    place = where or str(error.filename or "")
-    text = error.strerror or str(error)
-    if error.errno in _NO_ROOM:
-        return ResourceError(place, text, "free some space")
+    place, text = where or str(error.filename or ""), error.strerror or str(error)
     if error.errno in _REMEDIES:
         return ResourceError(place, text, _REMEDIES[error.errno])
-    if error.errno in (errno.EROFS, errno.EIO):
-        return ResourceError(place, text, "choose a place that can be written")
     return DataError(place, text, "see that it is there and that you may use it")
 
 

@@ -201,7 +201,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
         with torch.no_grad():
             obs = tree_map(lambda leaf: torch.as_tensor(leaf, device=learner.theta.device), zeros(space, 1, 1))
             first = torch.ones(1, 1, dtype=torch.bool, device=learner.theta.device)
-            model(obs, model.initial_state(1), first)
+            model(obs, model.trunk.initial_state(1), first)
     finally:
         for hook in hooks:
             hook.remove()

@@ -44,7 +44,7 @@ class Registry(Generic[T]):
 
         def add(cls: type[T]) -> type[T]:
             if not cls.__module__.startswith("ludus."):
-                self._import_all()  # otherwise a plugin could take a shipped name unnoticed
+                self._import_shipped()  # otherwise a plugin could take a shipped name unnoticed
             known = self._classes.get(name)
             if known is not None and known is not cls and not _is_reload(known, cls):
                 file = getattr(sys.modules.get(cls.__module__), "__file__", None)
@@ -56,9 +56,7 @@ class Registry(Generic[T]):
         return add
 
     def __getitem__(self, name: str) -> type[T]:
-        if name not in self._classes:
-            self._import(name)
-        if name not in self._classes:
+        if name not in self:
             raise UnknownName(self.kind, name, self.names())
         return self._classes[name]
 
@@ -69,35 +67,26 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """Every name there is; imports the whole package, so only listings and error messages call it."""
-        self._import_all()
+        self._import_shipped()
         return sorted({*self._classes, *self._entry_points()})
 
     def _import(self, name: str) -> None:
-        if name in self._table():
-            self._import_listed(name)
-        elif name in self._modules():
-            importlib.import_module(f"{self.package}.{name}")
-        elif name in self._entry_points():
+        self._import_shipped(name)
+        if name not in self._classes and name in self._entry_points():
             self.register(name)(self._entry_points()[name].load())
         if name not in self._classes:  # several names may share a module
-            self._import_all()
+            self._import_shipped()
 
-    def _import_listed(self, name: str) -> None:
-        module, _, cls = self._table()[name].partition(":")
-        self._classes[name] = getattr(importlib.import_module(module), cls)
-
-    def _import_all(self) -> None:
-        for name in self._table():
-            self._import_listed(name)
-        for module in self._modules():
-            importlib.import_module(f"{self.package}.{module}")
-
-    def _table(self) -> dict[str, str]:
-        return getattr(importlib.import_module(self.package), "NAMES", {})
-
-    def _modules(self) -> list[str]:
+    def _import_shipped(self, only: str | None = None) -> None:
+        """Import what the package has under one name, or all of it."""
         package = importlib.import_module(self.package)
-        return [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
+        for name, place in getattr(package, "NAMES", {}).items():
+            if only in (None, name):
+                module, _, cls = place.partition(":")
+                self._classes[name] = getattr(importlib.import_module(module), cls)
+        for found in pkgutil.iter_modules(package.__path__):
+            if only in (None, found.name) and not found.name.startswith("_"):
+                importlib.import_module(f"{self.package}.{found.name}")
 
     def _entry_points(self) -> dict[str, Any]:
         return {point.name: point for point in importlib.metadata.entry_points(group=f"ludus.{self.kind}")}

@@ -70,9 +70,8 @@ def rate(per_second: float) -> str:
     """`870`, `14.2k` or `1.3M`."""
     if not math.isfinite(per_second):
         return "-"
-    for size, unit in ((1e6, "M"), (1e4, "k")):
-        if per_second >= size:
-            return f"{per_second / (1e6 if unit == 'M' else 1e3):.1f}{unit}"
+    if per_second >= 1e4:
+        return f"{per_second / 1e6:.1f}M" if per_second >= 1e6 else f"{per_second / 1e3:.1f}k"
     return f"{per_second:,.0f}"
 
 
@@ -88,9 +87,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     scale = 7.999 / (high - low) if high > low and math.isfinite(high - low) else 0.0
     flat = BARS[0] if high == 0 else BARS[3]
-    return "".join(
-        "✗" if not math.isfinite(value) else BARS[int((value - low) * scale)] if scale else flat for value in values
-    )
+    bars = [BARS[int((value - low) * scale)] if scale and math.isfinite(value) else flat for value in values]
+    return "".join(bar if math.isfinite(value) else "✗" for bar, value in zip(bars, values, strict=True))
 
 
 def did_you_mean(name: object, options: Iterable[object]) -> str:

@@ -95,7 +95,7 @@ def test_the_loss_is_the_papers() -> None:
     for _ in range(40):
         dqn.collect(moment(cfg))
     slow_weights(dqn, 0.9)
-    batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=False, device=dqn.device)
+    batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=False, device=dqn.replay.device)
     nets = Recorded(dqn.learner)
     _, outputs = dqn.update(nets, batch, {"lr": 1e-3}, double=True, burn_in=0)
     target = {name: 0.9 * value for name, value in dqn.net.named_parameters()}
@@ -117,7 +117,7 @@ def test_the_loss_of_sequences_is_that_of_a_walk(double: bool) -> None:
     for _ in range(60):
         dqn.collect(moment(cfg))
     slow_weights(dqn, -0.7)
-    batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=True, device=dqn.device)
+    batch, _ = draw(dqn.replay["replay"], moment(cfg), recurrent=True, device=dqn.replay.device)
     nets = Recorded(dqn.learner)
     _, outputs = dqn.update(nets, batch, {"lr": 1e-3}, double=double, burn_in=3)
 

@@ -8,7 +8,7 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.experiment import build
-from ludus.learning.networks import finished
+from ludus.learning.learner import finished
 from support import close, config, moment
 from toy_learners import Recorded, captured
 

@@ -12,7 +12,7 @@ from ludus.checks import check, contract
 from ludus.checks.contract import Finding
 from ludus.config.schema import Environment
 from ludus.envs.vector.cartpole import CartPoleVectorEnv
-from ludus.envs.vector.sync import SyncVectorEnv
+from ludus.envs.vector.stepper import SyncVectorEnv
 from ludus.errors import ConfigError
 from ludus.types import StepResult
 
@@ -129,7 +129,7 @@ def test_a_time_limit_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_of_one_environment() -> None:
     rows = check.check(CFG, ["native"])
-    assert check.passed(rows)
+    assert all(row.status != "FAIL" for row in rows)
     assert [row.check for row in rows[:3]] == ["Gymnasium's checks", "start-up check", "seeding"]
     assert {row.backend for row in rows[3:]} == {"native"}
     with pytest.raises(ConfigError, match="is not a backend"):

@@ -75,7 +75,7 @@ def test_an_observation_outside_its_space_fails(monkeypatch: pytest.MonkeyPatch)
     from ludus.envs.vector.cartpole import CartPoleVectorEnv
 
     step = CartPoleVectorEnv.step
-    monkeypatch.setattr(CartPoleVectorEnv, "step", lambda self, a: step(self, a)._replace(obs=self._obs + 100))
+    monkeypatch.setattr(CartPoleVectorEnv, "step", lambda self, a: step(self, a)._replace(obs=self._task.obs + 100))
     with pytest.raises(EnvironmentFailed, match="step 0: an observation has"):
         trial.env("CartPole-v1:ppo", 5)
 

@@ -127,7 +127,7 @@ def test_images_are_not_listed_pixel_by_pixel() -> None:
     import gymnasium as gym
     import numpy as np
 
-    from ludus.envs.info import EnvInfo
+    from ludus.envs.spaces import EnvInfo
 
     env = EnvInfo("Pixels-v0", gym.spaces.Box(0, 255, (3, 84, 84), np.uint8), gym.spaces.MultiDiscrete([3, 2]))
     found = collect(env, EnvironmentFacts())

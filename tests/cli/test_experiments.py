@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ludus import cli
-from ludus.reports.statistics import mean, stratified_bootstrap
+from ludus.reports.statistics import stratified_bootstrap
 from ludus.runs.index import Index
 from synthetic import make_run
 
@@ -269,7 +269,7 @@ def test_evaluate_reports_statistics_of_its_episodes(ludus: Ludus, trained: Path
     returns = found["returns"]
     assert (found["checkpoint"], found["episodes"], len(returns)) == ("step=128", 20, 20)
     assert (found["mean"], found["std"]) == (pytest.approx(np.mean(returns)), pytest.approx(np.std(returns)))
-    assert found["ci95"] == pytest.approx(stratified_bootstrap([returns], mean))
+    assert found["ci95"] == pytest.approx(stratified_bootstrap([returns], np.mean))
     assert (found["min"], found["max"]) == (min(returns), max(returns))
     assert found["length_mean"] == pytest.approx(np.mean(found["lengths"]))
     assert returns == found["lengths"]  # CartPole

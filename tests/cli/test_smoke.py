@@ -13,7 +13,6 @@ import pytest
 from ludus.checks import smoke
 from ludus.checks.smoke import Result
 from ludus.cli import bench
-from ludus.cli.smoke import Kind
 from ludus.cli.smoke import smoke as command
 from ludus.errors import ConfigError
 
@@ -33,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_table_a_summary_and_a_code(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(Kind.train, filter="CartPole", limit=3, timesteps=50) == 1
+    assert command("train", filter="CartPole", limit=3, timesteps=50) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["PASS", "FAIL", "MISSING", "1"]
     assert lines[1].endswith("because") and lines[-1] == "1 passed, 1 failed, 1 missing"
@@ -42,20 +41,20 @@ def test_a_table_a_summary_and_a_code(asked: dict[str, Any], capsys: pytest.Capt
 
 
 def test_json_and_names(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(Kind.env, ["CartPole-v1:ppo"], as_json=True, jobs=3) == 0
+    assert command("env", ["CartPole-v1:ppo"], as_json=True, jobs=3) == 0
     assert json.loads(capsys.readouterr().out) == [
         {"spec": "CartPole-v1:ppo", "status": "PASS", "seconds": 1.25, "detail": ""}
     ]
     assert asked["kind"] == "env" and asked["jobs"] == 3
-    command(Kind.env, ["CartPole-v1:ppo"], video=True)
+    command("env", ["CartPole-v1:ppo"], video=True)
     assert asked["kind"] == "video"
 
 
 def test_nothing_fits() -> None:
     with pytest.raises(ConfigError, match="no name contains it"):
-        command(Kind.env, filter="Nowhere")
+        command("env", filter="Nowhere")
     with pytest.raises(ConfigError, match="give one or the other"):
-        command(Kind.env, ["CartPole-v1:ppo"], filter="Cart")
+        command("env", ["CartPole-v1:ppo"], filter="Cart")
 
 
 def test_speed_by_backend(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import torch
 from ludus.algorithms import Context
 from ludus.data.collector import Collector
 from ludus.data.rollout import minibatches
-from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector import VectorEnv
 from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY
 from ludus.types import Spaces, StepResult

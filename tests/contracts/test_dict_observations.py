@@ -115,7 +115,10 @@ def test_one_pass_over_a_sequence_equals_single_steps() -> None:
     one, now = build(cfg), moment(cfg.algorithm.config)
     policy = one.algorithm.policy
     one.algorithm.collect(now)
-    (obs, first), state = (one.algorithm.experience.columns[name] for name in ("obs", "first")), policy.initial_state(4)
+    (obs, first), state = (
+        (one.algorithm.experience.columns[name] for name in ("obs", "first")),
+        policy.trunk.initial_state(4),
+    )
     assert first[1:].any()
     with torch.no_grad():
         whole, _, last = policy(obs, state, first)
@@ -141,8 +144,8 @@ def test_the_compiled_update_equals_the_eager_one(name: str, monkeypatch: pytest
     monkeypatch.setattr(package, "has_compiler", lambda: True)
     monkeypatch.setattr(package, "obtain", obtain)
     traced = run(small(name, runtime={"compile": "always"}))
-    variants = traced.algorithm.learner._variants.values()
-    assert any(variant.compiled is not None for variant in variants)
+    updates = traced.algorithm.learner.compiled.known.values()
+    assert any(update.code is not None for update in updates)
     torch.testing.assert_close(traced.algorithm.learner.theta, eager.algorithm.learner.theta, atol=1e-5, rtol=1e-4)
 
 

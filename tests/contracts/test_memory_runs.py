@@ -135,6 +135,6 @@ def test_images_and_either_kind_of_action(memory: str, action: gym.Space) -> Non
     policy = Policy(Network(memory=memory), Spaces(pixels, action))
     obs = torch.randint(0, 256, (4, 2, 3, 40, 40), dtype=torch.uint8)
     first = torch.zeros(4, 2, dtype=torch.bool)
-    params, value, _ = policy(obs, policy.initial_state(2), first)
+    params, value, _ = policy(obs, policy.trunk.initial_state(2), first)
     assert params.shape[:2] == value.shape == (4, 2)
     assert bool(params.isfinite().all())

@@ -52,7 +52,7 @@ def test_breakout_is_the_same_bit_for_bit(make: Make, backend: str) -> None:
     )
     assert other.backend == backend
     assert one.observation_space == other.observation_space and one.action_space == other.action_space
-    assert other.observation_space.shape == (4, 84, 84) and other.is_image
+    assert other.observation_space.shape == (4, 84, 84) and other.info.is_image
     expected, found = episodes(one, 330), episodes(other, 330)
     assert_same(expected, found)
     over = found["terminated"] & ~found["continues"]

@@ -15,8 +15,8 @@ from envs.test_snapshot import assert_resumes
 from ludus.config.compose import config_hash, load
 from ludus.config.schema import Environment
 from ludus.data.collector import Collector
-from ludus.envs.info import wrapper_of
 from ludus.envs.make import make_env
+from ludus.envs.spaces import wrapper_of
 from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.errors import ConfigError
 from ludus.experiment import build

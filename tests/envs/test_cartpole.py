@@ -22,7 +22,7 @@ def test_one_step_from_any_state_is_equal_bit_for_bit(cases: list[tuple[float, f
     env.reset(range(len(cases)))
     states, actions = np.array([case[:4] for case in cases]), np.array([case[4] for case in cases])
     for i, state in enumerate(states):
-        env._state_parts[i] = state.reshape(2, 2)
+        env._task.parts[i] = state.reshape(2, 2)
     result = env.step(actions)
     seen = (
         result.obs if result.final_obs is None else np.where(result.terminated[:, None], result.final_obs, result.obs)
@@ -33,7 +33,7 @@ def test_one_step_from_any_state_is_equal_bit_for_bit(cases: list[tuple[float, f
         single.state = state
         obs, reward, terminated, *_ = single.step(int(actions[i]))
         np.testing.assert_array_equal(seen[i], obs)
-        np.testing.assert_array_equal(env._state_parts[i].ravel() if not terminated else single.state, single.state)
+        np.testing.assert_array_equal(env._task.parts[i].ravel() if not terminated else single.state, single.state)
         assert (result.reward[i], result.terminated[i]) == (reward, terminated)
 
 

@@ -49,7 +49,7 @@ def test_shapes_dtypes_and_facts(make: Make, backend: str) -> None:
     env = make("CartPole-v1", vectorization=backend, num_envs=3, workers=2)
     seen = play(env, 60)
     assert env.backend == backend and env.id == "CartPole-v1" and env.num_envs == 3
-    assert env.reward_threshold == 475 and env.max_episode_steps == 500 and not env.is_image
+    assert env.reward_threshold == 475 and env.max_episode_steps == 500 and not env.info.is_image
     assert env.observation_space.shape == (4,) and env.action_space == gym.spaces.Discrete(2)
     assert seen["obs"].shape == (61, 3, 4) and seen["obs"].dtype == np.float32
     assert seen["reward"].shape == (60, 3) and seen["reward"].dtype == np.float32

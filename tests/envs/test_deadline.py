@@ -12,7 +12,7 @@ import pytest
 
 from envs.conftest import Make
 from ludus.envs import deadline
-from ludus.envs.failure import raised
+from ludus.envs.deadline import raised
 from ludus.errors import EnvironmentFailed
 
 

@@ -159,7 +159,7 @@ def test_channels_come_first_asked_or_not(layout: str) -> None:
 def test_the_fields_are_the_pipeline_of_deepmind() -> None:
     cfg = Environment(id="Screen-v0", grayscale_obs=True, resize_obs=True, frame_stack=4, num_envs=2)
     env = make_vector(cfg)
-    assert env.reset([1, 2]).shape == (2, 4, 84, 84) and env.observation_space.dtype == np.uint8 and env.is_image
+    assert env.reset([1, 2]).shape == (2, 4, 84, 84) and env.observation_space.dtype == np.uint8 and env.info.is_image
     wrappers = [{"id": "grayscale"}, {"id": "resize"}, {"id": "frame_stack", "frames": 4}]
     listed = make_vector(Environment(id="Screen-v0", wrappers=wrappers, num_envs=2))
     assert_same(play(env, 12), play(listed, 12))
@@ -237,9 +237,9 @@ def test_a_stack_of_another_size_is_no_state(make: Make) -> None:
     env, other = (make("CartPole-v1", vectorization="native", frame_stack=frames) for frames in (3, 2))
     env.reset(range(4))
     other.reset(range(4))
-    with pytest.raises(DataError, match="frames do not fit"):
+    with pytest.raises(DataError, match="state of its wrappers does not fit"):
         other.restore(env.snapshot())
-    with pytest.raises(DataError, match="frames do not fit"):
+    with pytest.raises(DataError, match="state of its wrappers does not fit"):
         other.restore({})
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 
 from envs import test_snapshot_probes
 from envs.conftest import Make
-from ludus.envs.snapshots import SnapshotChoice, key, ladder
+from ludus.envs.snapshots import SnapshotChoice, ladder, pickled
 from ludus.envs.vector import VectorEnv
 from ludus.errors import DataError, EnvironmentFailed
 from ludus.runs.tree import flatten, unflatten
@@ -71,7 +71,7 @@ def fields(id: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def tested_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The self-test of an emulator takes a second; two vectors of one test share it. The user's key is left alone."""
-    monkeypatch.setenv(key.VARIABLE, str(tmp_path / "key"))
+    monkeypatch.setenv(pickled.VARIABLE, str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it is
     known: dict[str, SnapshotChoice] = {}
     choose = ladder.choose

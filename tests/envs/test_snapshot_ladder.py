@@ -16,9 +16,9 @@ from envs.conftest import Make
 from envs.test_snapshot import assert_begins_anew, assert_resumes, go, run, stored
 from ludus.config.schema import Environment
 from ludus.envs.make import resolve
-from ludus.envs.snapshots import Refused, key, ladder, replay
+from ludus.envs.snapshots import Refused, ladder, pickled
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
-from ludus.envs.vector.sync import SyncVectorEnv
+from ludus.envs.vector.stepper import SyncVectorEnv
 from ludus.errors import EnvironmentFailed
 from ludus.registry import WRAPPERS
 
@@ -40,7 +40,7 @@ LADDER = [
 
 @pytest.fixture(autouse=True)
 def own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(key.VARIABLE, str(tmp_path / "key"))
+    monkeypatch.setenv(pickled.VARIABLE, str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it is
 
 
@@ -93,13 +93,13 @@ def test_replay_has_to_watch_from_the_reset_on(make: Make) -> None:
 
 
 def test_replay_keeps_this_episode_only_and_not_too_much(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make("Rung/Locked-v0", max_episode_steps=replay.LIMIT + 1).choose_snapshot_method() == "barrier"
+    assert make("Rung/Locked-v0", max_episode_steps=ladder.LIMIT + 1).choose_snapshot_method() == "barrier"
     env = make("Rung/Locked-v0", num_envs=1, max_episode_steps=50)
     run(env, 300, 0)
     (state,) = env.snapshot()["envs"]
     assert len(state["actions"]) < 50
-    monkeypatch.setattr(replay, "LIMIT", 64)
-    recorder = replay.EpisodeRecorder(resolve(Environment(id="Pendulum-v1")).make())
+    monkeypatch.setattr(ladder, "LIMIT", 64)
+    recorder = ladder.EpisodeRecorder(resolve(Environment(id="Pendulum-v1")).make())
     recorder.reset(seed=0)
     for _ in range(64):
         recorder.step(np.zeros(1, np.float32))

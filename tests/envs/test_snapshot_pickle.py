@@ -19,7 +19,7 @@ from envs import test_snapshot_probes
 from envs.conftest import Make
 from envs.test_snapshot import assert_same, go, run, stored
 from envs.test_snapshot_probes import Bomb
-from ludus.envs.snapshots import key
+from ludus.envs.snapshots import pickled
 from ludus.envs.snapshots.pickled import seal, unseal
 from ludus.errors import DataError
 
@@ -31,7 +31,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "ludus"
 @pytest.fixture(autouse=True)
 def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "state" / "snapshot.key"
-    monkeypatch.setenv(key.VARIABLE, str(path))
+    monkeypatch.setenv(pickled.VARIABLE, str(path))
     yield path
 
 
@@ -87,17 +87,17 @@ def test_another_users_snapshot_is_not_loaded(make: Make, own_key: Path) -> None
 
 
 def test_the_key_is_the_users_alone(own_key: Path) -> None:
-    first = key.load()
-    assert len(first) == 32 and key.load() == first
+    first = pickled.load_key()
+    assert len(first) == 32 and pickled.load_key() == first
     assert own_key.stat().st_mode & 0o777 == 0o600 and own_key.parent.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in own_key.parent.iterdir()] == [own_key.name]  # nothing half-made beside it
     own_key.chmod(0o644)
     with pytest.raises(DataError, match="not a key file of this user alone"):
-        key.load()
+        pickled.load_key()
     own_key.chmod(0o600)
     own_key.write_bytes(b"short")
     with pytest.raises(DataError, match="holds no key"):
-        key.load()
+        pickled.load_key()
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
@@ -111,23 +111,23 @@ def test_a_key_that_is_no_plain_file_is_refused(own_key: Path, kind: str, tmp_pa
     else:
         own_key.mkdir()
     with pytest.raises(DataError, match=re.escape(str(own_key))):
-        key.load()
+        pickled.load_key()
 
 
 def test_a_key_of_another_owner_is_refused(own_key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key.load()
+    pickled.load_key()
     monkeypatch.setattr(os, "geteuid", lambda: 123_456)
     with pytest.raises(DataError, match="not a key file of this user alone"):
-        key.load()
+        pickled.load_key()
 
 
 def test_the_key_lies_in_the_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(key.VARIABLE)
+    monkeypatch.delenv(pickled.VARIABLE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert key.location() == tmp_path / "ludus" / "snapshot.key"
+    assert pickled.key_file() == tmp_path / "ludus" / "snapshot.key"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert key.location() == tmp_path / ".local" / "state" / "ludus" / "snapshot.key"
+    assert pickled.key_file() == tmp_path / ".local" / "state" / "ludus" / "snapshot.key"
 
 
 def test_a_key_others_may_read_is_named_when_a_snapshot_cannot_be_restored(make: Make, own_key: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_key_others_may_read_is_named_when_a_snapshot_cannot_be_restored(make:
 
 
 def test_processes_that_begin_together_agree_on_one_key(own_key: Path) -> None:
-    code = "from ludus.envs.snapshots import key; print(key.load().hex())"
+    code = "from ludus.envs.snapshots import pickled; print(pickled.load_key().hex())"
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert len({process.communicate()[0] for process in processes}) == 1
 
@@ -150,7 +150,7 @@ def test_without_a_place_for_a_key_the_next_rung_is_taken(
     make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv(key.VARIABLE, str(tmp_path / "file" / "key"))
+    monkeypatch.setenv(pickled.VARIABLE, str(tmp_path / "file" / "key"))
     env = make(ID, num_envs=1)
     assert env.choose_snapshot_method() == "replay" and "key" in env.refused["pickle"]
 
@@ -164,7 +164,7 @@ def test_nothing_else_unpickles_what_was_stored() -> None:
         for line in path.read_text().splitlines()
         if pattern.search(line)
     }
-    assert set(found) == {"envs/snapshots/pickled.py", "envs/vector/protocol.py"}, found
+    assert set(found) == {"envs/snapshots/pickled.py", "envs/vector/worker.py"}, found
 
 
 def test_a_pickled_environment_goes_on_the_same(make: Make) -> None:

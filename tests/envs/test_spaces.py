@@ -58,7 +58,7 @@ def test_observations_arrive_in_their_space(make: Make, kind: str) -> None:
     for _ in range(6):
         result = env.step(np.zeros(2, int))
         assert inside(env.observation_space, result.obs)
-    assert env.is_image == kind.startswith("image")
+    assert env.info.is_image == kind.startswith("image")
 
 
 @pytest.mark.parametrize("kind", ACTIONS)

@@ -13,7 +13,7 @@ from envs.solve_pomdp import blind, omniscient, solve
 from envs.test_contract import assert_same, play
 from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
-from ludus.envs.suites import pomdp, proof_of_memory, recall, t_maze
+from ludus.envs.suites import pomdp, recall, small
 from ludus.envs.vector import VectorEnv
 from ludus.errors import EnvironmentFailed
 
@@ -70,6 +70,14 @@ def test_the_native_backend_is_bit_identical_to_single_environments(make: Make, 
         assert_same(play(one, 20, seed=1, seeds=seeds[::-1]), play(two, 20, seed=1, seeds=seeds[::-1]))
 
 
+def test_a_time_limit_cuts_each_episode_once() -> None:
+    with make_vector(Environment(id="LookAndFeel-v0", num_envs=2, max_episode_steps=3, kwargs={"length": 10})) as env:
+        env.reset([0, 1])
+        assert env.backend == "native"
+        cut = [env.step(np.zeros(2, int)).truncated.tolist() for _ in range(6)]
+    assert cut == [[False] * 2, [False] * 2, [True] * 2] * 2
+
+
 def test_auto_is_native_and_its_state_is_saved(make: Make) -> None:
     for id in ("TMaze-v0", "Recall/CountRecallEasy-v0", "Recall/ConcentrationEasy-v0", "Tiger-Theta3-v0"):
         one, other = (make(id, vectorization="auto", num_envs=3, max_episode_steps=17) for _ in range(2))
@@ -98,8 +106,8 @@ def walker(sign: bool) -> Player:
 
     def act(obs: np.ndarray, notes: list[Any]) -> int:
         if not notes:
-            notes.append(t_maze.UP if obs[0] or not sign else t_maze.DOWN)
-        return notes[0] if obs[t_maze.JUNCTION] else t_maze.FORWARD
+            notes.append(small.UP if obs[0] or not sign else small.DOWN)
+        return notes[0] if obs[small.JUNCTION] else small.FORWARD
 
     return act
 
@@ -107,34 +115,34 @@ def walker(sign: bool) -> Player:
 @pytest.mark.parametrize("length", [1, 10, 40])
 def test_t_maze(length: int) -> None:
     kwargs = {"kwargs": {"length": length}}
-    assert mean_return("TMaze-v0", walker(True), **kwargs) == t_maze.OPTIMAL
-    assert abs(mean_return("TMaze-v0", walker(False), 400, **kwargs) - t_maze.MEMORYLESS) < 0.15
+    assert mean_return("TMaze-v0", walker(True), **kwargs) == small.OPTIMAL
+    assert abs(mean_return("TMaze-v0", walker(False), 400, **kwargs) - small.MEMORYLESS) < 0.15
     steps = 0
     with make_vector(Environment(id="TMaze-v0", num_envs=1, **kwargs)) as env:
         obs = env.reset([0])
         sign = obs[0].copy()
-        while not env.step(np.array([t_maze.FORWARD])).obs[0, t_maze.JUNCTION]:
+        while not env.step(np.array([small.FORWARD])).obs[0, small.JUNCTION]:
             steps += 1
-    assert steps + 1 == length and sign[: t_maze.CORRIDOR].sum() == 1  # so long is the sign out of sight
+    assert steps + 1 == length and sign[: small.CORRIDOR].sum() == 1  # so long is the sign out of sight
 
 
 def test_t_maze_walls_and_patience() -> None:
     assert chance("TMaze-v0") == pytest.approx(-2, abs=0.4)  # two bumps for every step ahead
     with make_vector(Environment(id="TMaze/Short-v0", num_envs=1)) as env:
         env.reset([0])
-        results = [env.step(np.array([t_maze.UP]))]
+        results = [env.step(np.array([small.UP]))]
         assert results[0].reward[0] == pytest.approx(-0.1) and results[0].final_obs is None
         steps = 1
-        while not env.step(np.array([t_maze.UP])).truncated[0]:
+        while not env.step(np.array([small.UP])).truncated[0]:
             steps += 1
-        assert steps + 1 == t_maze.PATIENCE * 10 + 10
+        assert steps + 1 == small.LENGTHS * 10 + 10
 
 
 def finder(remembers: bool) -> Player:
     def act(obs: np.ndarray, notes: list[Any]) -> int:
         if obs[2] and remembers:
-            notes.append(proof_of_memory.RIGHT if obs[2] > 0 else proof_of_memory.LEFT)
-        return notes[-1] if notes else proof_of_memory.RIGHT
+            notes.append(small.RIGHT if obs[2] > 0 else small.LEFT)
+        return notes[-1] if notes else small.RIGHT
 
     return act
 
@@ -147,15 +155,15 @@ def ditherer(obs: np.ndarray, notes: list[Any]) -> int:
 @pytest.mark.parametrize("length", [0, 1, 40])
 def test_proof_of_memory(length: int) -> None:
     kwargs = {"kwargs": {"length": length}}
-    assert mean_return("ProofOfMemory-v0", finder(True), **kwargs) == proof_of_memory.OPTIMAL
-    assert abs(mean_return("ProofOfMemory-v0", finder(False), 400, **kwargs) - proof_of_memory.MEMORYLESS) < 0.15
+    assert mean_return("ProofOfMemory-v0", finder(True), **kwargs) == small.OPTIMAL
+    assert abs(mean_return("ProofOfMemory-v0", finder(False), 400, **kwargs) - small.MEMORYLESS) < 0.15
     assert mean_return("ProofOfMemory-v0", ditherer, 5, **kwargs) == pytest.approx(-1)
 
 
 def test_proof_of_memory_shows_hides_and_freezes() -> None:
     with make_vector(Environment(id="ProofOfMemory-v0", num_envs=1, kwargs={"length": 3})) as env:
         seen = [env.reset([0])[0].copy()]
-        seen += [env.step(np.array([proof_of_memory.RIGHT])).obs[0].copy() for _ in range(6)]
+        seen += [env.step(np.array([small.RIGHT])).obs[0].copy() for _ in range(6)]
     goals = [bool(obs[0]) for obs in seen]
     assert goals == [True, True, *[False] * 5]
     places = np.diff([obs[1] for obs in seen])

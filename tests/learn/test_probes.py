@@ -57,7 +57,7 @@ def values(run, *observations: list[float]) -> list[float]:
     count = len(observations)
     with torch.no_grad():
         value = run.algorithm.policy(
-            obs, run.algorithm.policy.initial_state(count), torch.ones(1, count, dtype=torch.bool)
+            obs, run.algorithm.policy.trunk.initial_state(count), torch.ones(1, count, dtype=torch.bool)
         )
     return value[1][0].tolist()
 

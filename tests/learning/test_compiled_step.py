@@ -13,9 +13,9 @@ from torch import nn
 import toy_learners as toy
 from ludus.learning import package
 from ludus.learning.compiled import Compiler
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
+from ludus.learning.learner import Group, Learner
 from ludus.learning.optimizer import OptimizerConfig
+from ludus.types import tree_leaves
 
 NUMBERS = toy.NUMBERS
 
@@ -52,7 +52,7 @@ def test_the_traced_step_equals_the_eager_one(compiler: Compiler, kind: str, slo
     for batch in toy.batches(6):
         for one in (eager, traced):
             one.update(toy.fit, batch, scalars)
-    assert [variant.compiled is not None for variant in traced._variants.values()] == [True]
+    assert [update.code is not None for update in traced.compiled.known.values()] == [True]
     assert_same(eager, traced)
 
 
@@ -63,7 +63,7 @@ def test_the_traced_update_of_several_networks_equals_the_eager_one(compiler: Co
     for i, batch in enumerate(toy.transitions(6)):
         errors = [one.update(toy.actor_critic, batch, NUMBERS, policy=i % 2 == 1) for one in (eager, traced)]
         torch.testing.assert_close(errors[0]["error"], errors[1]["error"], atol=1e-6, rtol=1e-5)
-    assert [variant.compiled is not None for variant in traced._variants.values()] == [True, True]
+    assert [update.code is not None for update in traced.compiled.known.values()] == [True, True]
     assert_same(eager, traced)
     assert eager.generator.bit_generator.state == traced.generator.bit_generator.state
 
@@ -78,7 +78,8 @@ def test_tracing_draws_no_random_number_and_moves_nothing(compiler: Compiler) ->
         return (yield from toy.actor_critic(nets, batch, c))
 
     learner.batch, learner.scalars = batch, NUMBERS
-    learner._variant(strange, {}, may_compile=True)
+    learner.compiled.find((strange, (), ()), tree_leaves(batch), {})
+    assert len(learner.compiled.known) == 1
     assert torch.equal(learner.theta, before)
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert learner.generator.bit_generator.state == stream

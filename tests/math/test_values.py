@@ -6,13 +6,23 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ludus.math import values
 from ludus.math.values import chosen, n_step_rows, project, q_target
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "golden_vectors.json").read_text())
+
+
+def close(a, b, tolerance=2e-5):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+
+
+def tensors(vectors, *names):
+    return [torch.tensor(vectors[name]) for name in names]
 
 
 def test_q_learning_and_double_q_learning() -> None:
@@ -62,3 +72,41 @@ def test_n_step_rows_are_brute_force(T: int, N: int, n: int, seed: int) -> None:
             np.testing.assert_allclose(total[t, b], sum(0.9**k * reward[t + k, b] for k in range(m)), rtol=1e-5)
             assert row[t, b] == t + m
             np.testing.assert_allclose(discount[t, b], 0 if terminated[t + m - 1, b] else 0.9**m, rtol=1e-6)
+
+
+def test_lambda_returns_golden(golden):
+    g = golden["lambda_returns"]
+    close(values.lambda_returns(*tensors(g, "r_t", "discount_t", "v_t"), g["lam"]), g["out"])
+
+
+def test_n_step_golden(golden):
+    g = golden["n_step"]
+    close(values.n_step_returns(*tensors(g, "r_t", "discount_t", "v_t"), 3), g["out"])
+
+
+def test_vtrace_golden(golden):
+    g = golden["vtrace"]
+    value, *rest = tensors(g, "v_tm1", "v_t", "r_t", "discount_t", "rho")
+    target, advantage = values.vtrace(value, *rest, lam=0.95)
+    close(target - value, g["errors"])
+    close(advantage, g["pg_advantage"])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_n_step_equals_brute_force_over_batches(n):
+    generator = torch.Generator().manual_seed(n)
+    reward, value = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
+    discount = 0.9 * (torch.rand(6, 4, generator=generator, dtype=torch.float64) > 0.3)
+    out = values.n_step_returns(reward, discount, value, n)
+    for t in range(6):
+        expected, weight = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
+        for k in range(t, min(t + n, 6)):
+            expected, weight = expected + weight * reward[k], weight * discount[k]
+        torch.testing.assert_close(out[t], expected + weight * value[min(t + n, 6) - 1])
+
+
+def test_lambda_returns_carry_gradients():
+    reward, value = torch.randn(2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
+    discount = torch.full((7, 3), 0.9, dtype=torch.float64)
+    inputs = [x.requires_grad_() for x in (reward, discount, value)]
+    assert torch.autograd.gradcheck(lambda r, d, v: values.lambda_returns(r, d, v, 0.8), inputs)

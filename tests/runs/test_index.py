@@ -77,8 +77,8 @@ def test_an_unchanged_run_is_not_read_again(root: Path, monkeypatch: pytest.Monk
         lambda path: path.unlink(),
         lambda path: _execute(path, "PRAGMA user_version=99"),
         lambda path: _execute(path, "DROP TABLE runs"),
-        lambda path: _execute(path, "UPDATE runs SET config='{'"),
-        lambda path: _execute(path, "UPDATE runs SET tags=NULL"),
+        lambda path: _execute(path, "UPDATE runs SET record='{'"),
+        lambda path: _execute(path, "UPDATE runs SET record='{}'"),
         lambda path: (path.unlink(), path.symlink_to("/dev/null")),
     ],
 )
@@ -171,7 +171,8 @@ def test_listing_stores_what_it_read(root: Path) -> None:
     make_run(root, "cart_1")
     Index(root).records()
     with sqlite3.connect(root / NAME) as base:
-        assert base.execute("SELECT id, reward, algorithm FROM runs").fetchall() == [("cart_1", 480.0, "ppo")]
+        stored = base.execute("SELECT id, record ->> 'reward', record ->> 'algorithm' FROM runs").fetchall()
+    assert stored == [("cart_1", 480.0, "ppo")]
     base.close()
 
 

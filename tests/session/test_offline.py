@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ludus.config.read import to_yaml
-from ludus.data.buffers.spaces import describe_space, read_space
+from ludus.data.buffers.saving import describe_space, read_space
 from ludus.data.buffers.stored import StoredConfig
 from ludus.envs import make
 from ludus.metrics.sinks.jsonl import read_rows

@@ -10,8 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ludus.watch.first_policy import far_from_uniform
-from ludus.watch.monitor import SHOWN, Monitor
+from ludus.watch.monitor import SHOWN, Monitor, far_from_uniform
 from ludus.watch.rules import Rules
 
 _RULES = Rules(

@@ -1,21 +1,26 @@
-"""The one way of acting: an actor computes a network's outputs, a strategy turns them into actions."""
+"""The one way of acting: an actor computes the outputs of a network, a strategy turns them into actions.
+
+Reading order: Behaviour.act -> TorchActor -> SampleClipped. Small networks act in numpy instead (`numpy_actor.py`);
+strategies of other algorithms are in `exploration.py`. Shapes: B environments.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+import gymnasium as gym
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from ludus.acting.actors import Actor, Outputs
-from ludus.acting.facts import Facts
-from ludus.acting.strategies import Strategy
-from ludus.types import Acted, ActResult, Array, Tree
-
-
-class Versioned(Protocol):
-    """Something whose weights change; a learner."""
-
-    version: int
+from ludus.acting.facts import Facts, Makers, policy_facts
+from ludus.learning.learner import Learner
+from ludus.math.distributions import Distribution
+from ludus.networks.critics import Critics
+from ludus.networks.policy import Trunk
+from ludus.types import Acted, ActResult, Array, Tree, to_device, tree_index
 
 
 class Behaviour:
@@ -34,7 +39,7 @@ class Behaviour:
         *,
         rng: np.random.Generator,
         evaluation_rng: np.random.Generator,
-        learner: Versioned | None = None,
+        learner: Learner | None = None,
         blind: Strategy | None = None,
     ) -> None:
         self.actor, self.strategy, self.blind, self.learner = actor, strategy, blind, learner
@@ -68,3 +73,139 @@ class Behaviour:
             self.actor.refresh()
             self._version = self.learner.version
         return self.actor(obs_B, state, first_B)
+
+
+# ---- actors --------------------------------------------------------------------------------------
+
+
+class Outputs:
+    """What the heads of a network say about one step of `batch` environments; a head is computed when it is read."""
+
+    __slots__ = ("_features", "_known", "_read", "batch", "heads")
+
+    def __init__(
+        self,
+        batch: int,
+        heads: Collection[str] = (),
+        features: Array | Tensor | None = None,
+        read: Callable[..., Array] | None = None,
+        known: dict[str, Array] | None = None,
+    ) -> None:
+        self.batch, self.heads, self._features, self._read = batch, heads, features, read
+        self._known = {} if known is None else known
+
+    def __call__(self, head: str, *inputs: Array) -> Array:
+        """Output [B, ...] of a head; some critics take an action [B, A] beside the features."""
+        if head in self._known and not inputs:
+            return self._known[head]
+        assert self._read is not None, "an actor has to look before it is asked"
+        found = self._read(self._features, head, *inputs)
+        if not inputs:
+            self._known[head] = found
+        return found
+
+
+class Actor(Protocol):
+    """Computes the outputs of a trunk and its heads."""
+
+    recurrent: bool
+    """Whether the state matters."""
+
+    def refresh(self) -> None:
+        """Take over the current weights."""
+
+    def initial_state(self, batch: int) -> Tree:
+        """Memory before an episode."""
+
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+        """(outputs of this step, memory after it)."""
+
+
+class TorchActor:
+    """Acts through the modules themselves."""
+
+    def __init__(self, trunk: Trunk, heads: Mapping[str, nn.Module]) -> None:
+        self.trunk, self.heads, self.recurrent = trunk, heads, trunk.recurrent
+        self.device = next(next(iter(heads.values())).parameters()).device
+        self.initial_state = trunk.initial_state
+
+    def refresh(self) -> None:
+        """Nothing to copy."""
+
+    @torch.no_grad()
+    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+        obs = tree_index(to_device(obs_B, self.device), None)
+        first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
+        features, state = self.trunk(obs, state, first)
+        return Outputs(len(first_B), self.heads, features, self.read), state
+
+    @torch.no_grad()
+    def read(self, features_1BD: Tensor, head: str, *inputs: Array) -> Array:
+        """The output [B, ...] (of an ensemble: [N, B, ...]) of a head for one step."""
+        more = [torch.as_tensor(x, device=self.device).unsqueeze(0) for x in inputs]
+        out = self.heads[head](features_1BD, *more)
+        return out.squeeze(1 if isinstance(self.heads[head], Critics) else 0).cpu().numpy()
+
+
+# ---- strategies ----------------------------------------------------------------------------------
+
+
+class Strategy(ABC):
+    """Turns outputs into actions: drawn -> stored -> for the environment."""
+
+    blind = False
+    """Whether it reads no output."""
+
+    @abstractmethod
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """An action; the greedy one without a random stream."""
+
+    def explore(self, outputs: Outputs, rng: np.random.Generator) -> Array:
+        """An action while training."""
+        return self.draw(outputs, rng)
+
+    def stored(self, drawn: Array) -> Array:
+        """A drawn action as it is stored and learned from."""
+        return drawn
+
+    def for_environment(self, stored: Array) -> Array:
+        """A stored action as the environment takes it."""
+        return stored
+
+    def extras(self, outputs: Outputs) -> dict[str, Array]:
+        """What else the rollout keeps of a step."""
+        return {}
+
+    @abstractmethod
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """What can be told about a drawn action."""
+
+
+class SampleClipped(Strategy):
+    """Draws from the policy's distribution; the environment gets actions clipped to the bounds of its space.
+
+    With `keep` the rollout carries distribution parameters and values, so that learning need not compute them again.
+    """
+
+    def __init__(self, distribution: Distribution, space: gym.Space, *, keep: bool = False) -> None:
+        self.distribution, self.space, self.keep, self.bounds = distribution, space, keep, None
+        if isinstance(space, gym.spaces.Box):
+            self.bounds = space.low.astype(np.float32), space.high.astype(np.float32)
+
+    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
+        """A sample, or the mode."""
+        params = outputs("actor")
+        return self.distribution.mode_numpy(params) if rng is None else self.distribution.sample_numpy(params, rng)
+
+    def for_environment(self, stored: Array) -> Array:
+        """Clipped to the bounds of a Box."""
+        return stored if self.bounds is None else np.clip(stored, *self.bounds)
+
+    def extras(self, outputs: Outputs) -> dict[str, Array]:
+        """Distribution parameters and values, if they are kept."""
+        return {"params": outputs("actor"), "value": outputs("critic")[..., 0]} if self.keep else {}
+
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """`value` only where there is a critic."""
+        found = policy_facts(self.distribution, outputs("actor"), drawn)
+        return {"value": lambda: outputs("critic")[..., 0], **found} if "critic" in outputs.heads else found

@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.acting.actors import Outputs
 from ludus.math.distributions import Distribution
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.acting.strategies import Strategy
+    from ludus.acting.behaviour import Outputs, Strategy
 
 Makers = dict[str, Callable[[], Array]]
 """Name of a fact -> what computes it."""

@@ -10,6 +10,7 @@ E channels, K taps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from ludus.networks.memory.gru import GRU
     from ludus.networks.memory.gtrxl import Gate, GatedBlock
     from ludus.networks.memory.lstm import LSTM
-    from ludus.networks.memory.mamba import Mamba, SelectiveMixer
-    from ludus.networks.memory.mamba2 import DualMixer, Mamba2
-    from ludus.networks.memory.min_gru import MinGRU, MinGRULayer
+    from ludus.networks.memory.mamba import SelectiveMixer
+    from ludus.networks.memory.mamba2 import DualMixer
+    from ludus.networks.memory.min_gru import MinGRULayer
     from ludus.networks.residual import ResidualCore
     from ludus.networks.transformer import TransformerBlock, TransformerCore
 
@@ -78,24 +79,10 @@ def lstm(core: LSTM, take: Take) -> Step:
 # ---- residual cores --------------------------------------------------------------------------------
 
 
-def min_gru(core: MinGRU, take: Take) -> Step:
-    """Blocks around a linear recurrence."""
-    return _residual(core, take, [_min_gru_layer(mixer, take) for mixer in core.mixers])
-
-
-def mamba(core: Mamba, take: Take) -> Step:
-    """Blocks around the selective scan."""
-    return _residual(core, take, [_selective(mixer, take) for mixer in core.mixers])
-
-
-def mamba2(core: Mamba2, take: Take) -> Step:
-    """Blocks around the dual form."""
-    return _residual(core, take, [_dual(mixer, take) for mixer in core.mixers])
-
-
-def _residual(core: ResidualCore, take: Take, mixers: list[Step]) -> Step:
+def _residual(mixer_step: Callable[..., Step], core: ResidualCore, take: Take) -> Step:
     project, bias, scale = take(core.project.weight.t()), take(core.project.bias), take(core.norm.weight)
-    layers = [(take(norm.weight), mixer) for norm, mixer in zip(core.norms, mixers, strict=True)]
+    pairs = zip(core.norms, core.mixers, strict=True)
+    layers = [(take(norm.weight), mixer_step(mixer, take)) for norm, mixer in pairs]
 
     def step(x_BD: Array, state: Tree, first_B: Array) -> tuple[Array, Tree]:
         x, last = x_BD @ project + bias, []
@@ -170,19 +157,10 @@ def _dual(mixer: DualMixer, take: Take) -> Step:
 # ---- transformers --------------------------------------------------------------------------------
 
 
-def trxl(core: TransformerCore, take: Take) -> Step:
-    """Residual blocks."""
-    return _transformer(core, take, [_block(block, take, np.add, np.add) for block in core.blocks])
-
-
-def gtrxl(core: TransformerCore, take: Take) -> Step:
-    """Gated blocks."""
-    return _transformer(core, take, [_gated_block(block, take) for block in core.blocks])
-
-
-def _transformer(core: TransformerCore, take: Take, blocks: list[Join]) -> Step:
+def _transformer(block_step: Callable[..., Join], core: TransformerCore, take: Take) -> Step:
     from ludus.networks.attention import sinusoids
 
+    blocks = [block_step(block, take) for block in core.blocks]
     w_in, b_in, scale, bias = (
         take(p) for p in (core.project.weight.t(), core.project.bias, core.norm.weight, core.norm.bias)
     )
@@ -210,7 +188,7 @@ def _transformer(core: TransformerCore, take: Take, blocks: list[Join]) -> Step:
     return step
 
 
-def _block(block: TransformerBlock, take: Take, join: Join, join_after: Join) -> Join:
+def _block(block: TransformerBlock, take: Take, join: Join = np.add, join_after: Join = np.add) -> Join:
     """(inputs [B, S, H], hidden [B, S]) -> the residual stream [B, H] after the newest of them."""
     attend = _attention(block.attention, take, block.norm)
     layers: Any = block.feedforward
@@ -291,9 +269,9 @@ NUMPY_CORES: dict[str, Callable[..., Step]] = {
     "none": lambda *_: lambda x_BD, state, _: (x_BD, state),
     "gru": gru,
     "lstm": lstm,
-    "min_gru": min_gru,
-    "mamba": mamba,
-    "mamba2": mamba2,
-    "trxl": trxl,
-    "gtrxl": gtrxl,
+    "min_gru": partial(_residual, _min_gru_layer),
+    "mamba": partial(_residual, _selective),
+    "mamba2": partial(_residual, _dual),
+    "trxl": partial(_transformer, _block),
+    "gtrxl": partial(_transformer, _gated_block),
 }

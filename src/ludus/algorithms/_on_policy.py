@@ -8,18 +8,15 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ludus.acting.actors import make_actor
-from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import SampleClipped
+from ludus.acting.behaviour import Behaviour, SampleClipped
+from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
+from ludus.learning.learner import Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
-from ludus.math.losses import normalized
-from ludus.math.returns import gae
+from ludus.math.policy_gradient import gae
 from ludus.networks.policy import Policy
 from ludus.types import Array, Tree, to_device, tree_index
 
@@ -134,10 +131,16 @@ def build_policy(
     return policy, learner, Behaviour(actor, strategy, learner=learner, rng=streams[0], evaluation_rng=streams[1])
 
 
-def policy_scalars(now: PhaseContext, *names: str) -> dict[str, float]:
+def scalars_of(now: PhaseContext, *names: str) -> dict[str, float]:
     """The values now of `lr`, of these settings, and of `memory_lr` if there is one."""
     given = ("lr", *names, *(["memory_lr"] if now.cfg.memory_lr else []))
     return {name: now.at(getattr(now.cfg, name)) for name in given}
+
+
+def policy_step(nets: Networks, loss: Tensor, metrics: Metrics, c: Scalars) -> Metrics:
+    """One optimizer step on the policy; its memory core may have a learning rate of its own."""
+    nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+    return {**metrics, "loss/total": loss}
 
 
 class Experience(NamedTuple):
@@ -193,8 +196,3 @@ def _final_values(policy: Policy, finals: Ends, device: torch.device) -> Array:
     first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=device)
     obs, state = tree_index(to_device(finals.obs, device), None), to_device(finals.state, device)
     return policy(obs, state, first)[1][0].cpu().numpy()
-
-
-def normalized_advantage(columns: dict[str, Tree]) -> dict[str, Tree]:
-    """The same columns with advantages of zero mean and unit deviation over the steps that count."""
-    return {**columns, "advantage": normalized(columns["advantage"], columns.get("weight"))}

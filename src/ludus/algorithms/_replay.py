@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from ludus.acting.actors import make_actor
-from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import Strategy, UniformActions, unit_space
-from ludus.algorithms import AlgorithmConfig, Context
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from ludus.acting.behaviour import Behaviour, Strategy
+from ludus.acting.exploration import UniformActions, unit_space
+from ludus.acting.numpy_actor import make_actor
+from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
+from ludus.data.buffers.batches import check_size, draw, priorities
+from ludus.data.buffers.sampling import Buffer
+from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError
-from ludus.learning.learner import Learner
+from ludus.learning.learner import Group, Learner, UpdateFunction
 from ludus.learning.optimizer import OptimizerConfig
-from ludus.networks.trunk import Trunk
+from ludus.networks.policy import Trunk
+from ludus.types import Report
 
 
 class ReplayConfig(AlgorithmConfig):
@@ -47,6 +55,11 @@ class ReplayConfig(AlgorithmConfig):
     optimizer: OptimizerConfig = OptimizerConfig(eps=1e-8)
     """Optimizer."""
 
+    @property
+    def cycle(self) -> tuple[str | dict[str, Any], ...]:
+        """`update_ratio` updates for every step that is collected."""
+        return "collect", {"update_controller": {"per_env_step": self.update_ratio}}
+
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         """`update_ratio` updates per step once learning began."""
         return int(max(0, env_steps - self.learning_starts) * self.update_ratio)
@@ -66,13 +79,76 @@ class ReplayConfig(AlgorithmConfig):
             raise ConfigError("algorithm.accumulate", problem, "use at most algorithm.batch_size")
 
 
-def actor_critic_behaviour(trunk: Trunk, learner: Learner, strategy: Strategy, context: Context) -> Behaviour:
-    """Acts by the trunk and the network `actor`, or at random while its `uniform` is set."""
-    heads = {name: learner.networks[name] for name in ("actor", "critic")}
-    return Behaviour(
-        make_actor(trunk, heads, live=True),
+class ReplayBuffers:
+    """The buffers of an algorithm: it collects into them with its behaviour, and its learner learns from them."""
+
+    def __init__(
+        self, context: Context, trunk: Trunk, learner: Learner, behaviour: Behaviour, *, stored: bool = True
+    ) -> None:
+        self.buffers, self.device = context.buffers, context.device
+        self.learner, self.behaviour, self.trunk, self.stored = learner, behaviour, trunk, stored
+        for buffer in self.buffers.values():
+            if trunk.recurrent and stored:
+                buffer.store_memory(behaviour.initial_state(1))
+
+    def __getitem__(self, name: str | None) -> Buffer:
+        return self.buffers[name or "replay"]
+
+    def check(self, cfg: ReplayConfig, name: str | None) -> None:
+        """The buffer must hold a batch."""
+        check_size(self[name], cfg, recurrent=self.trunk.recurrent, stored=self.stored)
+
+    def collect(self, rollout: Callable[[PhaseContext, int], Rollout], now: PhaseContext) -> Report:
+        """A few steps into the buffer of the phase; at random (`Behaviour.blind`) before the first update."""
+        buffer = self[now.buffer]
+        self.behaviour.uniform = buffer.added < now.cfg.learning_starts and self.learner.updates == 0
+        steps = rollout(now, now.cfg.train_freq)
+        buffer.add(steps)
+        return Report(env_steps=steps.env_steps)
+
+    def learn(
+        self,
+        function: UpdateFunction,
+        now: PhaseContext,
+        scalars: Mapping[str, float],
+        more: Mapping[str, Tensor] | None = None,
+        **static: object,
+    ) -> Report:
+        """One update from replayed steps and `more` columns, and their new priorities; none while there are too few."""
+        cfg, buffer = now.cfg, self[now.buffer]
+        blank = None if self.stored else self.trunk.initial_state(cfg.batch_size)
+        drawn = draw(buffer, now, recurrent=self.trunk.recurrent, device=self.device, blank=blank)
+        if drawn is None:
+            return Report()
+        batch, index = drawn
+        batch |= more or {}
+        found = self.learner.update(function, batch, scalars, accumulate=cfg.accumulate, burn_in=cfg.burn_in, **static)
+        buffer.update_priorities(index, priorities(found["error"]))
+        return Report(updates=1)
+
+
+def build_actor_critic(
+    cfg: ReplayConfig, context: Context, networks: Mapping[str, nn.Module], targets: Sequence[str], strategy: Strategy
+) -> tuple[Learner, Behaviour]:
+    """A learner whose critics train the trunk, and a behaviour that acts by trunk and actor, or at random.
+
+    `networks` are `trunk`, `critic`, `actor`, and others that have an optimizer of their own.
+    """
+    trunk = networks["trunk"]
+    assert isinstance(trunk, Trunk)
+    groups = {name: ("trunk", name) if name == "critic" else (name,) for name in networks if name != "trunk"}
+    learner = Learner(
+        {name: part.to(context.device) for name, part in networks.items()},
+        {name: Group(members, cfg.optimizer, cfg.max_grad_norm) for name, members in groups.items()},
+        targets=targets,
+        generator=context.rng,
+        compiler=None if trunk.recurrent else context.compiler,
+    )
+    behaviour = Behaviour(
+        make_actor(trunk, {name: networks[name] for name in ("actor", "critic")}, live=True),
         strategy,
         blind=UniformActions(unit_space(context.spaces.action)),
         rng=context.rng,
         evaluation_rng=context.evaluation_rng,
     )
+    return learner, behaviour

@@ -9,10 +9,10 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, normalized_advantage, policy_scalars
+from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule, constant
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
-from ludus.math.losses import weighted_mean
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.math.policy_gradient import normalized, weighted_mean
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
@@ -67,16 +67,15 @@ class A2C(Algorithm):
             return Report()
         batch, self.experience = self.experience, None
         if now.cfg.normalize_advantage:
-            batch = normalized_advantage(batch)
-        scalars = policy_scalars(now, "value_coef", "entropy_coef")
+            batch["advantage"] = normalized(batch["advantage"], batch.get("weight"))
+        scalars = scalars_of(now, "value_coef", "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1)
 
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
         """One optimizer step."""
         loss, metrics = self.loss(nets.policy, batch, c)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) A] + value error - entropy bonus; a `weight` leaves broken steps out."""

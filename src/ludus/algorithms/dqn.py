@@ -15,17 +15,14 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from ludus.acting.actors import make_actor
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import EpsilonGreedy, Level
+from ludus.acting.exploration import EpsilonGreedy, Level
+from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayConfig
+from ludus.algorithms._replay import ReplayBuffers, ReplayConfig
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
-from ludus.data.buffers.batches import check_size, draw, priorities
 from ludus.errors import ConfigError
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Batch, Metrics, Networks, Outputs, Scalars
+from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.values import at_rows, chosen, project, q_target
 from ludus.networks.q_values import QValues
@@ -89,9 +86,7 @@ class DQN(Algorithm):
         space = context.spaces.action
         if not isinstance(space, gym.spaces.Discrete) or space.start != 0:
             raise ConfigError("algorithm.name", f"dqn needs actions 0..n, not {space}", "use sac or ppo")
-        self.collector, self.device, self.replay = context.collector, context.device, context.buffers
-        self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
-        self.epoch_steps = cfg.epoch_steps
+        self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
         self.net = QValues(
             context.network, context.spaces, context.precision, dueling=cfg.dueling, atoms=cfg.atoms, noisy=cfg.noisy
         ).to(context.device)
@@ -110,9 +105,7 @@ class DQN(Algorithm):
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )
-        for buffer in self.replay.values():
-            if self.net.recurrent and cfg.stored_state:
-                buffer.store_memory(self.initial_state(1))
+        self.replay = ReplayBuffers(context, self.net.trunk, self.learner, self.behaviour, stored=cfg.stored_state)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -121,39 +114,23 @@ class DQN(Algorithm):
         return {"learner": self.learner, "epsilon": self.epsilon}
 
     def check(self, cfg: DQNConfig, buffer: str | None) -> None:
-        """The buffer must hold a batch."""
-        check_size(self.replay[buffer or "replay"], cfg, recurrent=self.net.recurrent, stored=cfg.stored_state)
+        self.replay.check(cfg, buffer)
 
     def metrics(self) -> dict[str, float]:
-        """Episodes, means over the updates, and how much it explores."""
         return {**self.statistics(), **self.learner.metrics(), "policy/epsilon": self.epsilon.value}
-
-    # ---- collect -------------------------------------------------------------------------------
 
     def collect(self, now: PhaseContext) -> Report:
         """Some steps of every environment, into the buffer."""
         self.epsilon.value = now.at(now.cfg.epsilon)
-        rollout = self.rollout(now, now.cfg.train_freq)
-        self.replay[now.buffer or "replay"].add(rollout)
-        return Report(env_steps=rollout.env_steps)
-
-    # ---- update --------------------------------------------------------------------------------
+        return self.replay.collect(self.rollout, now)
 
     def update_controller(self, now: PhaseContext) -> Report:
-        """One update from replayed steps; nothing while there are too few of them."""
-        cfg, buffer = now.cfg, self.replay[now.buffer or "replay"]
-        blank = None if cfg.stored_state else self.net.initial_state(cfg.batch_size)
-        drawn = draw(buffer, now, recurrent=self.net.recurrent, device=self.device, blank=blank)
-        if drawn is None:
-            return Report()
-        batch, index = drawn
-        batch["atoms"] = self.atoms
-        static = {"double": cfg.double, "burn_in": cfg.burn_in}
-        found = self.learner.update(self.update, batch, {"lr": now.at(cfg.lr)}, accumulate=cfg.accumulate, **static)
-        buffer.update_priorities(index, priorities(found["error"]))
-        if self.learner.updates % cfg.target_every == 0:
+        """One update from replayed steps; the target network follows every now and then."""
+        cfg, scalars, atoms = now.cfg, {"lr": now.at(now.cfg.lr)}, {"atoms": self.atoms}
+        done = self.replay.learn(self.update, now, scalars, atoms, double=cfg.double)
+        if done.updates and self.learner.updates % cfg.target_every == 0:
             self.learner.polyak("q", cfg.tau)
-        return Report(updates=1)
+        return done
 
     def update(
         self, nets: Networks, batch: Batch, c: Scalars, *, double: bool, burn_in: int

@@ -9,19 +9,17 @@ import torch
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import (
-    Experience,
-    MinibatchConfig,
-    advantages,
-    build_policy,
-    normalized_advantage,
-    policy_scalars,
-)
+from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
-from ludus.math.losses import clipped_surrogate, clipped_value_loss, weighted_mean
-from ludus.math.returns import explained_variance
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.math.policy_gradient import (
+    clipped_surrogate,
+    clipped_value_loss,
+    explained_variance,
+    normalized,
+    weighted_mean,
+)
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
@@ -70,7 +68,7 @@ class PPO(Algorithm):
             return Report()
         cfg: PPOConfig = now.cfg
         (columns, state), self.experience = self.experience, None  # each rollout is learned from once
-        scalars = policy_scalars(now, "clip", "value_coef", "entropy_coef")
+        scalars = scalars_of(now, "clip", "value_coef", "entropy_coef")
         scalars["clip_value"] = now.at(cfg.clip_value) if cfg.clip_value else 0.0
         static = {
             "clip_value": cfg.clip_value is not None,
@@ -82,7 +80,7 @@ class PPO(Algorithm):
         for _ in range(cfg.epochs):
             for batch in minibatches(columns, state, count, self.rng, sequences=self.policy.recurrent):
                 if cfg.normalize_advantage and cfg.accumulate > 1:  # a part of a batch does not know its mean
-                    batch = normalized_advantage(batch)
+                    batch["advantage"] = normalized(batch["advantage"], batch.get("weight"))
                 self.learner.update(self.update, batch, scalars, accumulate=cfg.accumulate, **static)
                 updates += 1
             epochs += 1
@@ -96,8 +94,7 @@ class PPO(Algorithm):
     ) -> Metrics:
         """One optimizer step on a minibatch."""
         loss, metrics = self.loss(nets.policy, batch, c, clip_value=clip_value, normalize=normalize, bonus=bonus)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(
         self, policy: Policy, batch: Batch, c: Scalars, *, clip_value: bool, normalize: bool, bonus: bool
@@ -107,7 +104,7 @@ class PPO(Algorithm):
         log_ratio = policy.distribution.log_prob(params, batch["action"]) - batch["log_prob"]
         ratio, weight = log_ratio.exp(), batch.get("weight")
 
-        advantage = normalized_advantage(batch)["advantage"] if normalize else batch["advantage"]
+        advantage = normalized(batch["advantage"], weight) if normalize else batch["advantage"]
         policy_loss = clipped_surrogate(ratio, advantage if weight is None else weight * advantage, c["clip"])
         if clip_value:
             value_loss = 0.5 * clipped_value_loss(value, batch["value"], batch["target"], c["clip_value"], weight)

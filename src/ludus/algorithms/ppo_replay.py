@@ -16,14 +16,14 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_scalars
+from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches
 from ludus.errors import ConfigError
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
-from ludus.math.losses import clipped_surrogate, normalized, weighted_mean
-from ludus.math.returns import vtrace
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.math.policy_gradient import clipped_surrogate, normalized, weighted_mean
+from ludus.math.values import vtrace
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful, tree_index, tree_map
@@ -57,7 +57,7 @@ class PPOReplay(Algorithm):
         for buffer in self.replay.values():
             buffer.add_column("log_prob")
             if self.policy.recurrent:
-                buffer.store_memory(self.policy.initial_state(1))
+                buffer.store_memory(self.policy.trunk.initial_state(1))
         self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
@@ -152,7 +152,7 @@ class PPOReplay(Algorithm):
             return Report()
         cfg: PPOReplayConfig = now.cfg
         (columns, state), self.experience = self.experience, None
-        scalars = policy_scalars(now, "clip", "value_coef", "entropy_coef")
+        scalars = scalars_of(now, "clip", "value_coef", "entropy_coef")
         static = {"whole": cfg.accumulate == 1, "normalize": cfg.normalize_advantage}
         fresh = len(columns["used"]) * self.num_envs
         count, updates = cfg.minibatches(columns["used"].numel(), fresh), 0
@@ -169,8 +169,7 @@ class PPOReplay(Algorithm):
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, whole: bool, normalize: bool) -> Metrics:
         """One optimizer step on a minibatch."""
         loss, metrics = self.loss(nets.policy, prepared(batch, normalize=normalize) if whole else batch, c)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """Weighted clipped surrogate + value error - entropy bonus, of a prepared minibatch."""

@@ -11,10 +11,9 @@ import gymnasium as gym
 import numpy as np
 from pydantic import PositiveInt
 
-from ludus.acting.actors import Outputs
-from ludus.acting.behaviour import Behaviour
+from ludus.acting.behaviour import Behaviour, Outputs, Strategy
+from ludus.acting.exploration import Level
 from ludus.acting.facts import Makers, q_facts
-from ludus.acting.strategies import Level, Strategy
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.config.schedule import UnitSchedule, constant
 from ludus.data.rollout import Rollout

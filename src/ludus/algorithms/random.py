@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import PositiveInt
 
 from ludus.acting.behaviour import Behaviour
-from ludus.acting.strategies import UniformActions
+from ludus.acting.exploration import UniformActions
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.registry import ALGORITHMS
 from ludus.types import ActResult, Array, Report, Stateful, Tree

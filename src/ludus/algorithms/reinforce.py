@@ -12,11 +12,11 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_scalars
+from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
-from ludus.learning.networks import Batch, Metrics, Networks, Scalars
-from ludus.math.returns import episode_returns, reward_to_go
+from ludus.learning.learner import Batch, Metrics, Networks, Scalars
+from ludus.math.values import episode_returns, reward_to_go
 from ludus.networks.policy import Policy
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful, to_device, tree_index
@@ -91,15 +91,14 @@ class Reinforce(Algorithm):
         if self.experience is None or not bool(self.experience["weight"].any()):
             return Report()
         batch, self.experience = self.experience, None  # the gradient is on-policy: each rollout is used once
-        scalars = policy_scalars(now, "entropy_coef")
+        scalars = scalars_of(now, "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1, metrics={**self.learner.metrics(), "policy_lr": scalars["lr"]})
 
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
         """One optimizer step."""
         loss, metrics = self.loss(nets.policy, batch, c)
-        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-        return {**metrics, "loss/total": loss}
+        return policy_step(nets, loss, metrics, c)
 
     def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) target] - entropy bonus, over the steps that count."""

@@ -17,18 +17,15 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from ludus.acting.strategies import SampleSquashed, check_bounded
+from ludus.acting.exploration import SampleSquashed, check_bounded
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayConfig, actor_critic_behaviour
+from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.buffers.batches import check_size, draw, priorities
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Batch, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Networks, Scalars, Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
-from ludus.math.losses import Scalar
-from ludus.networks.heads import WIDE, ActorHead, Critics, Temperature
-from ludus.networks.trunk import Trunk, features_of
+from ludus.math.policy_gradient import Scalar
+from ludus.networks.critics import WIDE, Critics, Temperature, features_of
+from ludus.networks.policy import ActorHead, Trunk
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
 
@@ -66,38 +63,22 @@ class SAC(Algorithm):
         cfg.check(context.num_envs)
         space = context.spaces.action
         check_bounded("sac", space, discrete=True)
-        self.collector, self.device, self.replay = context.collector, context.device, context.buffers
+        self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
         self.discrete = isinstance(space, gym.spaces.Discrete)
         self.distribution = distribution_for(space, squash=True)
         self.target_entropy = target_entropy(cfg, self.distribution)
-        self.trunk = Trunk(context.network, context.spaces.observation, context.precision)
-        self.learner = self._learner(cfg, context)
-        self.behaviour = actor_critic_behaviour(
-            self.trunk, self.learner, SampleSquashed(self.distribution, space), context
-        )
-        for buffer in self.replay.values():
-            if self.trunk.recurrent:
-                buffer.store_memory(self.initial_state(1))
-        self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
-        self.epoch_steps = cfg.epoch_steps
-
-    def _learner(self, cfg: SACConfig, context: Context) -> Learner:
-        network, outputs = context.network, self.distribution.param_dim
+        trunk = Trunk(context.network, context.spaces.observation, context.precision)
+        outputs = self.distribution.param_dim
         shape = {"outputs": outputs} if self.discrete else {"action_dim": outputs // 2}
         networks: dict[str, nn.Module] = {
-            "trunk": self.trunk,
-            "critic": Critics(network.critic, self.trunk, cfg.critics, **shape),
-            "actor": ActorHead(network.actor, self.trunk, outputs, default=WIDE),
+            "trunk": trunk,
+            "critic": Critics(context.network.critic, trunk, cfg.critics, **shape),
+            "actor": ActorHead(context.network.actor, trunk, outputs, default=WIDE),
             "temperature": Temperature(cfg.initial_alpha),
         }
-        trained = {"critic": ("trunk", "critic"), "actor": ("actor",), "temperature": ("temperature",)}
-        return Learner(
-            {name: part.to(context.device) for name, part in networks.items()},
-            {name: Group(members, cfg.optimizer, cfg.max_grad_norm) for name, members in trained.items()},
-            targets=("trunk", "critic"),
-            generator=context.rng,
-            compiler=None if self.trunk.recurrent else context.compiler,
-        )
+        strategy = SampleSquashed(self.distribution, space)
+        self.learner, self.behaviour = build_actor_critic(cfg, context, networks, ("trunk", "critic"), strategy)
+        self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -106,31 +87,18 @@ class SAC(Algorithm):
         return {"learner": self.learner}
 
     def check(self, cfg: SACConfig, buffer: str | None) -> None:
-        """The buffer must hold a batch."""
-        check_size(self.replay[buffer or "replay"], cfg, recurrent=self.trunk.recurrent)
+        self.replay.check(cfg, buffer)
 
     def metrics(self) -> dict[str, float]:
-        """Episodes, and means over the updates."""
         return {**self.statistics(), **self.learner.metrics()}
 
     def collect(self, now: PhaseContext) -> Report:
         """A few steps into the buffer; random ones until there is something to learn from."""
-        buffer = self.replay[now.buffer or "replay"]
-        self.behaviour.uniform = buffer.added < now.cfg.learning_starts and self.learner.updates == 0
-        rollout = self.rollout(now, now.cfg.train_freq)
-        buffer.add(rollout)
-        return Report(env_steps=rollout.env_steps)
-
-    # ---- update --------------------------------------------------------------------------------
+        return self.replay.collect(self.rollout, now)
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One gradient step on critics, actor and temperature."""
         cfg: SACConfig = now.cfg
-        buffer = self.replay[now.buffer or "replay"]
-        drawn = draw(buffer, now, recurrent=self.trunk.recurrent, device=self.device)
-        if drawn is None:
-            return Report()
-        batch, index = drawn
         scalars = {
             "lr": now.at(cfg.lr),
             "actor_lr": now.at(cfg.actor_lr or cfg.lr),
@@ -139,10 +107,7 @@ class SAC(Algorithm):
             "alpha": 0.0 if cfg.alpha == "auto" else now.at(cfg.alpha),
             "target_entropy": self.target_entropy,
         }
-        static = {"learn_alpha": cfg.alpha == "auto", "burn_in": cfg.burn_in}
-        found = self.learner.update(self.update, batch, scalars, accumulate=cfg.accumulate, **static)
-        buffer.update_priorities(index, priorities(found["error"]))
-        return Report(updates=1)
+        return self.replay.learn(self.update, now, scalars, learn_alpha=cfg.alpha == "auto")
 
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, learn_alpha: bool, burn_in: int) -> Steps:
         """Critics towards the soft target, actor towards the critics, temperature towards the wanted entropy."""

@@ -12,17 +12,14 @@ import torch
 from pydantic import PositiveInt
 from torch import nn
 
-from ludus.acting.strategies import AddNoise, Level, check_bounded
+from ludus.acting.exploration import AddNoise, Level, check_bounded
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayConfig, actor_critic_behaviour
+from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.data.buffers.batches import check_size, draw, priorities
-from ludus.learning.group import Group
-from ludus.learning.learner import Learner
-from ludus.learning.networks import Batch, Networks, Scalars, Steps
-from ludus.math.losses import within
-from ludus.networks.heads import WIDE, ActorHead, Critics
-from ludus.networks.trunk import Trunk, features_of
+from ludus.learning.learner import Batch, Networks, Scalars, Steps
+from ludus.math.policy_gradient import within
+from ludus.networks.critics import WIDE, Critics, features_of
+from ludus.networks.policy import ActorHead, Trunk
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
 
@@ -60,34 +57,18 @@ class TD3(Algorithm):
         space = context.spaces.action
         check_bounded("td3", space, discrete=False)
         cfg.check(context.num_envs)
-        self.collector, self.device, self.replay = context.collector, context.device, context.buffers
+        self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
         self.action_size = math.prod(space.shape or ())
-        self.trunk = Trunk(context.network, context.spaces.observation, context.precision)
-        self.learner = self._learner(cfg, context)
-        self.sigma = Level(cfg.exploration_noise.start)
-        self.behaviour = actor_critic_behaviour(self.trunk, self.learner, AddNoise(space, self.sigma), context)
-        self.default_cycle = ("collect", {"update_controller": {"per_env_step": cfg.update_ratio}})
-        self.epoch_steps = cfg.epoch_steps
-        for buffer in self.replay.values():
-            if self.trunk.recurrent:
-                buffer.store_memory(self.initial_state(1))
-
-    def _learner(self, cfg: TD3Config, context: Context) -> Learner:
+        trunk = Trunk(context.network, context.spaces.observation, context.precision)
         networks: dict[str, nn.Module] = {
-            "trunk": self.trunk,
-            "critic": Critics(context.network.critic, self.trunk, cfg.critics, action_dim=self.action_size),
-            "actor": ActorHead(context.network.actor, self.trunk, self.action_size, default=WIDE),
+            "trunk": trunk,
+            "critic": Critics(context.network.critic, trunk, cfg.critics, action_dim=self.action_size),
+            "actor": ActorHead(context.network.actor, trunk, self.action_size, default=WIDE),
         }
-        return Learner(
-            {name: part.to(context.device) for name, part in networks.items()},
-            {
-                "critic": Group(("trunk", "critic"), cfg.optimizer, cfg.max_grad_norm),
-                "actor": Group(("actor",), cfg.optimizer, cfg.max_grad_norm),
-            },
-            targets=list(networks),
-            generator=context.rng,
-            compiler=None if self.trunk.recurrent else context.compiler,
-        )
+        self.sigma = Level(cfg.exploration_noise.start)
+        strategy = AddNoise(space, self.sigma)
+        self.learner, self.behaviour = build_actor_critic(cfg, context, networks, list(networks), strategy)
+        self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update_controller": self.update_controller}
@@ -96,39 +77,23 @@ class TD3(Algorithm):
         return {"learner": self.learner, "sigma": self.sigma}
 
     def check(self, cfg: TD3Config, buffer: str | None) -> None:
-        """The buffer must hold a batch."""
-        check_size(self.replay[buffer or "replay"], cfg, recurrent=self.trunk.recurrent)
+        self.replay.check(cfg, buffer)
 
     def metrics(self) -> dict[str, float]:
-        """Episodes, and means over the updates."""
         return {**self.statistics(), **self.learner.metrics()}
 
     def collect(self, now: PhaseContext) -> Report:
         """A few steps with noise into the buffer; random ones until there is something to learn from."""
         self.sigma.value = now.at(now.cfg.exploration_noise)
-        buffer = self.replay[now.buffer or "replay"]
-        self.behaviour.uniform = buffer.added < now.cfg.learning_starts and self.learner.updates == 0
-        rollout = self.rollout(now, now.cfg.train_freq)
-        buffer.add(rollout)
-        return Report(env_steps=rollout.env_steps)
-
-    # ---- update --------------------------------------------------------------------------------
+        return self.replay.collect(self.rollout, now)
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One gradient step on the critics and, every `policy_delay` updates, on the actor."""
-        cfg, buffer = now.cfg, self.replay[now.buffer or "replay"]
-        drawn = draw(buffer, now, recurrent=self.trunk.recurrent, device=self.device)
-        if drawn is None:
-            return Report()
-        batch, index = drawn
+        cfg = now.cfg
         scalars = {name: now.at(getattr(cfg, name)) for name in ("lr", "tau", "target_noise", "noise_clip")}
         scalars["actor_lr"] = now.at(cfg.actor_lr or cfg.lr)
         due = (self.learner.updates + 1) % cfg.policy_delay == 0
-        found = self.learner.update(
-            self.update, batch, scalars, accumulate=cfg.accumulate, policy=due, burn_in=cfg.burn_in
-        )
-        buffer.update_priorities(index, priorities(found["error"]))
-        return Report(updates=1)
+        return self.replay.learn(self.update, now, scalars, policy=due)
 
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, policy: bool, burn_in: int) -> Steps:
         """Critics towards the smoothed target; the actor, if it is its turn, up the first critic."""

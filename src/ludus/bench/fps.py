@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ludus.acting.uniform import uniform
+from ludus.config.schema import Environment
 from ludus.data.collector import Collector
 from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, LudusError
 from ludus.types import Acted, Array, Tree
-
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
-    from ludus.envs.vector import VectorEnv
 
 BACKENDS = ("sync", "async", "native", "envpool")
 ROLLOUT = 64
@@ -57,18 +55,13 @@ class Presampled:
 def measure(cfg: Environment, backend: str, num_envs: int, seconds: float = 1.0) -> Speed:
     """Measure both speeds, each after a warm-up; a backend that fails gives a row with the reason."""
     try:
-        env = make_vector(cfg, num_envs=num_envs, vectorization=backend)
+        with make_vector(cfg, num_envs=num_envs, vectorization=backend) as env:
+            actions = presampled(env)
+            loops = (bare_loop(env, actions), our_loop(env, actions))
+            bare, rollout = (rate(loop, seconds) * num_envs for loop in loops)
+            return Speed(cfg.id, backend, num_envs, bare, rollout)
     except LudusError as error:
         return Speed(cfg.id, backend, num_envs, problem=error.problem)
-    with env:
-        actions = presampled(env)
-        try:
-            bare, rollout = (
-                rate(loop, seconds) * num_envs for loop in (bare_loop(env, actions), our_loop(env, actions))
-            )
-        except LudusError as error:
-            return Speed(cfg.id, backend, num_envs, problem=error.problem)
-    return Speed(cfg.id, backend, num_envs, bare, rollout)
 
 
 def backends(cfg: Environment) -> dict[str, str]:

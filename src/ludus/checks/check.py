@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ludus.bench.fps import BACKENDS, backends
 from ludus.checks import contract
 from ludus.checks.contract import Finding, Status
+from ludus.config.schema import Environment
 from ludus.envs.make import describe, make_env, probe
 from ludus.errors import ConfigError
 from ludus.text import did_you_mean
-
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
 
 
 class CheckRow(NamedTuple):
@@ -32,7 +31,9 @@ def check(cfg: Environment, only: Sequence[str] | None = None) -> list[CheckRow]
         if name not in BACKENDS:
             raise ConfigError(f"--backend {name}", "is not a backend", did_you_mean(name, BACKENDS))
     describe(cfg)
-    single = (gymnasium_check(cfg), Finding("start-up check", "PASS"), _seeding(cfg))
+    notes = probe(cfg)
+    seeding = Finding("seeding", "NOTE", notes[0]) if notes else Finding("seeding", "PASS")
+    single = (gymnasium_check(cfg), Finding("start-up check", "PASS"), seeding)
     rows = [CheckRow("", *finding) for finding in single]
     for backend, problem in backends(cfg).items():
         if only and backend not in only:
@@ -42,11 +43,6 @@ def check(cfg: Environment, only: Sequence[str] | None = None) -> list[CheckRow]
         found: Iterable[Finding] = [Finding("runs", "NOTE", problem)] if problem else contract.findings(cfg, backend)
         rows += [CheckRow(backend, *finding) for finding in found]
     return rows
-
-
-def passed(rows: Iterable[CheckRow]) -> bool:
-    """Whether no check failed; notes are not failures."""
-    return all(row.status != "FAIL" for row in rows)
 
 
 def gymnasium_check(cfg: Environment) -> Finding:
@@ -68,14 +64,7 @@ def gymnasium_check(cfg: Environment) -> Finding:
     return Finding(name, "NOTE", notes[0] + more) if notes else Finding(name, "PASS")
 
 
-def _seeding(cfg: Environment) -> Finding:
-    notes = probe(cfg)
-    return Finding("seeding", "NOTE", notes[0]) if notes else Finding("seeding", "PASS")
-
-
 def _line(error: object) -> str:
     """The first line, without Gymnasium's colours."""
-    import re
-
     lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__

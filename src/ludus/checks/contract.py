@@ -6,22 +6,21 @@ for the same seeds and actions. Shapes: T steps of B environments.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from ludus.bench.fps import Presampled
 from ludus.checks.subject import Broken, Recording, Subject, play
+from ludus.config.schema import Environment
 from ludus.data.collector import Collector
 from ludus.envs.check import fault, probe
 from ludus.envs.make import make_env
 from ludus.errors import LudusError
 from ludus.types import Tree, space_tree, tree_index, tree_leaves, tree_map
-
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
 
 SAME_BITS = ("sync", "async")
 """Backends that step the single environments, so that results are equal to the bit."""
@@ -81,11 +80,9 @@ def true_episodes(subject: Subject) -> str | None:
     if subject.backend not in SAME_BITS:
         return _true_final_observation(subject)
     for b in range(subject.num_envs):
-        single = make_env(subject.cfg.model_copy(update={"max_episode_steps": subject.info.max_episode_steps}))
-        try:
+        limited = subject.cfg.model_copy(update={"max_episode_steps": subject.info.max_episode_steps})
+        with contextlib.closing(make_env(limited)) as single:
             _compare(subject, b, single)
-        finally:
-            single.close()
     return None
 
 
@@ -113,9 +110,15 @@ def _agree(got: Tree, wanted: Tree, what: str, b: int, t: int) -> None:
 
 def _true_final_observation(subject: Subject) -> str | None:
     """For backends with their own random streams: under a longer time limit an episode goes on where it was cut."""
+    cut = subject.record
     if not subject.limited:
-        return _starts_differ_from_ends(subject)
-    longer, cut = subject.play(2 * subject.limit), subject.record
+        if not cut.done.any():
+            return f"no episode ended within {subject.steps} steps, and the backend takes no time limit"
+        t, b = np.argwhere(cut.done)[0]
+        if _equal(tree_index(cut.final_obs, (t, b)), tree_index(cut.obs, (t + 1, b))):
+            raise Broken("the final observation is the first of the next episode")
+        return None
+    longer = subject.play(2 * subject.limit)
     compared, stale = 0, False
     for b, column in enumerate(cut.done.T):
         t = int(np.flatnonzero(column)[0]) if column.any() else subject.steps
@@ -142,16 +145,6 @@ def _compare_ends(cut: Recording, longer: Recording, t: int, b: int) -> bool:
     raise Broken(f"the final observation of environment {b} at step {t} is not the episode's last")
 
 
-def _starts_differ_from_ends(subject: Subject) -> str | None:
-    record = subject.record
-    if not record.done.any():
-        return f"no episode ended within {subject.steps} steps, and the backend takes no time limit"
-    t, b = (int(i) for i in np.argwhere(record.done)[0])
-    if _equal(tree_index(record.final_obs, (t, b)), tree_index(record.obs, (t + 1, b))):
-        raise Broken("the final observation is the first of the next episode")
-    return None
-
-
 def time_limit(subject: Subject) -> str | None:
     """No episode lasts longer than the limit, and some reach it."""
     record, limit = subject.record, subject.info.max_episode_steps
@@ -173,20 +166,13 @@ def seeds_are_honoured(subject: Subject) -> str | None:
     """The same seeds give the same rollout, after a reset and in new environments; other seeds do not."""
     again, anew = play(subject.env, subject.seeds, subject.actions), subject.play(subject.limit)
     if not anew.same(subject.record):
-        return _offender(subject)
+        with contextlib.closing(make_env(subject.cfg)) as single:
+            named = probe(single, subject.cfg.id)
+        return named[0] if named else f"{subject.cfg.id}: rollouts with the same seeds and actions differ"
     if not again.same(subject.record):
         return f"{subject.cfg.id}: something outlives a reset; the same seeds give the same rollout in new ones only"
     other = play(subject.env, [seed + 1_000 for seed in subject.seeds], subject.actions)
     return "other seeds change nothing: it is deterministic" if other.same(subject.record) else None
-
-
-def _offender(subject: Subject) -> str:
-    single = make_env(subject.cfg)
-    try:
-        named = probe(single, subject.cfg.id)
-    finally:
-        single.close()
-    return named[0] if named else f"{subject.cfg.id}: rollouts with the same seeds and actions differ"
 
 
 def nothing_aliases(subject: Subject) -> None:

@@ -33,13 +33,9 @@ def targets(filter: str | None = None, limit: int | None = None, skip: Sequence[
     """Every `Env:variant` whose name contains `filter` and none of `skip`."""
     from ludus.config.compose import find_targets
 
-    wanted, unwanted = _name(filter or ""), [_name(text) for text in skip]
+    wanted, *unwanted = (text.lower().replace("/", "-") for text in (filter or "", *skip))
     names = [(target.spec, target.spec.lower()) for target in find_targets()]
     return [spec for spec, name in names if wanted in name and not any(text in name for text in unwanted)][:limit]
-
-
-def _name(text: str) -> str:
-    return text.lower().replace("/", "-")
 
 
 def run(
@@ -69,7 +65,8 @@ def one(kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys
     if code is None:
         return Result(spec, "FAIL", seconds, f"took longer than {timeout:g} s")
     if code:
-        return Result(spec, "FAIL", seconds, _last_words(code, err))
+        said = [line.strip() for line in err.splitlines() if line.strip()] or [f"exit code {code}"]
+        return Result(spec, "FAIL", seconds, f"died of {signal.Signals(-code).name}" if code < 0 else said[-1])
     return Result(spec, seconds=seconds, **json.loads(out.splitlines()[-1]))
 
 
@@ -87,22 +84,13 @@ def _finish(command: list[str], folder: str, timeout: float) -> tuple[int | None
     return process.returncode, out, err
 
 
-def _last_words(code: int, err: str) -> str:
-    lines = [line.strip() for line in err.splitlines() if line.strip()]
-    if code < 0:
-        return f"died of {signal.Signals(-code).name}"
-    return lines[-1] if lines else f"exit code {code}"
-
-
 def summary(results: Sequence[Result]) -> str:
     """`12 passed, 1 failed, 2 missing`"""
-    counted = {word: sum(result.status == status for result in results) for status, word in _WORDS.items()}
+    words = {"PASS": "passed", "FAIL": "failed", "MISSING": "missing"}
+    counted = {word: sum(result.status == status for result in results) for status, word in words.items()}
     return ", ".join(f"{count} {word}" for word, count in counted.items() if count) or "nothing to do"
 
 
 def exit_code(results: Sequence[Result], *, strict: bool = False) -> int:
     """1 if a test failed or, with `strict`, is missing; otherwise 0."""
     return int(any(result.status == "FAIL" or (strict and result.status == "MISSING") for result in results))
-
-
-_WORDS = {"PASS": "passed", "FAIL": "failed", "MISSING": "missing"}

@@ -6,19 +6,17 @@ Shapes: T steps of B environments.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ludus.acting.uniform import uniform
-from ludus.envs.info import EnvInfo
+from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector import VectorEnv
 from ludus.errors import LudusError
 from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, tree_set
-
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
 
 STEPS = 40
 LIMIT = 13
@@ -47,10 +45,10 @@ class Recording:
         """Where an episode ended."""
         return self.terminated | self.truncated
 
-    def same(self, other: Recording, until: int | None = None) -> bool:
-        """Whether both are equal to the bit, in the first steps or all."""
+    def same(self, other: Recording) -> bool:
+        """Whether both are equal to the bit."""
         pairs = zip(tree_leaves(vars(self)), tree_leaves(vars(other)), strict=True)
-        return all(np.array_equal(a[:until], b[:until], equal_nan=a.dtype.kind == "f") for a, b in pairs)
+        return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
 class Subject:
@@ -61,7 +59,11 @@ class Subject:
     ) -> None:
         self.cfg, self.backend, self.num_envs, self.steps, self.limit = cfg, backend, num_envs, steps, limit
         self.limited = True
-        self.env = self._make_limited()
+        try:
+            self.env = self.make(limit)
+        except LudusError:
+            self.limited = False
+            self.env = self.make(None)
         self.info: EnvInfo = self.env.info
         rng = np.random.default_rng(7)
         self.actions = np.stack([uniform(self.env.action_space, num_envs, rng) for _ in range(steps)])
@@ -72,13 +74,6 @@ class Subject:
         """New environments, with this time limit if the backend takes one."""
         changes: dict[str, Any] = {"vectorization": self.backend, "max_episode_steps": limit if self.limited else None}
         return make_vector(self.cfg, num_envs=self.num_envs, workers=2, **changes)
-
-    def _make_limited(self) -> VectorEnv:
-        try:
-            return self.make(self.limit)
-        except LudusError:
-            self.limited = False
-            return self.make(None)
 
     def play(self, limit: int | None) -> Recording:
         """Play the same seeds and actions in new environments."""
@@ -107,8 +102,5 @@ def play(env: VectorEnv, seeds: list[int], actions: Array) -> Recording:
         step = {**result._asdict(), "final_obs": final}
         for name, values in seen.items():
             values.append(tree_map(np.copy, step[name]))
-    return Recording(_stacked(obs), **{name: _stacked(values) for name, values in seen.items()})
-
-
-def _stacked(trees: list[Tree]) -> Tree:
-    return tree_map(lambda *leaves: np.stack(leaves), *trees)
+    seen["obs"] = obs
+    return Recording(**{name: tree_map(lambda *leaves: np.stack(leaves), *trees) for name, trees in seen.items()})

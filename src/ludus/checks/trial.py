@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ludus.envs.facts import file_of
 from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
-from ludus.types import Array, Tree, tree_index
+from ludus.types import Array, tree_index
 
 if TYPE_CHECKING:
     from ludus.config.schema import Environment, ExperimentConfig
@@ -87,21 +88,18 @@ def env(spec: str, timesteps: int) -> None:
 
     with make_vector(environment(spec), num_envs=2) as venv:
         space, rng = venv.observation_space, np.random.default_rng(0)
-        rows = _rows(venv.reset([0, 1]), 2)
+        first = venv.reset([0, 1])
+        rows = [tree_index(first, i) for i in range(2)]
         for step in range(timesteps):
             result = venv.step(uniform(venv.action_space, 2, rng))
             if result.final_obs is not None:
-                rows += _rows(tree_index(result.final_obs, result.done), int(result.done.sum()))
-            rows += _rows(result.obs, 2)
+                rows += [tree_index(result.final_obs, i) for i in np.flatnonzero(result.done)]
+            rows += [tree_index(result.obs, i) for i in range(2)]
             problem = next(filter(None, (fault(space, row) for row in rows)), None)
             if problem or not np.isfinite(result.reward).all():
                 what = f"an observation {problem}" if problem else "a reward is not finite"
                 raise EnvironmentFailed(venv.id, f"step {step}: {what}", "fix the environment or wrap it")
             rows.clear()
-
-
-def _rows(obs: Tree, count: int) -> list[Tree]:
-    return [tree_index(obs, i) for i in range(count)]
 
 
 def video(spec: str, timesteps: int) -> None:
@@ -135,7 +133,7 @@ def environment(spec: str) -> Environment:
     """The environment section of a spec; for an `Env:variant` without importing its algorithm."""
     from ludus.config.compose import load, search_path
     from ludus.config.groups import find_variant
-    from ludus.config.merge import Draft, interpolate
+    from ludus.config.merge import Draft
     from ludus.config.schema import Environment
 
     found, overrides = resolve(spec)
@@ -143,21 +141,16 @@ def environment(spec: str) -> Environment:
         return Environment(id=spelled(spec))
     if ":" not in found or found.startswith("+") or Path(found.rpartition(":")[0]).suffix:
         return load(found).config.environment
-    file, variant = find_variant(found, search_path())
-    section = interpolate(Draft(file.layers(variant))).data["environment"]
-    return Environment.model_validate(section)
+    draft = Draft(find_variant(found, search_path()).layers(search_path())).resolve()
+    return Environment.model_validate(draft.data["environment"])
 
 
 def resolve(spec: str) -> tuple[str, list[str]]:
     """Spec and overrides: a bare environment id means its first variant, or the default config with that id."""
-    from ludus.config.compose import search_path
-    from ludus.config.groups import EnvironmentFile, environment_files
-
     if ":" in spec or spec.startswith("+") or spec.endswith((".yaml", ".yml", ".json")):
         return spec, []
-    dirs = search_path()
-    path = environment_files(dirs).get(spec.replace("/", "-"))
-    variants = EnvironmentFile(path, dirs).variants if path else []
+    file = file_of(spec)
+    variants = file.variants if file else []
     return (f"{spec}:{variants[0]}", []) if variants else (BASE, [f"environment.id={spelled(spec)}"])
 
 

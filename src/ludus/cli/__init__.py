@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn, cast
+from pathlib import Path
+from typing import Annotated, NoReturn, TextIO, cast
 
-import typer
+from typer import Abort, Exit, Option, Typer, TyperException
 
 from ludus import __version__
 from ludus.cli import process
 from ludus.errors import ConfigError, LudusError, ResourceError, of_system
 from ludus.terminal import mute
 
-Command = typer.Typer | Callable[..., int | None]
+Command = Typer | Callable[..., int | None]
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
     "resume": ("ludus.cli.resume:resume", "Continue a run, bit for bit."),
@@ -45,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     process.open_standard_streams()
     before = process.waited_for()
-    with process.own_output():
+    with contextlib.redirect_stdout(cast("TextIO", process.Output(sys.stdout))):
         code = _code(args)
     process.leave_behind(process.waited_for() - before, code)
     sys.exit(code)
@@ -55,20 +57,19 @@ def _code(args: list[str]) -> int:
     """Run a command and return its exit code; print the error if it failed."""
     try:
         code = run(args)
-        process.flush()
-    except typer.TyperException as error:
+        if sys.stdout is not None:  # an environment may have replaced it
+            sys.stdout.flush()
+    except TyperException as error:
         command = _selected(args)
         remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"
         return process.fail(f"{' '.join(error.format_message().split()).rstrip('.')}; {remedy}", 2)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Abort):
         return 130
     except (LudusError, OSError, MemoryError, RuntimeError, SystemExit) as error:
         failure = _failure(error)
         if failure is None:
             raise
-        if "--debug" in args:
-            process.print_traceback(error)
-        return process.fail(failure.line(), failure.exit_code)
+        return process.fail(failure.line(), failure.exit_code, error if "--debug" in args else None)
     return code
 
 
@@ -80,25 +81,29 @@ def _failure(error: BaseException) -> LudusError | None:
         mute(sys.stdout)
         return ResourceError("standard output", f"cannot be written: {error.strerror}", "send it where there is room")
     if isinstance(error, OSError):
-        return process.lost_directory() or of_system(error)
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return ConfigError("working directory", "it was removed", "change to one that exists")
+        return of_system(error)
     if isinstance(error, SystemExit):  # our commands return their code, so this comes from user code
         return ConfigError("a plugin", f"ended the program with sys.exit({error.code!r})", "remove that call")
-    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+    torch_says = ("can't allocate memory", "out of memory")
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in torch_says):
         return ResourceError("memory", " ".join(str(error).split())[:200] or "there is none left", "ask for less")
     return None
-
-
-_NO_MEMORY = ("can't allocate memory", "out of memory")
-"""Texts of torch's RuntimeErrors when memory runs out."""
 
 
 def run(args: list[str]) -> int:
     """Build the application around the selected command, and run it."""
     selected = _selected(args)
-    command = _load(COMMANDS[selected][0]) if selected in COMMANDS else None
+    command: Command | None = None
+    if selected in COMMANDS:
+        module, _, name = COMMANDS[selected][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
     if not (inspect.isfunction(command) and "debug" in inspect.signature(command).parameters):
         args = [arg for arg in args if arg != "--debug"]
-    if isinstance(command, typer.Typer) and args[-1] == selected:
+    if isinstance(command, Typer) and args[-1] == selected:
         args = [*args, "--help"]
     result = build(selected, command)(args, prog_name="ludus", standalone_mode=False)
     return result if isinstance(result, int) else 0
@@ -106,12 +111,12 @@ def run(args: list[str]) -> int:
 
 def build(selected: str | None, command: Command | None) -> Callable[..., object]:
     """The command tree; commands that are not selected are only lines of the help."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback(help=_root.__doc__)(_root)
     for name, (_, line) in COMMANDS.items():
         if name != selected:
-            app.command(name, help=line)(_elsewhere)
-        elif isinstance(command, typer.Typer):
+            app.command(name, help=line)(lambda: None)
+        elif isinstance(command, Typer):
             app.add_typer(command, name=name, help=line)
         elif command is not None:
             app.command(name, context_settings=getattr(command, "context_settings", None))(command)
@@ -121,26 +126,15 @@ def build(selected: str | None, command: Command | None) -> Callable[..., object
 def _version(asked: bool) -> None:
     if asked:
         print(f"ludus {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Full tracebacks; works after any command too.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.", is_eager=True, callback=_version)] = False,
+    debug: Annotated[bool, Option("--debug", help="Full tracebacks; works after any command too.")] = False,
 ) -> None:
     """Ludus: one reinforcement-learning lab."""
 
 
-def _elsewhere() -> None:
-    raise AssertionError("only listed in the help")
-
-
 def _selected(args: Sequence[str]) -> str | None:
     return next((arg for arg in args if not arg.startswith("-")), None)
-
-
-def _load(target: str) -> Command:
-    module, _, name = target.partition(":")
-    return cast("Command", getattr(importlib.import_module(module), name))

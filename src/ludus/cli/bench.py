@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+from pathlib import Path
+from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from ludus.cli.bench_memory import memory
-from ludus.cli.options import Json, numbers, words
+from ludus.cli.options import Jobs, Json, numbers, words
+from ludus.cli.table import Column, print_table
+from ludus.envs.facts import shipped
 from ludus.errors import ConfigError
+from ludus.files import to_json
+from ludus.text import did_you_mean
 
-if TYPE_CHECKING:
-    from ludus.bench.fps import Speed
-
-app = typer.Typer(rich_markup_mode=None)
-app.command()(memory)
+app = Typer(rich_markup_mode=None)
+_NAMES = "NAME[,NAME...]"
 
 
 @app.callback()
@@ -24,59 +26,72 @@ def bench() -> None:
 
 @app.command()
 def env(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID ...]", help="Ids or Env:variant; default: one of each suite.")
-    ] = None,
-    num_envs: Annotated[str, typer.Option(metavar="N[,N...]", help="Numbers of environments.")] = "1,8,16",
-    backends: Annotated[
-        str, typer.Option(metavar="NAME[,NAME...]", help="Which backends.")
-    ] = "sync,async,native,envpool",
-    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each measurement, after a warm-up.")] = 1.0,
+    ids: Annotated[list[str] | None, Argument(help="Ids or Env:variant; default: one of each suite.")] = None,
+    num_envs: Annotated[str, Option(metavar="N[,N...]", help="Numbers of environments.")] = "1,8,16",
+    backends: Annotated[str, Option(metavar=_NAMES, help="Which backends.")] = "sync,async,native,envpool",
+    seconds: Annotated[float, Option(min=0.01, help="Time for each measurement, after a warm-up.")] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Random-action steps per second by backend and number of environments, bare and as stored rollouts."""
-    from ludus.bench.fps import measure
+    from ludus.bench.fps import BACKENDS, measure
     from ludus.checks.trial import environment
-    from ludus.cli.table import Column, print_table
 
-    names, counts = _names(backends), numbers("--num-envs", num_envs, "1,8,16")
-    rows: list[Speed] = []
-    for id in ids or _one_of_each():
-        cfg = environment(id)
-        rows += [measure(cfg, backend, count, seconds) for backend in names for count in counts]
-    if as_json:
-        import json
-
-        print(json.dumps([row._asdict() for row in rows], indent=2))
-        return
-    columns = [Column("environment"), Column("backend"), *(Column(name, right=True) for name in _NUMBERS), Column("")]
-    print_table(columns, [_cells(row) for row in rows])
-
-
-_NUMBERS = ("environments", "steps/s", "rollout steps/s")
-
-
-def _cells(row: Speed) -> list[str]:
-    rates = ["" if rate is None else f"{rate:,.0f}" for rate in (row.steps, row.rollout)]
-    return [row.id, row.backend, str(row.num_envs), *rates, row.problem]
-
-
-def _names(text: str) -> list[str]:
-    from ludus.bench.fps import BACKENDS
-    from ludus.text import did_you_mean
-
-    for name in words(text):
+    names, counts = words(backends), numbers("--num-envs", num_envs, "1,8,16")
+    for name in names:
         if name not in BACKENDS:
-            raise ConfigError(f"--backends {text}", f"'{name}' is no backend", did_you_mean(name, BACKENDS))
-    return words(text)
+            raise ConfigError(f"--backends {backends}", f"'{name}' is no backend", did_you_mean(name, BACKENDS))
+    configs = map(environment, ids or _one_of_each())
+    rows = [measure(cfg, backend, count, seconds) for cfg in configs for backend in names for count in counts]
+    if as_json:
+        print(to_json([row._asdict() for row in rows]), end="")
+        return
+    numeric = [Column(title, right=True) for title in ("environments", "steps/s", "rollout steps/s")]
+    cells = []
+    for row in rows:
+        rates = ["" if rate is None else f"{rate:,.0f}" for rate in (row.steps, row.rollout)]
+        cells.append([row.id, row.backend, str(row.num_envs), *rates, row.problem])
+    print_table([Column("environment"), Column("backend"), *numeric, Column("")], cells)
 
 
 def _one_of_each() -> list[str]:
     """The first environment of every installed suite."""
-    from ludus.envs.facts import shipped
-
     found: dict[str, str] = {}
     for entry in shipped():
         if entry.suite.installed:
             found.setdefault(entry.suite.title, entry.name)
     return list(found.values())
+
+
+@app.command()
+def memory(
+    env: Annotated[str, Option(metavar=_NAMES, help="Presets, tasks, or any Env:variant.")] = "classic-masked",
+    cores: Annotated[str, Option(metavar=_NAMES, help="Default: all of them.")] = "",
+    seeds: Annotated[str, Option(metavar="N|N,N,...", help="How many, or which.")] = "5",
+    match_params: Annotated[
+        float, Option(min=0, help="Parameters as a share of the LSTM's; 0 leaves every core as it is.")
+    ] = 1.0,
+    steps: Annotated[
+        str, Option(metavar="N[,N...]", help="Budget of a run, for all tasks or each; default: the config's.")
+    ] = "",
+    jobs: Jobs = None,
+    out: Annotated[Path, Option(metavar="DIR", help="Results; a second call goes on.")] = Path("bench/memory"),
+    list_tasks: Annotated[bool, Option("--list", help="Show presets, tasks and cores.")] = False,
+) -> int:
+    """Train every core on every task with several seeds, and write tables and curves."""
+    from ludus.bench.memory.tasks import CORES, PRESETS, pick_cores, pick_tasks
+
+    if list_tasks:
+        for name, tasks in PRESETS.items():
+            print(f"{name:<16} {', '.join(task.name for task in tasks)}")
+        print(f"{'cores':<16} {', '.join(CORES)}")
+        return 0
+    from ludus.bench.memory import Plan, bench
+
+    chosen = pick_tasks(words(env)), pick_cores(words(cores))
+    budgets = [numbers("--steps", word, "100000 or --steps 65536,131072")[0] for word in words(steps)]
+    given = numbers("--seeds", seeds, "5 or --seeds 1,2,3", least=0)
+    plan = Plan(*chosen, given if len(given) > 1 else list(range(1, given[0] + 1)), match_params or None, budgets)
+    failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
+    if (out / "table.md").is_file():
+        print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")
+    return 1 if failures else 0

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.filesize import decimal as size
+from typer import Option
 
 from ludus.cli.options import Filter, RunsDir
-
-if TYPE_CHECKING:
-    from ludus.runs.cleanup import CleanupItem
+from ludus.cli.table import Column, print_table, say
+from ludus.reports.columns import cell
+from ludus.runs import query
+from ludus.runs.cleanup import CleanupItem, apply, plan
+from ludus.runs.index import Index
+from ludus.text import clean
 
 
 def cleanup(
-    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="The N best runs of each environment stay.")] = 10,
-    keep_recent: Annotated[float, typer.Option(min=0, metavar="DAYS", help="Runs younger than this stay.")] = 30,
+    keep_best: Annotated[int, Option(min=0, metavar="N", help="The N best runs of each environment stay.")] = 10,
+    keep_recent: Annotated[float, Option(min=0, metavar="DAYS", help="Runs younger than this stay.")] = 30,
     filter: Filter = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove; without it only the plan is shown.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Remove; without it only the plan is shown.")] = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> int:
     """Free space: remove checkpoints, videos, event files and replay data of runs that are not kept.
 
     Configs, metrics, logs and reports always stay. Running runs and those tagged `keep` are never touched.
     """
-    from ludus.cli.table import say
-    from ludus.reports.columns import size
-    from ludus.runs import query
-    from ludus.runs.cleanup import apply, plan
-    from ludus.runs.index import Index
-    from ludus.text import clean
-
     records = Index(runs_dir).records()
     among = query.select(records, [query.parse(text) for text in filter or []])
     items = plan(records, among, keep_best=keep_best, keep_recent=keep_recent)
@@ -50,24 +48,18 @@ def cleanup(
 
 
 def _print(items: list[CleanupItem], verb: str) -> None:
-    from ludus.cli.table import Column, print_table
-    from ludus.reports.columns import cell, size
-
-    going = [item for item in items if item.folders]
-    rows = []
-    for item in going:
-        known = [item.record.id, cell(item.record, "reward"), cell(item.record, "started"), size(item.size)]
-        rows.append([*known, ", ".join(folder.name for folder in item.folders)])
+    """The runs that lose something, and `12 stay: 10 best, 1 recent, 1 running`."""
+    rows = [
+        [item.record.id, *(cell(item.record, key) for key in ("reward", "started")), size(item.size),
+         ", ".join(folder.name for folder in item.folders)]
+        for item in items if item.folders
+    ]  # fmt: skip
     if rows:
         heads = ("id", "reward", "started", "size", verb)
         print_table([Column(head, right=head in ("reward", "size")) for head in heads], rows)
-    total = size(sum(item.size for item in going))
-    print(f"{len(going)} of {len(items)} runs, {total}; {_kept([item.keep for item in items if item.keep])}")
-
-
-def _kept(reasons: list[str]) -> str:
-    """`12 stay: 10 best, 1 recent, 1 running`."""
     kinds = {"is running": "running", "is tagged": "tagged keep", "number": "best", "younger": "recent"}
-    named = [next((name for start, name in kinds.items() if reason.startswith(start)), "empty") for reason in reasons]
-    counts = ", ".join(f"{named.count(name)} {name}" for name in dict.fromkeys(named))
-    return f"{len(reasons)} stay: {counts}" if reasons else "none stay as they are"
+    reasons = [item.keep for item in items if item.keep]
+    named = Counter(next((kind for start, kind in kinds.items() if why.startswith(start)), "empty") for why in reasons)
+    counts = ", ".join(f"{count} {kind}" for kind, count in named.items())
+    kept = f"{len(reasons)} stay: {counts}" if reasons else "none stay as they are"
+    print(f"{len(rows)} of {len(items)} runs, {size(sum(item.size for item in items))}; {kept}")

@@ -6,17 +6,20 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from ludus.errors import LudusError
+from ludus.files import to_json
 
-app = typer.Typer(rich_markup_mode=None)
+app = Typer(rich_markup_mode=None)
+Write = Annotated[bool, Option("--write", help="Write a file instead.")]
+Output = Annotated[Path, Option(help="The file for --write.")]
 
 
 @app.command()
 def show(
-    words: Annotated[list[str], typer.Argument(metavar="SPEC [OVERRIDES]...", help="As for ludus train.")],
-    origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
+    words: Annotated[list[str], Argument(metavar="SPEC [OVERRIDES]...", help="As for ludus train.")],
+    origin: Annotated[bool, Option("--origin", help="Show the file and line of each value.")] = False,
 ) -> None:
     """Print the resolved config as YAML."""
     from ludus.cli.job import pick_spec, split
@@ -35,7 +38,7 @@ def show(
 
 @app.command()
 def validate(
-    specs: Annotated[list[str] | None, typer.Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
+    specs: Annotated[list[str] | None, Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
 ) -> int:
     """Check configs and print their hashes; exit 2 if one is bad."""
     from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
@@ -59,23 +62,15 @@ def validate(
 
 
 @app.command()
-def schema(
-    write: Annotated[bool, typer.Option("--write", help="Write a file instead.")] = False,
-    output: Annotated[Path, typer.Option(help="The file for --write.")] = Path("configs/schema.json"),
-) -> None:
+def schema(write: Write = False, output: Output = Path("configs/schema.json")) -> None:
     """Print the JSON schema of a config, for editors."""
-    import json
-
     from ludus.config.reference import json_schema
 
-    _deliver(json.dumps(json_schema(), indent=2) + "\n", output if write else None)
+    _deliver(to_json(json_schema()), output if write else None)
 
 
 @app.command()
-def reference(
-    write: Annotated[bool, typer.Option("--write", help="Write a file instead.")] = False,
-    output: Annotated[Path, typer.Option(help="The file for --write.")] = Path("docs/reference/config.md"),
-) -> None:
+def reference(write: Write = False, output: Output = Path("docs/reference/config.md")) -> None:
     """Print every field with its type, default and meaning, as markdown."""
     from ludus.config.reference import markdown
 

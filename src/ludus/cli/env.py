@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-if TYPE_CHECKING:
-    from ludus.config.schema import Environment
-    from ludus.envs.facts import ConfiguredEnvironment, Facts
+from ludus.cli.options import Json
+from ludus.cli.table import Column, painted, print_table, say
+from ludus.envs.facts import ConfiguredEnvironment, Facts, collect, environment_of, facts_of, registered, shipped
+from ludus.envs.suites import OTHER, SUITES
+from ludus.files import to_json
 
-app = typer.Typer(rich_markup_mode=None)
+app = Typer(rich_markup_mode=None)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Environment id, or Env:variant with its wrappers.")]
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Id = Annotated[str, Argument(metavar="ID", help="Environment id, or Env:variant with its wrappers.")]
 _RESUME = {
     "api": "exact: it saves its own state",
     "adapter": "exact: its state is read and written by an adapter",
@@ -22,17 +23,16 @@ _RESUME = {
     "barrier": "exact: all environments are reset at every checkpoint",
     "none": "not exact: its state cannot be saved or repeated",
 }
+_STYLES = {"PASS": "green", "FAIL": "red", "NOTE": "yellow"}
 
 
 @app.command("list")
 def list_environments(
-    search: Annotated[str | None, typer.Argument(help="Part of a name or suite.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those without a config here.")] = False,
+    search: Annotated[str | None, Argument(help="Part of a name or suite.")] = None,
+    everything: Annotated[bool, Option("--all", help="Also those without a config here.")] = False,
     as_json: Json = False,
 ) -> None:
     """List environments by suite, with their variants; a suite that is not installed says how to get it."""
-    from ludus.envs.facts import registered, shipped
-
     entries = shipped()
     if everything:
         known = {entry.id for entry in entries}
@@ -40,7 +40,7 @@ def list_environments(
     wanted = (search or "").lower().replace("/", "-")
     found = [e for e in entries if wanted in f"{e.name} {e.id} {e.suite.title}".lower().replace("/", "-")]
     if as_json:
-        _print_json({entry.name: _plain(entry) for entry in found})
+        print(to_json({entry.name: _plain(entry) for entry in found}), end="")
     else:
         _print_by_suite(found)
 
@@ -48,19 +48,11 @@ def list_environments(
 def _plain(entry: ConfiguredEnvironment) -> Facts:
     suite = entry.suite
     extra = suite.extra if suite.needs and suite.extra else None
-    return {
-        "id": entry.id,
-        "variants": entry.variants,
-        "suite": suite.title,
-        "installed": suite.installed,
-        "extra": extra,
-    }
+    facts = {"id": entry.id, "variants": entry.variants, "suite": suite.title}
+    return facts | {"installed": suite.installed, "extra": extra}
 
 
 def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
-    from ludus.cli.table import painted, say
-    from ludus.envs.suites import OTHER, SUITES
-
     width = max((len(entry.name) for entry in entries), default=0)
     for title in dict.fromkeys(suite.title for suite in (*SUITES, OTHER)):
         mine = [entry for entry in entries if entry.suite.title == title]
@@ -75,27 +67,16 @@ def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
 @app.command()
 def info(id: Id, as_json: Json = False) -> None:
     """Show spaces with labels and ranges, reward, time limit, threshold, backends and how a run with it resumes."""
-    from ludus.envs.facts import collect, environment_of, facts_of
-    from ludus.envs.make import describe
+    from ludus.bench.fps import backends
+    from ludus.envs.make import describe, make_vector
 
     environment, file = environment_of(id)
     facts = collect(describe(environment), *facts_of(file))
-    facts |= _backends(environment)
-    facts["configs"] = file.variants if file else []
-    if as_json:
-        _print_json(facts)
-    else:
-        print("\n".join(_lines(facts)))
-
-
-def _backends(environment: Environment) -> Facts:
-    """The backend that is picked, the others that would work, and how the state is saved."""
-    from ludus.bench.fps import backends
-    from ludus.envs.make import make_vector
-
     with make_vector(environment, num_envs=2) as env:
-        chosen = {"backend": env.backend, "resume": env.choose_snapshot_method()}
-    return {**chosen, "backends": [name for name, problem in backends(environment).items() if not problem]}
+        facts |= {"backend": env.backend, "resume": env.choose_snapshot_method()}
+    facts["backends"] = [name for name, problem in backends(environment).items() if not problem]
+    facts["configs"] = file.variants if file else []
+    print(to_json(facts) if as_json else "".join(f"{line}\n" for line in _lines(facts)), end="")
 
 
 def _lines(facts: Facts) -> list[str]:
@@ -139,29 +120,16 @@ def _range(low: float | None, high: float | None) -> str:
 @app.command()
 def check(
     id: Id,
-    backend: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this backend; repeatable.")] = None,
+    backend: Annotated[list[str] | None, Option(metavar="NAME", help="Only this backend; repeatable.")] = None,
     as_json: Json = False,
 ) -> int:
     """Gymnasium's own checks, then the vector contract on every backend the environment runs on."""
     from ludus.checks.check import check as check_environment
-    from ludus.checks.check import passed
-    from ludus.cli.table import Column, print_table
-    from ludus.envs.facts import environment_of
 
     rows = check_environment(environment_of(id)[0], backend)
     if as_json:
-        _print_json([row._asdict() for row in rows])
+        print(to_json([row._asdict() for row in rows]), end="")
     else:
-        columns = [Column("backend"), Column("check"), Column("result", style=_style), Column("")]
-        print_table(columns, [[row.backend, row.check, row.status, row.detail] for row in rows])
-    return 0 if passed(rows) else 4
-
-
-def _style(status: str) -> str:
-    return {"PASS": "green", "FAIL": "red", "NOTE": "yellow"}.get(status, "")
-
-
-def _print_json(data: object) -> None:
-    import json
-
-    print(json.dumps(data, indent=2))
+        result = Column("result", style=lambda status: _STYLES.get(status, ""))
+        print_table([Column("backend"), Column("check"), result, Column("")], rows)
+    return 4 if any(row.status == "FAIL" for row in rows) else 0

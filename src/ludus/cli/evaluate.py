@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from ludus.cli.options import Json, RunsDir
+from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
+from ludus.cli.play import policy
 from ludus.cli.plugin import Plugin, load_plugins
+from ludus.files import to_json
 
 if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
@@ -16,16 +19,12 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[
-        str, typer.Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")
-    ] = "@last",
-    episodes: Annotated[int, typer.Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
-    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
-    env: Annotated[
-        str | None, typer.Option(metavar="ID", help="Environment for a run that learned without one.")
-    ] = None,
+    run: Checkpointed = "@last",
+    episodes: Annotated[int, Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
+    deterministic: Deterministic = None,
+    checkpoint: Checkpoint = None,
+    seed: Annotated[int | None, Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    env: EnvId = None,
     json: Json = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
@@ -40,11 +39,9 @@ def evaluate(
     result, seed = evaluated(found, step, episodes, deterministic, seed, env)
     facts = {"run": found.id, "checkpoint": step, "seed": seed, **statistics(result)}
     if json:
-        from ludus.files import to_json
-
         print(to_json(facts), end="")
-        return
-    show(facts)
+    else:
+        show(facts)
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -53,11 +50,10 @@ def show(facts: dict[str, Any]) -> None:
     if facts["episodes"] > 1:
         low, high = facts["ci95"]
         interval = f", 95 % bootstrap interval of the mean {low:,.2f} to {high:,.2f}"
-    spread = f"IQM {facts['iqm']:,.2f}, median {facts['median']:,.2f}, {facts['min']:,.2f} to {facts['max']:,.2f}"
     habit = "greedy" if facts["deterministic"] else "sampled"
     print(f"{facts['run']}/{facts['checkpoint']}")
     print(f"return   {facts['mean']:,.2f} ± {facts['std']:,.2f}{interval}")
-    print(f"         {spread}")
+    print("         IQM {iqm:,.2f}, median {median:,.2f}, {min:,.2f} to {max:,.2f}".format(**facts))
     print(f"length   {facts['length_mean']:,.1f} ± {facts['length_std']:,.1f}")
     print(f"episodes {facts['episodes']}, {habit} actions, seed {facts['seed']}, {facts['seconds']:.1f} s")
 
@@ -66,26 +62,19 @@ def evaluated(
     run: RunFolder, step: str, episodes: int, wish: bool | None, seed: int | None, env_id: str | None = None
 ) -> tuple[EvalResult, int]:
     """The episodes, as an evaluation during training would play them, and their seed."""
-    import time
-
     from ludus.envs.make import make_vector
     from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
     from ludus.play import episodes as play_episodes
-    from ludus.play import greedy, policy_of
     from ludus.runs import checkpoint
     from ludus.seeding import Streams
-    from ludus.session.player import player_of, run_config
-    from ludus.types import Spaces
+    from ludus.session.player import run_config
 
     config = run_config(run, env_id)
     seed = config.experiment.seed if seed is None else seed
     config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
     start = time.monotonic()
     with make_vector(config.environment, num_envs=min(episodes, MOST_ENVS)) as env:
-        spaces = Spaces(env.observation_space, env.action_space)
-        player = player_of(config, checkpoint.find(run.path, step), spaces)
-        habit = greedy(player.algorithm, wish, config.training.evaluation.deterministic)
-        act = policy_of(player.algorithm, player.normalizer, deterministic=habit)
+        act, habit = policy(config, run, step, env, wish)
         steps = play_episodes(act, env, Streams(seed).integers("evaluate", env.num_envs), episodes)
         env_steps = checkpoint.position(step)[0]
         return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=habit), seed
@@ -95,14 +84,14 @@ def statistics(result: EvalResult) -> dict[str, Any]:
     """Everything about the episodes, by name."""
     import numpy as np
 
-    from ludus.reports.statistics import iqm, mean, stratified_bootstrap
+    from ludus.reports.statistics import iqm, stratified_bootstrap
 
     return {
         "episodes": result.episodes,
         "deterministic": result.deterministic,
         "mean": result.mean,
         "std": result.std,
-        "ci95": list(stratified_bootstrap([result.returns], mean)) if result.episodes > 1 else [None, None],
+        "ci95": list(stratified_bootstrap([result.returns], np.mean)) if result.episodes > 1 else [None, None],
         "iqm": float(iqm(result.returns)),
         "median": float(np.median(result.returns)),
         "min": result.worst,

@@ -5,44 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from ludus.cli.listing import split_columns
-from ludus.cli.options import Filter, GroupBy, Metrics, Runs, RunsDir, words
+from ludus import files
+from ludus.cli.options import Columns, Filter, GroupBy, Metrics, Runs, RunsDir, Sort, column_names, words
+from ludus.errors import of_system
+from ludus.reports.compare import compare
+from ludus.reports.export import check_format, export_comparison
+from ludus.reports.export import export as render
+from ludus.runs import query
+from ludus.runs.index import Index
 
 
 def export(
     runs: Runs = None,
-    format: Annotated[str, typer.Option("--format", metavar="csv|json|markdown|latex", help="File format.")] = "csv",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: the terminal.")
-    ] = None,
-    columns: Annotated[str | None, typer.Option(metavar="A,B,...", help="Fields or config paths.")] = None,
+    format: Annotated[str, Option("--format", metavar="csv|json|markdown|latex", help="File format.")] = "csv",
+    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Default: the terminal.")] = None,
+    columns: Columns = None,
     group_by: Annotated[str | None, GroupBy] = None,
     metrics: Metrics = "reward",
-    fragment: Annotated[bool, typer.Option("--fragment", help="LaTeX: only the tabular, for \\\\input.")] = False,
+    fragment: Annotated[bool, Option("--fragment", help="LaTeX: only the tabular, for \\\\input.")] = False,
     filter: Filter = None,
-    sort: Annotated[
-        str, typer.Option("--sort", "-s", metavar="FIELD[:asc|desc]", help="Order of the runs.")
-    ] = "started:asc",
+    sort: Sort = "started:asc",
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Export runs (default: all); json contains everything. With --group-by: groups with IQM and interval instead."""
-    from ludus import files
-    from ludus.errors import of_system
-    from ludus.reports.compare import compare
-    from ludus.reports.export import check_format, export_comparison
-    from ludus.reports.export import export as render
-    from ludus.runs import query
-    from ludus.runs.index import Index
-
     check_format(format)
     records = query.order(Index(runs_dir).pick([*(runs or []), *(filter or [])]), sort)
     if group_by is not None:
         found = compare(records, metrics=words(metrics) or ["reward"], group_by=group_by)
         text = export_comparison(found, format, fragment=fragment)
     else:
-        text = render(records, format, split_columns(columns), fragment=fragment)
+        text = render(records, format, column_names(columns), fragment=fragment)
     if output is None:
         print(text, end="")
         return

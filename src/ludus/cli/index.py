@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
+from typer import Typer
 
 from ludus.cli.options import RunsDir
+from ludus.runs.index import Index
 
-app = typer.Typer(rich_markup_mode=None)
+app = Typer(rich_markup_mode=None)
 
 
 @app.callback()
@@ -19,7 +20,5 @@ def index() -> None:
 @app.command()
 def rebuild(runs_dir: RunsDir = Path("runs")) -> None:
     """Build the index again from the run folders."""
-    from ludus.runs.index import Index
-
     there = Index(runs_dir)
     print(f"{there.path}: {there.rebuild()} runs")

@@ -7,7 +7,7 @@ environment itself instead of the vector environment that counts our episodes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,11 +106,8 @@ class KeyboardWindow:
 
         self.keys, self.fps, self._pygame = keys, fps, pygame
         headless("human")  # undoes the setting of environments that render off-screen
-        try:
-            pygame.display.quit()
-            pygame.display.init()
-        except pygame.error as error:
-            raise ConfigError(WHERE, f"no window can be opened: {error}", "it needs a display") from None
+        pygame.display.quit()
+        self._opened(pygame.display.init)
         if pygame.display.get_driver() in UNSEEN:  # SDL falls back to these when the display does not answer
             raise ConfigError(WHERE, "no window can be opened: the display does not answer", "check DISPLAY")
         pygame.display.set_caption(title)
@@ -121,15 +118,17 @@ class KeyboardWindow:
         pygame = self._pygame
         height, width = frame.shape[:2]
         factor = max(1, -(-HEIGHT // height))
-        size = (width * factor, height * factor)
-        screen = pygame.display.get_surface()
+        size, screen = (width * factor, height * factor), pygame.display.get_surface()
         if screen is None or screen.get_size() != size:
-            try:
-                screen = pygame.display.set_mode(size)
-            except pygame.error as error:
-                raise ConfigError(WHERE, f"no window can be opened: {error}", "it needs a display") from None
+            screen = self._opened(pygame.display.set_mode, size)
         pygame.transform.scale(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), size, screen)
         pygame.display.flip()
+
+    def _opened(self, call: Callable[..., Any], *args: object) -> Any:
+        try:
+            return call(*args)
+        except self._pygame.error as error:
+            raise ConfigError(WHERE, f"no window can be opened: {error}", "it needs a display") from None
 
     def action(self) -> Action:
         """Wait for the next tick, and for a key if there is no idle action."""

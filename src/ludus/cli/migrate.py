@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
+
+from ludus.errors import ConfigError, DataError
 
 
 def migrate(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A config file (.yaml, .json) or a run folder.")],
+    path: Annotated[Path, Argument(metavar="PATH", help="A config file (.yaml, .json) or a run folder.")],
 ) -> None:
     """Check the version of a file; so far there is one version, so that nothing has to be migrated."""
     from ludus.config.read import plain, read_file
     from ludus.config.schema import SCHEMA_VERSION
-    from ludus.errors import ConfigError, DataError
     from ludus.runs import checkpoint
 
     config = path / "config.yaml" if path.is_dir() else path

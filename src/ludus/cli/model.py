@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
+from ludus.cli.options import Overrides
 from ludus.cli.plugin import Plugin, load_plugins
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def model(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="Env:variant, +experiment=name or a file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[OVERRIDES]", help="key=value")] = None,
+    spec: Annotated[str, Argument(metavar="SPEC", help="Env:variant, +experiment=name or a file.")],
+    overrides: Overrides = None,
     plugin: Plugin = None,
 ) -> None:
     """Show what an experiment trains: encoder, memory, heads and critics with their sizes, or a table."""
@@ -64,10 +65,7 @@ def trained(network: nn.Module) -> int:
 
 def tables(parts: Mapping[str, Stateful]) -> str:
     """Arrays that an algorithm without a network learns, as words."""
-    arrays = [
-        f"{name} of {' x '.join(map(str, array.shape))} numbers"
-        for name, part in parts.items()
-        for array in part.state_dict().values()
-        if getattr(array, "shape", ())
-    ]
+    states = [(name, array) for name, part in parts.items() for array in part.state_dict().values()]
+    shapes = [(name, shape) for name, array in states if (shape := getattr(array, "shape", ()))]
+    arrays = [f"{name} of {' x '.join(map(str, shape))} numbers" for name, shape in shapes]
     return f", but a {' and a '.join(arrays)}" if arrays else " and learns nothing"

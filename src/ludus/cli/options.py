@@ -5,29 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from ludus.errors import ConfigError
 
-Run = Annotated[str, typer.Argument(help="Run id, unique prefix, @last or @best.")]
-Runs = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[RUN|GLOB|FILTER]...", help="Ids, prefixes, @last, @best, 'cart*', algorithm=ppo; default: all."
-    ),
-]
-Filter = Annotated[
-    list[str] | None,
-    typer.Option("--filter", "-f", metavar="KEY=VALUE", help="Only matching runs: = != > >= < <= or ~ (regex)."),
-]
-GroupBy = typer.Option(
-    "--group-by", "-g", metavar="config|spec|FIELD", help="What a group is; config: all but the seed."
-)
-Metrics = Annotated[
-    str, typer.Option("--metrics", "-m", metavar="A,B", help="reward, loss, entropy, ... or the name of a metric.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RunsDir = Annotated[Path, typer.Option(metavar="DIR", help="Folder of all runs.")]
+Run = Annotated[str, Argument(help="Run id, unique prefix, @last or @best.")]
+Checkpointed = Annotated[str, Argument(help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N.")]
+_RUNS = "Ids, prefixes, @last, @best, 'cart*', algorithm=ppo; default: all."
+Runs = Annotated[list[str] | None, Argument(metavar="[RUN|GLOB|FILTER]...", help=_RUNS)]
+Overrides = Annotated[list[str] | None, Argument(metavar="[OVERRIDES]", help="key=value")]
+_CONDITION = "Only matching runs: = != > >= < <= or ~ (regex)."
+Filter = Annotated[list[str] | None, Option("--filter", "-f", metavar="KEY=VALUE", help=_CONDITION)]
+Sort = Annotated[str, Option("--sort", "-s", metavar="FIELD[:asc|desc]", help="Any field or config path.")]
+Limit = Annotated[int | None, Option("--limit", "-n", min=1, metavar="N", help="Only the first N.")]
+Columns = Annotated[str | None, Option(metavar="A,B,...", help="Fields or config paths to show.")]
+GroupBy = Option("--group-by", "-g", metavar="config|spec|FIELD", help="What a group is; config: all but the seed.")
+_METRICS = "reward, loss, entropy, ... or the name of a metric."
+Metrics = Annotated[str, Option("--metrics", "-m", metavar="A,B", help=_METRICS)]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+RunsDir = Annotated[Path, Option(metavar="DIR", help="Folder of all runs.")]
+Deterministic = Annotated[bool | None, Option("--deterministic/--stochastic", help="Greedy or not.")]
+Checkpoint = Annotated[str | None, Option(metavar="best|last|step=N", help="Default: best, or last.")]
+EnvId = Annotated[str | None, Option(metavar="ID", help="Environment for a run that learned without one.")]
+Jobs = Annotated[int | None, Option("--jobs", "-j", min=1, metavar="N", help="Processes; default: one per CPU.")]
 
 
 def words(text: str) -> list[str]:
@@ -41,3 +41,11 @@ def numbers(option: str, text: str, example: str, *, least: int = 1) -> list[int
     if min(found, default=-1) < least or len(set(found)) < len(found):
         raise ConfigError(f"{option} {text}", "not a list of different whole numbers", f"write {option} {example}")
     return found
+
+
+def column_names(text: str | None) -> list[str]:
+    """The names in `--columns`."""
+    names = words(text or "")
+    if text is not None and not names:
+        raise ConfigError(f"--columns {text}", "names no column", "write --columns id,reward,algorithm.lr")
+    return names

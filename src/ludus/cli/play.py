@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+from ludus.cli.options import Checkpoint, Deterministic, EnvId, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
+from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     from ludus.config.schema import ExperimentConfig
@@ -23,34 +25,32 @@ if TYPE_CHECKING:
     from ludus.types import Array
 
 
+_RUN = "Run id, unique prefix, @last or @best; add /@best, /@last or /step=N. Env:variant without a policy."
+
+
 def play(
-    run: Annotated[
-        str,
-        typer.Argument(
-            help="Run id, unique prefix, @last or @best; add /@best, /@last or /step=N. Env:variant without a policy."
-        ),
-    ],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 5,
-    video: Annotated[str | None, typer.Option(metavar="PATH|auto", help="Record an MP4; auto: into the run.")] = None,
-    render: Annotated[str | None, typer.Option(metavar="human|none", help="Default: human with a display.")] = None,
-    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help="Greedy or not.")] = None,
-    random: Annotated[bool, typer.Option("--random", help="Random actions; needs no checkpoint.")] = False,
-    user: Annotated[bool, typer.Option("--user", help="Play with the keyboard; needs a display.")] = False,
-    fps: Annotated[float | None, typer.Option(min=0.1, help="Steps per second at most, and of a video.")] = None,
-    step: Annotated[bool, typer.Option("--step", help="Wait for Enter after every step.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the environment; default: the run's.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(metavar="best|last|step=N", help="Default: best, or last.")] = None,
-    env: Annotated[
-        str | None, typer.Option(metavar="ID", help="Environment for a run that learned without one.")
-    ] = None,
+    run: Annotated[str, Argument(help=_RUN)],
+    episodes: Annotated[int, Option(min=1, help="Episodes to play.")] = 5,
+    video: Annotated[str | None, Option(metavar="PATH|auto", help="Record an MP4; auto: into the run.")] = None,
+    render: Annotated[str | None, Option(metavar="human|none", help="Default: human with a display.")] = None,
+    deterministic: Deterministic = None,
+    random: Annotated[bool, Option("--random", help="Random actions; needs no checkpoint.")] = False,
+    user: Annotated[bool, Option("--user", help="Play with the keyboard; needs a display.")] = False,
+    fps: Annotated[float | None, Option(min=0.1, help="Steps per second at most, and of a video.")] = None,
+    step: Annotated[bool, Option("--step", help="Wait for Enter after every step.")] = False,
+    seed: Annotated[int | None, Option(min=0, help="Of the environment; default: the run's.")] = None,
+    checkpoint: Checkpoint = None,
+    env: EnvId = None,
     plugin: Plugin = None,
-    runs_dir: Annotated[Path, typer.Option(help="Where runs are.")] = Path("runs"),
+    runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Play episodes with the policy of a run; prints each return and, with --video, the file."""
     load_plugins(plugin)
     mode = render_mode(render, video, user)
     found, config, name = source(run, checkpoint, runs_dir, env, trained=not (random or user))
     from ludus.envs.make import make_vector
+    from ludus.play import episodes as play_episodes
+    from ludus.play import random_policy
     from ludus.terminal import quiet
 
     if not quiet():
@@ -60,9 +60,13 @@ def play(
         if user:
             print(play_yourself(made, episodes, first_seed, fps))
             return
-        act = policy(None if random else found, name.rpartition("/")[2], made, deterministic, first_seed)
+        if random or found is None:
+            act = random_policy(made, first_seed)
+        else:
+            act, _ = policy(config, found, name.rpartition("/")[2], made, deterministic)
         path = None if video is None else video_path(found, video)
-        print(summary(performed(act, made, first_seed, episodes, path, fps, step)))
+        steps = play_episodes(act, made, [first_seed], episodes, render=path is not None)
+        print(performed(paced(steps, fps if path is None else None, step), path, fps or made.info.render_fps))
 
 
 def source(
@@ -81,34 +85,30 @@ def source(
     return found, run_config(found, env), found.id + step
 
 
-def policy(run: RunFolder | None, step: str, env: VectorEnv, deterministic: bool | None, seed: int) -> Act:
-    """The policy of a checkpoint; it acts as in evaluation unless `deterministic` says how."""
-    from ludus.play import greedy, policy_of, random_policy
-    from ludus.session.player import load_player
+def policy(
+    config: ExperimentConfig, run: RunFolder, step: str, env: VectorEnv, deterministic: bool | None
+) -> tuple[Act, bool]:
+    """The policy of a checkpoint and whether it is greedy; as in evaluation unless `deterministic` says how."""
+    from ludus.play import greedy, policy_of
+    from ludus.runs.checkpoint import find
+    from ludus.session.player import player_of
     from ludus.types import Spaces
 
-    if run is None:
-        return random_policy(env, seed)
-    player = load_player(run, step, Spaces(env.observation_space, env.action_space))
-    habit = greedy(player.algorithm, deterministic, player.config.training.evaluation.deterministic)
-    return policy_of(player.algorithm, player.normalizer, deterministic=habit)
+    player = player_of(config, find(run.path, step), Spaces(env.observation_space, env.action_space))
+    habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
+    return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
 
 
-def performed(
-    act: Act, env: VectorEnv, seed: int, count: int, video: Path | None, fps: float | None, step: bool
-) -> list[EpisodeEnd]:
-    """Play the episodes, at the speed of a spectator or into a video."""
-    from ludus.play import episodes
+def performed(steps: Iterable[PlayedStep], path: Path | None, fps: float) -> str:
+    """Play the episodes, before a spectator or into a video, and sum them up."""
     from ludus.runs.video import write_video
 
     ended: list[EpisodeEnd] = []
-    steps = episodes(act, env, [seed], count, render=video is not None)
-    if video is None:
-        deque(shown(paced(steps, fps, step), ended), maxlen=0)
+    if path is None:
+        deque(shown(steps, ended), maxlen=0)
     else:
-        frames = write_video(video, shown(paced(steps, None, step), ended), fps or env.info.render_fps)
-        print(f"video {video} ({frames:,} frames)")
-    return ended
+        print(f"video {path} ({write_video(path, shown(steps, ended), fps):,} frames)")
+    return summary(ended)
 
 
 def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:
@@ -180,23 +180,19 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
 
 def render_mode(render: str | None, video: str | None, user: bool = False) -> str | None:
     """What the environment has to be made with."""
-    from ludus.text import did_you_mean
-
     if render not in (None, "human", "none"):
         raise ConfigError("--render", f"'{render}' is unknown", did_you_mean(render, ["human", "none"]))
     display = not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if user:
-        if video is not None or render is not None:
-            raise ConfigError("--user", "cannot be combined with --video and --render", "choose one of them")
-        if not display:
-            raise ConfigError("--user", "there is no display", "play where there is a screen and a keyboard")
-        return "rgb_array"
-    if video is not None:
-        if render == "human":
-            raise ConfigError("--render human", "cannot be combined with --video", "choose one of them")
-        return "rgb_array"
+    if user and (video is not None or render is not None):
+        raise ConfigError("--user", "cannot be combined with --video and --render", "choose one of them")
+    if user and not display:
+        raise ConfigError("--user", "there is no display", "play where there is a screen and a keyboard")
+    if video is not None and render == "human":
+        raise ConfigError("--render human", "cannot be combined with --video", "choose one of them")
     if render == "human" and not display:
         raise ConfigError("--render human", "there is no display", "record it instead: --video auto")
+    if user or video is not None:
+        return "rgb_array"
     return "human" if display and render != "none" else None
 
 

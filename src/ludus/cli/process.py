@@ -8,11 +8,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
 
-from ludus.errors import ConfigError, LudusError
 from ludus.terminal import mute, warn
 
 if TYPE_CHECKING:
@@ -35,20 +33,16 @@ def open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, "r" if descriptor == 0 else "w", closefd=False))
 
 
-def fail(line: str, code: int) -> int:
-    """Print `error: ...` on stderr if that is possible, and return the exit code."""
+def fail(line: str, code: int, shown: BaseException | None = None) -> int:
+    """Print `error: ...` on stderr if that is possible, after the tracebacks of `shown`; return the exit code."""
     from ludus.secrets import hide
 
     with contextlib.suppress(OSError):
+        if shown is not None:
+            traceback.print_exception(shown)
+            print(getattr(shown, "detail", ""), end="", file=sys.stderr)
         print(f"error: {hide(line)}", file=sys.stderr, flush=True)
     return code
-
-
-def print_traceback(error: BaseException) -> None:
-    """Print the traceback of an error, and that of a worker if there is one."""
-    with contextlib.suppress(OSError):
-        traceback.print_exception(error)
-        print(getattr(error, "detail", ""), end="", file=sys.stderr)
 
 
 class OutputLost(OSError):
@@ -83,32 +77,6 @@ class Output:
         except ValueError:  # an environment closed it
             if not self._stream.closed:
                 raise
-
-
-def flush() -> None:
-    """Flush standard output; an environment may have replaced it."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def own_output() -> Iterator[None]:
-    """Turn errors of standard output into OutputLost."""
-    before = sys.stdout
-    sys.stdout = cast("TextIO", Output(before))
-    try:
-        yield
-    finally:
-        sys.stdout = before
-
-
-def lost_directory() -> LudusError | None:
-    """An error if the working directory has been removed, else None."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return ConfigError("working directory", "it was removed", "change to one that exists")
-    return None
 
 
 def waited_for() -> Waited:

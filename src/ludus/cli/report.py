@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from ludus.cli.options import Run, RunsDir
+from ludus.errors import ResourceError
+from ludus.reports.report import write_report
+from ludus.runs.index import Index
 
 
 def report(
     run: Run = "@last",
-    open: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    open: Annotated[bool, Option("--open", help="Open it in the browser.")] = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Write the report of a run again and print its path."""
-    from ludus.errors import ResourceError
-    from ludus.reports.report import write_report
-    from ludus.runs.index import Index
-
     folder = Index(runs_dir).get(run).folder
     try:
         path = write_report(folder)
@@ -27,6 +27,4 @@ def report(
         raise ResourceError(str(folder), f"no report: {error.strerror}", "check space and permissions") from None
     print(path)
     if open:
-        import webbrowser
-
         webbrowser.open(path.resolve().as_uri())

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.filesize import decimal as size
+from typer import Option
 
 from ludus.cli.options import Json, Run, RunsDir
-
-if TYPE_CHECKING:
-    from ludus.runs.record import Record
+from ludus.cli.table import Column, painted, print_table, say, state_style
+from ludus.files import to_json
+from ludus.reports.columns import cell, config_text
+from ludus.reports.export import complete
+from ludus.reports.report import Saved, checkpoints_of, watch
+from ludus.runs import history
+from ludus.runs.differences import changes, edits
+from ludus.runs.history import Row
+from ludus.runs.index import Index
+from ludus.runs.record import Record, paths, value_at
+from ludus.runs.store import read_or_empty
+from ludus.text import clean, number, points, sparkline
 
 _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "updates", "seconds", "reward", "last",
           "threshold", "solved", "exact", "compiled", "started", "commit", "config_hash", "tags", "size")  # fmt: skip
@@ -18,56 +29,36 @@ _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "u
 
 def show(
     run: Run = "@last",
-    config: Annotated[
-        bool, typer.Option("--config", help="All config values; changed ones with their default.")
-    ] = False,
+    config: Annotated[bool, Option("--config", help="All config values; changed ones with their default.")] = False,
     json: Json = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Everything about one run: status, config, last metrics, evaluations, checkpoints, alerts."""
-    from ludus.files import to_json
-    from ludus.reports.export import complete
-    from ludus.runs.index import Index
-
     record = Index(runs_dir).get(run)
+    alerts, rows = watch(record)
+    saved = checkpoints_of(record.folder, history.evaluations(record.folder))
+    changed = {change.path: [change.before, change.after] for change in changes(record.config)} if config else {}
     if json:
-        print(to_json({**complete(record), **_more(record, config)}), end="")
+        found = {**complete(record), "last_metrics": history.last_row(record.folder)}
+        found |= {"checkpoints": list(map(asdict, saved)), "alerts": list(map(asdict, alerts))}
+        print(to_json(found | ({"differences": changed} if config else {})), end="")
         return
     _print_facts(record)
-    _print_metrics(record)
-    _print_checkpoints(record)
+    _print_metrics(rows)
+    for alert in alerts:
+        say(painted(f"alert: {clean(alert.line(), 400)}", "yellow"))
+    _print_checkpoints(saved)
     if config:
-        _print_config(record)
-
-
-def _more(record: Record, config: bool) -> dict[str, object]:
-    from dataclasses import asdict
-
-    from ludus.reports.report import checkpoints_of, watch
-    from ludus.runs import history
-
-    alerts, _ = watch(record)
-    found: dict[str, object] = {
-        "last_metrics": history.last_row(record.folder),
-        "checkpoints": [asdict(saved) for saved in checkpoints_of(record.folder, history.evaluations(record.folder))],
-        "alerts": [asdict(alert) for alert in alerts],
-    }
-    if config:
-        from ludus.reports.defaults import changes
-
-        found["differences"] = {change.path: [change.before, change.after] for change in changes(record.config)}
-    return found
+        defaults = {path: config_text(before) for path, (before, _) in changed.items()}
+        columns = [Column("config"), Column("value", style=lambda _: "bold"), Column("default, where it differs")]
+        values = [(path, config_text(value_at(record.config, path))) for path in paths(record.config)]
+        print()
+        print_table(columns, [[path, value, defaults.get(path, "")] for path, value in values])
 
 
 def _print_facts(record: Record) -> None:
-    from ludus.cli.table import painted, say, state_style
-    from ludus.reports.columns import cell
-    from ludus.reports.export import run_file
-    from ludus.runs.differences import edits
-    from ludus.text import clean
-
     say(painted(record.id, "bold"))
-    overrides = (run_file(record, "meta.json") or {}).get("overrides")
+    overrides = read_or_empty(record.folder / "meta.json").get("overrides")
     asked = " ".join([record.spec, *map(str, overrides if isinstance(overrides, list) else [])])
     say(f"  {'config':<12} {clean(asked or record.name, 400)}")
     for key in _FACTS:
@@ -78,51 +69,21 @@ def _print_facts(record: Record) -> None:
         say(painted(f"  config.yaml was edited, but the run was trained otherwise: {clean(edit, 300)}", "yellow"))
 
 
-def _print_metrics(record: Record) -> None:
-    from ludus.cli.table import Column, painted, print_table, say
-    from ludus.reports.report import watch
-    from ludus.runs import history
-    from ludus.text import clean, number, sparkline
-
-    alerts, rows = watch(record)
-    names = history.metric_names(rows)
+def _print_metrics(rows: list[Row]) -> None:
     lines = []
-    for name in names:
+    for name in sorted(history.metric_names(rows)):
         values = [history.number(row[name]) for row in rows if name in row]
         curve = sparkline(values, 24) if len(set(values)) > 1 else ""
         lines.append([name, number(values[-1], 4, trim=True), curve])
     if lines:
         print()
-        print_table([Column("metric"), Column("last", right=True), Column("")], sorted(lines))
-    for alert in alerts:
-        say(painted(f"alert: {clean(alert.line(), 400)}", "yellow"))
+        print_table([Column("metric"), Column("last", right=True), Column("")], lines)
 
 
-def _print_checkpoints(record: Record) -> None:
-    from ludus.cli.table import Column, print_table
-    from ludus.reports.columns import size
-    from ludus.reports.report import checkpoints_of
-    from ludus.runs import history
-    from ludus.text import points
-
-    rows = [
-        [saved.name, "-" if saved.mean is None else points(saved.mean), size(saved.size), ", ".join(saved.marks)]
-        for saved in checkpoints_of(record.folder, history.evaluations(record.folder))
-    ]
-    if rows:
+def _print_checkpoints(saved: list[Saved]) -> None:
+    if saved:
         print()
-        print_table(
-            [Column("checkpoint"), Column("evaluated", right=True), Column("size", right=True), Column("")], rows
-        )
-
-
-def _print_config(record: Record) -> None:
-    from ludus.cli.table import Column, print_table
-    from ludus.reports.columns import config_text
-    from ludus.reports.defaults import changes
-    from ludus.runs.record import paths, value_at
-
-    changed = {change.path: config_text(change.before) for change in changes(record.config)}
-    rows = [[path, config_text(value_at(record.config, path)), changed.get(path, "")] for path in paths(record.config)]
-    print()
-    print_table([Column("config"), Column("value", style=lambda _: "bold"), Column("default, where it differs")], rows)
+        columns = [Column("checkpoint"), Column("evaluated", right=True), Column("size", right=True), Column("")]
+        means = ["-" if one.mean is None else points(one.mean) for one in saved]
+        rows = [[one.name, mean, size(one.size), ", ".join(one.marks)] for one, mean in zip(saved, means, strict=True)]
+        print_table(columns, rows)

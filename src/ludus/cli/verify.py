@@ -8,11 +8,7 @@ from ludus.cli.options import Run, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 
 
-def verify(
-    run: Run,
-    plugin: Plugin = None,
-    runs_dir: RunsDir = Path("runs"),
-) -> int:
+def verify(run: Run, plugin: Plugin = None, runs_dir: RunsDir = Path("runs")) -> int:
     """Retrain a run from its config, and compare every metric and the final state."""
     from ludus.runs.store import RunFolder
     from ludus.verify import verify as verify_run

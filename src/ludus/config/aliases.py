@@ -76,6 +76,9 @@ NAMES: dict[str, str] = {
 ALIASES = {name: f"{section}.{name}" for section, names in BARE.items() for name in names.split()}
 """Alias -> canonical path."""
 ALIASES |= {alias: path for path, names in NAMES.items() for alias in names.split()}
+_SPELLINGS = {f"{path.partition('.')[0]}.{alias}": alias for alias, path in ALIASES.items() if "." not in alias}
+"""Every way to write an alias, also inside its section -> the alias."""
+_SPELLINGS |= {alias: alias for alias in ALIASES}
 
 
 def _threshold(value: object) -> object:
@@ -100,11 +103,11 @@ _PARTS = {"": "schedule", "_start_value": "start", "_end_value": "end", "_start"
 def canonical(path: Path) -> tuple[Path, Meaning | None]:
     """The canonical form of a path as a user writes it, and how to translate its value."""
     for length in range(len(path), 0, -1):
-        alias, target = _entry(path[:length])
-        new = (*target, *path[length:])
+        alias = _SPELLINGS.get(".".join(path[:length]))
+        new = (*ALIASES[alias].split("."), *path[length:]) if alias else path
         if new != path:
             final, meaning = canonical(new)
-            return final, VALUES.get(alias, meaning)
+            return final, VALUES.get(str(alias), meaning)
     flat = _FLAT.fullmatch(path[-1])
     number = canonical((*path[:-1], flat[1]))[0] if flat else ()
     if flat and len(number) == 2 and number[0] == "algorithm":
@@ -118,12 +121,3 @@ def spellings(path: Path) -> list[str]:
     flat = [alias for alias, target in ALIASES.items() if "." not in alias and target.startswith(section)]
     inner = [alias.removeprefix(section) for alias in ALIASES if section and alias.startswith(section)]
     return [*flat, *inner] if len(path) <= 1 else []
-
-
-def _entry(path: Path) -> tuple[str, Path]:
-    dotted = ".".join(path)
-    if dotted in ALIASES:
-        return dotted, tuple(ALIASES[dotted].split("."))
-    if len(path) == 2 and ALIASES.get(path[1], "").startswith(f"{path[0]}."):
-        return path[1], tuple(ALIASES[path[1]].split("."))
-    return dotted, path

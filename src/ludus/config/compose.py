@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.config import groups, read
 from ludus.config.aliases import ALIASES
-from ludus.config.groups import EXPERIMENT, EnvironmentFile, Option, Target, find_option, find_variant
-from ludus.config.merge import Draft, Layer, change, interpolate, layers_of
+from ludus.config.groups import EXPERIMENT, ROOT, EnvironmentFile, Option, Target, find_option, find_variant
+from ludus.config.merge import Draft, Layer, layers_of
 from ludus.config.schema import ExperimentConfig
 from ludus.config.validate import validate
 from ludus.errors import ConfigError
@@ -49,10 +49,10 @@ def load(spec: str, overrides: Sequence[str] = (), *, config_dirs: Sequence[Path
     dirs = search_path() if config_dirs is None else [Path(root).absolute() for root in config_dirs]
     changes = read_overrides(overrides)
     choices = [change for change in changes if _is_choice(change, dirs)]
-    draft = Draft(_layers(spec, [str(choice.input_line) for choice in choices], dirs))
-    change(draft, [change for change in changes if change not in choices])
+    draft = Draft(_layers(spec, choices, dirs))
+    draft.change([change for change in changes if change not in choices])
     origin = {".".join(path): where for path, where in draft.origins.items()}
-    return Resolved(validate(interpolate(draft), spec), spec, tuple(overrides), origin)
+    return Resolved(validate(draft.resolve(), spec), spec, tuple(overrides), origin)
 
 
 def load_config(env_id: str, variant_id: str, *overrides: str) -> ExperimentConfig:
@@ -62,7 +62,7 @@ def load_config(env_id: str, variant_id: str, *overrides: str) -> ExperimentConf
 
 def parse(data: Mapping[str, Any], source: str) -> ExperimentConfig:
     """Validate plain data such as a saved config; aliases are understood, errors name `source`."""
-    return validate(interpolate(Draft(layers_of(data, source))), source)
+    return validate(Draft(layers_of(data, source)).resolve(), source)
 
 
 def dump(config: ExperimentConfig) -> dict[str, Any]:
@@ -114,8 +114,8 @@ def read_overrides(texts: Sequence[str]) -> list[Override]:
 
 def environment_file(spec: str) -> EnvironmentFile | None:
     """The environment file of an `Env:variant` or `path.yaml:variant`; None for other specs."""
-    found = _variant(spec, search_path())
-    return found[0] if found else None
+    option = _find(spec, search_path())
+    return EnvironmentFile(option.path, search_path()) if option and option.variant else None
 
 
 def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | None = None) -> list[Target]:
@@ -130,60 +130,46 @@ def find_targets(search: str | None = None, *, config_dirs: Sequence[Path] | Non
     return found or [target for target in targets if target.spec.lower().partition(":")[0] in near]
 
 
-def find_experiments(*, config_dirs: Sequence[Path] | None = None) -> list[str]:
+def find_experiments() -> list[str]:
     """`+experiment=name` of every experiment file."""
-    dirs = search_path() if config_dirs is None else config_dirs
-    return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, dirs)]
+    return [_EXPERIMENT + name for name in groups.options(EXPERIMENT, search_path())]
 
 
-def _layers(spec: str, choices: list[str], dirs: list[Path]) -> list[Layer]:
+def _layers(spec: str, choices: list[Override], dirs: list[Path]) -> list[Layer]:
     """The layers of a spec and of the config groups chosen with it."""
-    found = _variant(spec, dirs)
-    if found is None and spec.startswith(_EXPERIMENT):
-        return _composed(None, [spec, *choices], dirs, spec)
-    if found is None:
-        return _file_layers(Path(spec).absolute(), choices, dirs, spec)
-    file, variant = found
-    if not choices:
-        return file.layers(variant)
-    root, whole = file.path.parent.parent, f"{_EXPERIMENT}{file.path.stem}:{variant}"
-    return _composed(None, [whole, *choices], dirs if root in dirs else [root, *dirs], spec)
-
-
-def _variant(spec: str, dirs: list[Path]) -> tuple[EnvironmentFile, str] | None:
-    """File and variant of an `Env:variant` or `path.yaml:variant`; None for other specs."""
-    match = _FILE.fullmatch(spec)
-    if match is not None:
-        return (EnvironmentFile(Path(match[1]).absolute(), dirs), match[2]) if match[2] else None
-    if spec.startswith(_EXPERIMENT):
-        return None
-    if ":" in spec:
-        return find_variant(spec, dirs)
-    near = [target.spec for target in find_targets(spec, config_dirs=dirs)]
-    remedy = f"pick one of: {', '.join(near[:12])}" if near else "see ludus train --list-envs"
-    raise ConfigError(spec, "names no variant (Env:variant), experiment or file", remedy)
-
-
-def _file_layers(path: Path, choices: list[str], dirs: list[Path], spec: str) -> list[Layer]:
-    block = read.read_file(path)
-    if "defaults" in block or choices:
-        if path.parent.name in ("experiments", EXPERIMENT):
-            return _composed(None, [_EXPERIMENT + path.stem, *choices], [path.parent.parent, *dirs], spec)
-        return _composed(path.stem, choices, [path.parent, *dirs], spec)
-    if "_base" in block or not (block.keys() & {"algorithm", "algo_id", "algo", "extends"}):
-        variants = EnvironmentFile(path, dirs).variants
-        if variants:
-            raise ConfigError(spec, f"holds variants: {', '.join(variants)}", f"name one: {spec}:{variants[0]}")
-    return Option(path).layers(dirs)
-
-
-def _composed(primary: str | None, choices: list[str], dirs: list[Path], spec: str) -> list[Layer]:
+    option = _find(spec, dirs)
+    name = option.name if option else spec[1:].replace("=", "/", 1)
+    if option and (root := option.path.parents[name.count("/")]) not in dirs:
+        dirs = [root, *dirs]
+    below_root = spec.startswith(_EXPERIMENT) and find_option(ROOT, dirs) is not None
+    if option and not choices and not below_root and not option.defaults():
+        return option.layers(dirs)
     from ludus.config.defaults import expand
 
-    if primary is None and find_option("config", dirs) is not None:
-        primary = "config"
-    others = [choice for choice in choices if not choice.startswith(_EXPERIMENT)]
-    return expand(primary, choices, dirs, " ".join([spec, *others]))
+    group, _, experiment = name.rpartition("/")
+    chosen = read_overrides([f"+{group}={experiment}"]) if group else []
+    where = " ".join([spec, *(str(choice.input_line) for choice in choices)])
+    return expand(ROOT if group else name, [*chosen, *choices], dirs, where)
+
+
+def _find(spec: str, dirs: list[Path]) -> Option | None:
+    """The file, and the variant in it, that a spec names; None if there is no such experiment."""
+    if spec.startswith(_EXPERIMENT):
+        return find_option(spec[1:].replace("=", "/", 1), dirs)
+    match = _FILE.fullmatch(spec)
+    if match is None and ":" in spec:
+        return find_variant(spec, dirs)
+    if match is None:
+        near = [target.spec for target in find_targets(spec, config_dirs=dirs)]
+        remedy = f"pick one of: {', '.join(near[:12])}" if near else "see ludus train --list-envs"
+        raise ConfigError(spec, "names no variant (Env:variant), experiment or file", remedy)
+    option = Option(Path(match[1]).absolute(), match[2])
+    keys = read.read_file(option.path).keys()
+    whole = "_base" not in keys and bool(keys & {"algorithm", "algo_id", "algo", "extends", "defaults"})
+    variants = EnvironmentFile(option.path, dirs).variants if option.variant is None and not whole else []
+    if variants:
+        raise ConfigError(spec, f"holds variants: {', '.join(variants)}", f"name one: {spec}:{variants[0]}")
+    return option
 
 
 def _is_choice(override: Override, dirs: list[Path]) -> bool:

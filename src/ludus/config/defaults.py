@@ -14,18 +14,15 @@ from hydra import version
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.defaults_list import create_defaults_list
 from hydra.core.object_type import ObjectType
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import OmegaConf
 
-from ludus.config.groups import EXPERIMENT, find_option, is_group, list_targets, options
+from ludus.config.groups import EXPERIMENT, ROOT, find_option, is_group, list_targets, options
 from ludus.config.merge import Layer
 from ludus.errors import ConfigError
 from ludus.text import did_you_mean
-
-NOTHING = "_dummy_empty_config_"
-"""The primary config that Hydra asks for if there is none."""
 
 
 class Repository(ConfigRepository):
@@ -37,25 +34,20 @@ class Repository(ConfigRepository):
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Package and defaults list of an option; its values are read later."""
         option = find_option(config_path, self.dirs)
-        if option is None and config_path != NOTHING:
+        if option is None and config_path != ROOT:
             return None
         package = option.package() if option else None
-        if package is None and config_path.startswith(f"{EXPERIMENT}/"):
-            package = "_global_"
-        defaults = OmegaConf.create(option.defaults() if option else [])
-        listed = self._create_defaults_list(config_path, defaults)
+        package = package or ("_global_" if config_path.startswith(f"{EXPERIMENT}/") else None)
+        listed = self._create_defaults_list(config_path, OmegaConf.create(option.defaults() if option else []))
         return ConfigResult("ludus", config_path, OmegaConf.create({}), {"package": package}, listed)
 
     def group_exists(self, config_path: str) -> bool:
-        """Whether a config directory has this group."""
         return is_group(config_path, self.dirs)
 
     def config_exists(self, config_path: str) -> bool:
-        """Whether there is such an option."""
-        return config_path == NOTHING or find_option(config_path, self.dirs) is not None
+        return config_path == ROOT or find_option(config_path, self.dirs) is not None
 
     def get_group_options(self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
-        """The names of a group's options."""
         variants = [target.spec for target in list_targets(self.dirs)] if group_name == EXPERIMENT else []
         return [*options(group_name, self.dirs), *variants]
 
@@ -64,13 +56,12 @@ class Repository(ConfigRepository):
         return []
 
 
-def expand(primary: str | None, choices: Sequence[str], dirs: Sequence[Path], where: str) -> list[Layer]:
-    """The layers of a primary config and of chosen options (`+experiment=x`) with all their defaults."""
+def expand(primary: str, choices: Sequence[Override], dirs: Sequence[Path], where: str) -> list[Layer]:
+    """The layers of a primary config and of chosen options (`+network=wide`) with all their defaults."""
     version.setbase("1.3")
     repository = Repository(dirs)
     try:
-        parsed = OverridesParser.create().parse_overrides(list(choices))
-        listing = create_defaults_list(repository, primary, parsed, prepend_hydra=False, skip_missing=False)
+        listing = create_defaults_list(repository, primary, list(choices), prepend_hydra=False, skip_missing=False)
     except MissingConfigException as error:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         remedy = did_you_mean(name, repository.get_group_options(group))

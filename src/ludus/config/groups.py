@@ -24,6 +24,8 @@ from ludus.text import did_you_mean, near
 
 SUFFIXES = (".yaml", ".yml", ".json")
 EXPERIMENT = "experiment"
+ROOT = "config"
+"""The file that comes before every experiment, if there is one."""
 FACTS = "spec"
 """Key of an environment file with facts about the environment; of these only `action.valid` is a setting."""
 
@@ -33,7 +35,6 @@ class Target(NamedTuple):
 
     spec: str
     description: str
-    path: Path
 
 
 class EnvironmentFile:
@@ -63,14 +64,10 @@ class EnvironmentFile:
     def own_layers(self, variant: str, trail: tuple[str, ...] = ()) -> list[Layer]:
         """The layers written in the file; `trail` are the variants that extend this one."""
         if variant not in self.variants:
-            problem = f"{self.path.stem} has no variant '{variant}'"
-            raise ConfigError(trail[-1] if trail else self.name, problem, did_you_mean(variant, self.variants))
+            where, problem = trail[-1] if trail else self.name, f"{self.path.stem} has no variant '{variant}'"
+            raise ConfigError(where, problem, did_you_mean(variant, self.variants))
         shared = self.parts.get("_base", FileMapping())
         return [*layers_of(self.base, self.name), *layers_of(shared, self.name), *self._chain(variant, trail)]
-
-    def description(self, variant: str) -> str:
-        """The variant's one-line description."""
-        return str(Draft(self.layers(variant)).data["experiment"].get("description", ""))
 
     def _chain(self, name: str, trail: tuple[str, ...]) -> list[Layer]:
         me, block = f"{self.path.stem}:{name}", self.parts[name]
@@ -80,8 +77,8 @@ class EnvironmentFile:
         layers = []
         for parent in _parents(block, where):
             if ":" in parent:
-                file, variant = find_variant(parent, self.dirs)
-                layers += file.own_layers(variant, (*trail, me))
+                path, variant = find_variant(parent, self.dirs)
+                layers += EnvironmentFile(path, self.dirs).own_layers(str(variant), (*trail, me))
             elif parent not in self.parts:
                 raise ConfigError(where, f"extends '{parent}', which is not here", did_you_mean(parent, self.parts))
             elif parent != "_base":
@@ -107,8 +104,8 @@ def environment_files(dirs: Sequence[Path]) -> dict[str, Path]:
     return {path.stem: path for path in paths if path.suffix in SUFFIXES}
 
 
-def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]:
-    """File and variant of an `Env:variant`; `/` and `_` of the id may be `-`, and its version may be left out."""
+def find_variant(spec: str, dirs: Sequence[Path]) -> Option:
+    """The `Env:variant`; `/` and `_` of the id may be `-`, and its version may be left out."""
     env_id, _, variant = spec.rpartition(":")
     found = environment_files(dirs)
     wanted = env_id.replace("/", "-")
@@ -119,16 +116,14 @@ def find_variant(spec: str, dirs: Sequence[Path]) -> tuple[EnvironmentFile, str]
         close = did_you_mean(stem, found)
         remedy = close if "did you mean" in close else "`ludus train --list-envs` shows those that have one"
         raise ConfigError(spec, f"no config for environment '{env_id}'", remedy)
-    file = EnvironmentFile(found[stem], dirs)
-    if variant not in file.variants:
-        raise ConfigError(spec, f"{stem} has no variant '{variant}'", did_you_mean(variant, file.variants))
-    return file, variant
+    return Option(found[stem], variant)
 
 
 def list_targets(dirs: Sequence[Path]) -> list[Target]:
     """Every variant of every environment file."""
     files = [EnvironmentFile(path, dirs) for _, path in sorted(environment_files(dirs).items())]
-    return [Target(f"{f.path.stem}:{name}", f.description(name), f.path) for f in files for name in f.variants]
+    drafts = {f"{file.path.stem}:{name}": Draft(file.layers(name)) for file in files for name in file.variants}
+    return [Target(spec, str(draft.data["experiment"].get("description", ""))) for spec, draft in drafts.items()]
 
 
 # ---- config groups -------------------------------------------------------------------------------------------------
@@ -140,6 +135,13 @@ class Option(NamedTuple):
     path: Path
     variant: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Its name as Hydra knows it: `group/option`."""
+        variant = f":{self.variant}" if self.variant else ""
+        grouped = variant or self.path.parent.name in (EXPERIMENT, f"{EXPERIMENT}s")
+        return (f"{EXPERIMENT}/" if grouped else "") + self.path.stem + variant
+
     def layers(self, dirs: Sequence[Path], package: str = "") -> list[Layer]:
         """The option's layers, its keys below `package`: first what it extends, then its own."""
         if self.variant is not None:
@@ -149,8 +151,7 @@ class Option(NamedTuple):
         for parent in _parents(block, place(block, "extends", name)):
             if ":" not in parent:
                 raise ConfigError(name, f"extends: '{parent}' is no Env:variant", "write extends: CartPole-v1:ppo")
-            file, variant = find_variant(parent, dirs)
-            layers += file.layers(variant)
+            layers += find_variant(parent, dirs).layers(dirs)
         own = block.only(lambda key: key not in ("extends", "defaults"))
         return [*layers, *layers_of(own, name, tuple(filter(None, package.split("."))))]
 
@@ -172,17 +173,13 @@ class Option(NamedTuple):
 def find_option(config: str, dirs: Sequence[Path]) -> Option | None:
     """The option `group/name`; the group's folder may be named in the plural."""
     *group, name = config.split("/")
-    for root in dirs if ".." not in group and "" not in (*group, name) else ():
-        for folder in folders(root, group):
-            for suffix in SUFFIXES:
-                if (folder / f"{name}{suffix}").is_file():
-                    return Option(folder / f"{name}{suffix}")
-    if ":" in name:
+    paths = (folder / f"{name}{suffix}" for root in dirs for folder in folders(root, group) for suffix in SUFFIXES)
+    path = next(filter(Path.is_file, paths), None)
+    if path is None and ":" in name:
         stem, _, variant = "-".join([*group[group[:1] == [EXPERIMENT] :], name]).rpartition(":")
         path = environment_files(dirs).get(stem)
-        if path is not None and variant in EnvironmentFile(path, dirs).variants:
-            return Option(path, variant)
-    return None
+        return Option(path, variant) if path and variant in EnvironmentFile(path, dirs).variants else None
+    return Option(path) if path else None
 
 
 def is_group(name: str, dirs: Sequence[Path]) -> bool:
@@ -192,9 +189,10 @@ def is_group(name: str, dirs: Sequence[Path]) -> bool:
 
 def folders(root: Path, group: Sequence[str]) -> list[Path]:
     """The folders of a group below a root; the name may be in the plural, but `environments` holds variants."""
-    if not group or ".." in group:
-        return [] if group else [root]
+    if not group:
+        return [root]
     names = [group[0]] if group[0] == "environment" else [group[0], f"{group[0]}s"]
+    names = [] if ".." in group or "" in group else names
     return [folder for name in names if (folder := root.joinpath(name, *group[1:])).is_dir()]
 
 

@@ -1,7 +1,7 @@
 """Merging: values under canonical paths, one layer over the other, each with the place it was written at.
 
 Later layers win, key by key. Another `type:` or `name:` drops the other keys of the old choice, a whole schedule
-replaces the old one, and part of a schedule changes that part. Reading order: Layer -> Draft -> change -> interpolate.
+replaces the old one, and part of a schedule changes that part. Reading order: Layer -> Draft.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pydantic_core import PydanticUndefined
 from ludus.config.aliases import Path, canonical
 from ludus.config.read import MAX_NODES, FileMapping, place, plain
 from ludus.config.schedule import PARTS, expand
-from ludus.config.validate import MISSING, Many, brief, chooser, field_at, section, select
+from ludus.config.validate import MISSING, Many, chooser, field_at, section, select
 from ludus.errors import ConfigError
 from ludus.secrets import masked, refuse
+from ludus.text import clean
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -34,11 +35,8 @@ class Written(NamedTuple):
     origin: str
 
 
-class Layer:
+class Layer(dict[Path, Written]):
     """Values written side by side, by canonical path; two spellings of one value must agree."""
-
-    def __init__(self) -> None:
-        self.values: dict[Path, Written] = {}
 
     def feed(self, written: Path, value: Any, origin: str, file: str | None = None, at: Path | None = None) -> None:
         """Take a value under any of its names, or a section; `at` is the canonical form of `written` so far."""
@@ -55,17 +53,17 @@ class Layer:
                 self.feed((*written, name), item, place(value, name, file) if file else origin, file, (*path, name))
         elif value is not None or file is None or not isinstance(node, (type, Many)):
             new = Written(plain(value), ".".join(written), origin)
-            _agree(path, self.values.get(path, new), new)
-            self.values[path] = new
+            _agree(path, self.get(path, new), new)
+            self[path] = new
 
     def ordered(self) -> Iterable[tuple[Path, Written]]:
         """Choices first, then outer values before their parts, so that the order of writing does not matter."""
-        for path in sorted(self.values, key=lambda path: (path[-1] != chooser(path[:-1]), len(path))):
-            outer = self.values.get(path[:-1])
+        for path in sorted(self, key=lambda path: (path[-1] != chooser(path[:-1]), len(path))):
+            outer = self.get(path[:-1])
             if outer is not None:
                 parts = outer.value if isinstance(outer.value, dict) else expand(outer.value) or {}
-                _agree(path, outer._replace(value=parts.get(path[-1], self.values[path].value)), self.values[path])
-            yield path, self.values[path]
+                _agree(path, outer._replace(value=parts.get(path[-1], self[path].value)), self[path])
+            yield path, self[path]
 
 
 def layers_of(block: Mapping[str, Any], file: str, at: Path = ()) -> list[Layer]:
@@ -80,21 +78,12 @@ def layers_of(block: Mapping[str, Any], file: str, at: Path = ()) -> list[Layer]
 class Draft:
     """A config under construction."""
 
-    def __init__(self, layers: Iterable[Layer] = ()) -> None:
+    def __init__(self, layers: Iterable[Layer]) -> None:
         self.data: dict[str, Any] = {}
         self.origins: dict[Path, str] = {}
+        self._nodes = 0
         for layer in layers:
-            self.add(layer)
-
-    def add(self, layer: Layer) -> None:
-        """Write a layer over what is there."""
-        for path, new in layer.ordered():
-            self._write(path, new.value, new.origin)
-
-    def remove(self, path: Path) -> None:
-        """Take one value of a mapping away."""
-        del select(self.data, path[:-1])[path[-1]]
-        self._forget(path)
+            self._add(layer)
 
     def origin(self, path: Path) -> str | None:
         """The place of the nearest value at, above or below a path."""
@@ -103,6 +92,32 @@ class Draft:
             if near:
                 return self.origins.get(path[:length], near[0])
         return None
+
+    def change(self, overrides: Sequence[Override]) -> None:
+        """Make all changes; together they are one layer, so that their order does not matter."""
+        layer = Layer()
+        for override in overrides:
+            where, key = masked(override.input_line or ""), override.key_or_group
+            written = tuple(key.split("."))
+            path, _ = canonical(written)
+            old, outer = select(self.data, path), select(self.data, path[:-1])
+            other = override.value_type is not None and override.value() != old
+            if override.package is not None or not all(written):
+                raise ConfigError(where, f"no config group '{key}'", "write section.field=value")
+            if not override.is_delete():
+                if override.is_add() and old is not MISSING and not isinstance(old, (dict, list)):
+                    raise ConfigError(where, f"{key}: is set already", f"drop the '+' of '{where}', or write '++'")
+                layer.feed(written, override.value(), where)
+            elif old is MISSING or not isinstance(outer, dict) or other:
+                raise ConfigError(where, f"{key}: there is no such value to take away", "leave it out")
+            else:
+                del outer[path[-1]]
+                self._forget(path)
+        self._add(layer)
+
+    def _add(self, layer: Layer) -> None:
+        for path, new in layer.ordered():
+            self._write(path, new.value, new.origin)
 
     def _write(self, path: Path, value: Any, origin: str) -> None:
         inside = self._inside(path[:-1], path[-1])
@@ -136,51 +151,24 @@ class Draft:
         return found
 
     def _forget(self, path: Path) -> None:
-        for known in [known for known in self.origins if known[: len(path)] == path]:
-            del self.origins[known]
+        self.origins = {known: where for known, where in self.origins.items() if known[: len(path)] != path}
 
+    # ---- references --------------------------------------------------------------------------------------------------
 
-def change(draft: Draft, overrides: Sequence[Override]) -> None:
-    """Make all changes; together they are one layer, so that their order does not matter."""
-    layer = Layer()
-    for override in overrides:
-        where, key = masked(override.input_line or ""), override.key_or_group
-        written = tuple(key.split("."))
-        path, _ = canonical(written)
-        old = select(draft.data, path)
-        if override.package is not None or not all(written):
-            raise ConfigError(where, f"no config group '{key}'", "write section.field=value")
-        if override.is_delete():
-            inside = isinstance(select(draft.data, path[:-1]), dict)
-            if not inside or old is MISSING or (override.value_type is not None and override.value() != old):
-                raise ConfigError(where, f"{key}: there is no such value to take away", "leave it out")
-            draft.remove(path)
-            continue
-        if override.is_add() and old is not MISSING and not isinstance(old, (dict, list)):
-            raise ConfigError(where, f"{key}: is set already", f"drop the '+' of '{where}', or write '++'")
-        layer.feed(written, override.value(), where)
-    draft.add(layer)
+    def resolve(self) -> Draft:
+        """Replace every `${section.field}` by the value of that field; nothing else can be interpolated."""
+        self.data = self._value((), self.data, ())
+        return self
 
-
-def interpolate(draft: Draft) -> Draft:
-    """Replace every `${section.field}` by the value of that field; nothing else can be interpolated."""
-    draft.data = _Resolver(draft).value((), draft.data, ())
-    return draft
-
-
-class _Resolver:
-    def __init__(self, draft: Draft) -> None:
-        self.draft, self.nodes = draft, 0
-
-    def value(self, path: Path, value: Any, following: tuple[Path, ...]) -> Any:
+    def _value(self, path: Path, value: Any, following: tuple[Path, ...]) -> Any:
         """`value` at `path` without references; `following` are the references on the way here."""
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
             raise self._error(path, f"references expand to more than {MAX_NODES} values", "use fewer of them")
         if isinstance(value, dict):
-            return {key: self.value((*path, key), item, following) for key, item in value.items()}
+            return {key: self._value((*path, key), item, following) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.value((*path, str(i)), item, following) for i, item in enumerate(value)]
+            return [self._value((*path, str(i)), item, following) for i, item in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
             return value
         whole = _REFERENCE.fullmatch(value)
@@ -194,26 +182,24 @@ class _Resolver:
     def _follow(self, path: Path, name: str, following: tuple[Path, ...]) -> Any:
         if ":" in name:
             raise self._error(path, f"'${{{name}}}': resolvers are off", "write the value, or ${section.field}")
-        if not re.fullmatch(r"\w+(\.\w+)*", name):
-            raise self._error(path, f"'${{{name}}}' is not a field", "write the full path: ${section.field}")
         target, _ = canonical(tuple(name.split(".")))
         if target in following:
             circle = " -> ".join(".".join(step) for step in (*following[following.index(target) :], target))
             raise self._error(path, f"references go in a circle: {circle}", "give one of them a value")
-        found = select(self.draft.data, target)
+        found = select(self.data, target)
         if found is MISSING:
-            info = field_at(target, self.draft.data)
+            info = field_at(target, self.data)
             found = info.get_default(call_default_factory=False) if info else PydanticUndefined
         if found is PydanticUndefined:
-            raise self._error(path, f"'${{{name}}}' refers to nothing", "check its spelling")
-        return self.value(target, plain(found), (*following, target))
+            raise self._error(path, f"'${{{name}}}' refers to nothing", "write the full path: ${section.field}")
+        return self._value(target, plain(found), (*following, target))
 
     def _error(self, path: Path, problem: str, remedy: str) -> ConfigError:
         dotted = ".".join(path)
-        return ConfigError(self.draft.origin(path) or dotted, f"{dotted}: {problem}", remedy)
+        return ConfigError(self.origin(path) or dotted, f"{dotted}: {problem}", remedy)
 
 
 def _agree(path: Path, old: Written, new: Written) -> None:
     if old.spelling != new.spelling and old.value != new.value:
-        problem = f"'{new.spelling}' ({brief(new.value)}) and '{old.spelling}' ({brief(old.value)}) both set "
-        raise ConfigError(new.origin, problem + ".".join(path), "keep one of them")
+        written = [f"'{one.spelling}' ({clean(repr(one.value), 60)})" for one in (new, old)]
+        raise ConfigError(new.origin, f"{' and '.join(written)} both set {'.'.join(path)}", "keep one of them")

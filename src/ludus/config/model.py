@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidatorFunctionWrapHandler,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, field_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ludus.registry import Registry, UnknownName
@@ -27,7 +19,7 @@ class Model(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def true_is_no_number(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    def true_is_no_number(cls, value: object, validate: core_schema.ValidatorFunctionWrapHandler) -> object:
         """Refuse `true` for a number: Python would read it as 1."""
         found = validate(value)
         if isinstance(value, bool) and type(found) in (int, float):
@@ -67,15 +59,11 @@ class Registered:
         name = value.get(self.key, self.default)
         if name is None:
             raise PydanticCustomError("choice_missing", "needs a '{key}'", {"key": self.key})
-        try:
-            cls = self.registry[str(name)]
-        except UnknownName as error:
-            raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
+        own = {k: v for k, v in value.items() if k != self.key}
         # the errors of the inner model keep their place: pydantic puts the outer location before each of them
-        config = cls.Config.model_validate({k: v for k, v in value.items() if k != self.key})
-        if not parts:
-            return Choice(str(name), config)
-        return Choice(str(name), config, TypeAdapter(dict[str, Annotated[Choice, self]]).validate_python(parts))
+        config = known(self.registry, str(name)).Config.model_validate(own)
+        inner = TypeAdapter(dict[str, Annotated[Choice, self]]).validate_python(parts) if parts else {}
+        return Choice(str(name), config, inner)
 
     def dump(self, choice: Choice) -> dict[str, object]:
         """The mapping that `parse` turns into an equal choice."""
@@ -83,14 +71,21 @@ class Registered:
         return {self.key: choice.name, **choice.config.model_dump(mode="json"), **parts}
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
-        options = []
+        options, more = [], {"additionalProperties": {"type": "object"}} if self.parts else {}
         for name in self.registry.names():
             body = handler.resolve_ref_schema(handler(self.registry[name].Config.__pydantic_core_schema__))
             properties = {self.key: {"const": name}, **body.get("properties", {})}
             required = [*([] if name == self.default else [self.key]), *body.get("required", [])]
-            more = {"additionalProperties": {"type": "object"}} if self.parts else {}
             options.append({**body, "title": name, "properties": properties, "required": required, **more})
         return {"anyOf": [{"enum": self.registry.names()}, *options]}
+
+
+def known(registry: Registry[Any], name: str) -> Any:
+    """The class of that name; pydantic's kind of error if there is none."""
+    try:
+        return registry[name]
+    except UnknownName as error:
+        raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,7 +58,14 @@ class FileMapping(dict[str, Any]):
 def read_file(path: Path) -> FileMapping:
     """The mapping in a file."""
     name = near(path)
-    text = _text(path, name)
+    try:
+        text = files.read(path, MAX_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(name, files.reason(error), "name a .yaml or .json file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(name, f"byte {error.start} is not UTF-8 (UTF-16?)", "save it as UTF-8 text") from None
+    if "\0" in text:
+        raise ConfigError(name, "holds NUL bytes", "save it as UTF-8 text")
     data = _json(text, name) if path.suffix == ".json" else _Yaml(text, name).document()
     if data is None:
         raise ConfigError(name, "the file is empty", "write a mapping of sections into it")
@@ -99,19 +107,6 @@ def digest(data: Mapping[str, object]) -> str:
     """A hash of sixteen hex digits that depends only on the values of a resolved config, not on their order."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _text(path: Path, name: str) -> str:
-    try:
-        raw = files.read(path, MAX_BYTES)
-    except OSError as error:
-        raise ConfigError(name, files.reason(error), "name a .yaml or .json file") from None
-    if b"\0" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ConfigError(name, "holds NUL bytes or UTF-16", "save it as UTF-8 text")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(name, f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
 
 
 class _Yaml:
@@ -156,7 +151,9 @@ class _Yaml:
         if isinstance(event, yaml.ScalarEvent):
             value = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            value = self._sequence(event, depth)
+            self._check_tag(event, "seq")
+            items = takewhile(lambda item: not isinstance(item, yaml.SequenceEndEvent), self.events)
+            value = [self._node(item, depth + 1) for item in items]
         else:
             value = self._mapping(event, depth)
         if event.anchor is not None:
@@ -181,13 +178,6 @@ class _Yaml:
         if not isinstance(value, _TYPES.get(event.tag or "", ())):
             self._check_tag(event, "str")
         return float(value) if isinstance(value, int) and event.tag == _TAG + "float" else value
-
-    def _sequence(self, event: yaml.CollectionStartEvent, depth: int) -> list[object]:
-        self._check_tag(event, "seq")
-        items: list[object] = []
-        while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
-            items.append(self._node(item, depth + 1))
-        return items
 
     def _mapping(self, event: yaml.CollectionStartEvent, depth: int) -> FileMapping:
         self._check_tag(event, "map")
@@ -223,11 +213,9 @@ def _line(event: yaml.Event) -> int:
 
 
 def _json(text: str, name: str) -> object:
-    depth = 0
-    for token in re.finditer(r'"(?:\\.|[^"\\])*"|[\[\]{}]', text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-        if depth > MAX_DEPTH:
-            raise ConfigError(name, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
+    brackets = re.sub(r'"(?:\\.|[^"\\])*"|[^][{}]', "", text)
+    if max(accumulate((1 if bracket in "[{" else -1 for bracket in brackets), initial=0)) > MAX_DEPTH:
+        raise ConfigError(name, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
 
     def block_of(items: list[tuple[str, object]]) -> FileMapping:
         block = FileMapping()

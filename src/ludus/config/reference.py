@@ -90,16 +90,10 @@ def _node(info: FieldInfo) -> Node:
 
 
 def _row(path: str, info: FieldInfo) -> FieldRow:
-    default = "required" if info.is_required() else _default(info.get_default(call_default_factory=False))
+    value = None if info.is_required() else info.get_default(call_default_factory=False)
+    value = value.model_dump() if isinstance(value, Schedule) else value
+    default = "required" if info.is_required() else "" if isinstance(value, Model) else f"`{json.dumps(value)}`"
     return FieldRow(path, _type(info.annotation, info.metadata), default, _line(info.description))
-
-
-def _default(value: object) -> str:
-    if isinstance(value, Model) and not isinstance(value, Schedule):
-        return ""
-    if isinstance(value, Schedule):
-        value = value.model_dump()
-    return f"`{json.dumps(value)}`"
 
 
 def _type(annotation: object, metadata: Iterable[object] = ()) -> str:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic_core import InitErrorDetails, ValidationError
 
-from ludus.config.model import Choice, Model, Registered
+from ludus.config.model import Choice, Model, Registered, known
 from ludus.config.training import Training
-from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY, WRAPPERS, UnknownName
+from ludus.registry import ALGORITHMS, BUFFERS, ENCODERS, MEMORY, WRAPPERS
 
 SCHEMA_VERSION: Literal[1] = 1
 AUTO: Any = "auto"
 NONE: Any = "none"
 WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))}
+
+
+def _meaning(switch: dict[bool, object]) -> BeforeValidator:
+    """What `true` or `false` stands for."""
+    return BeforeValidator(lambda value: switch.get(value, value) if isinstance(value, bool) else value)
 
 
 class Experiment(Model):
@@ -60,12 +65,9 @@ class Wrapper(Model):
 
     @field_validator("id")
     @classmethod
-    def known(cls, value: str) -> str:
+    def registered(cls, value: str) -> str:
         """Refuse a name that is not registered."""
-        try:
-            WRAPPERS[value]
-        except UnknownName as error:
-            raise PydanticCustomError("choice_unknown", "{message}", {"message": str(error)}) from None
+        known(WRAPPERS, value)
         return value
 
     @property
@@ -100,7 +102,7 @@ class Environment(Model):
     """Stack this many observations, after all other transformations."""
     max_episode_steps: PositiveInt | None = None
     """Time limit of an episode; the default comes from the environment."""
-    normalize_obs: Literal[False, "rolling", "static"] = False
+    normalize_obs: Annotated[Literal[False, "rolling", "static"], _meaning({True: "rolling"})] = False
     """`rolling` normalises by running mean and variance of training; `static` scales the space's bounds to [-1, 1]."""
     normalize_reward: bool = False
     """Divide rewards by the running standard deviation of the discounted return; logged returns are not divided."""
@@ -110,12 +112,6 @@ class Environment(Model):
     """Seconds after which an unfinished step counts as a hung worker; making and resetting get at least 120."""
     on_worker_death: Literal["fail", "restart"] = "fail"
     """`restart` replaces a dead or hung worker and drops its unfinished episode."""
-
-    @field_validator("normalize_obs", mode="before")
-    @classmethod
-    def true_means_rolling(cls, value: object) -> object:
-        """Accept `true` for `rolling`."""
-        return "rolling" if value is True else value
 
 
 class Head(Model):
@@ -155,12 +151,6 @@ class WandbConfig(Model):
     tags: tuple[str, ...] = ()
     """Tags of the run on W&B."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def switch(cls, value: object) -> object:
-        """Accept `true` and `false`."""
-        return {"enabled": value} if isinstance(value, bool) else value
-
 
 class Logging(Model):
     """Where metrics are written, besides `metrics.jsonl`."""
@@ -171,7 +161,7 @@ class Logging(Model):
     """Write `metrics.csv`."""
     tensorboard: bool = False
     """Write TensorBoard event files under `tensorboard/`."""
-    wandb: WandbConfig = WandbConfig()
+    wandb: Annotated[WandbConfig, _meaning({on: {"enabled": on} for on in (True, False)})] = WandbConfig()
     """Weights & Biases."""
     every_epochs: PositiveInt = 1
     """Write a row of metrics at every N-th epoch."""

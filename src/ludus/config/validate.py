@@ -19,8 +19,7 @@ from ludus.config.aliases import Path, spellings
 from ludus.config.model import Model, Registered
 from ludus.config.schema import SCHEMA_VERSION, ExperimentConfig
 from ludus.errors import ConfigError
-from ludus.registry import UnknownName
-from ludus.text import did_you_mean
+from ludus.text import clean, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -45,9 +44,9 @@ Node = type[Model] | Registered | Many | None
 
 def node_of(annotation: object, metadata: Iterable[object] = ()) -> Node:
     """The section, choice or collection behind a field's annotation; None is a plain value."""
-    for item in metadata:
-        if isinstance(item, Registered):
-            return item
+    registered = next((item for item in metadata if isinstance(item, Registered)), None)
+    if registered is not None:
+        return registered
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return node_of(args[0], args[1:])
@@ -79,7 +78,7 @@ def chooser(path: Path) -> str | None:
 
 def field_at(path: Path, data: object) -> FieldInfo | None:
     """The field a path ends in, given the whole data."""
-    return _fields_at(path[:-1], data).get(path[-1]) if path else None
+    return _own_fields(_walk(path[:-1], data), select(data, path[:-1])).get(path[-1]) if path else None
 
 
 def select(data: object, path: Path) -> Any:
@@ -108,17 +107,10 @@ def _walk(path: Path, data: object = None) -> Node:
     return node
 
 
-def _fields_at(path: Path, data: object) -> dict[str, FieldInfo]:
-    return _own_fields(_walk(path, data), select(data, path))
-
-
 def _own_fields(node: Node, data: object) -> dict[str, FieldInfo]:
     if isinstance(node, Registered):
         name = data.get(node.key, node.default) if isinstance(data, Mapping) else data
-        try:
-            return fields(node.registry[name].Config) if isinstance(name, str) else {}
-        except UnknownName:
-            return {}
+        return fields(node.registry[name].Config) if isinstance(name, str) and name in node.registry else {}
     return fields(node) if isinstance(node, type) else {}
 
 
@@ -178,7 +170,7 @@ def _config_error(details: list[ErrorDetails], draft: Draft, source: str) -> Con
 
 def _nearest_key(path: Path, data: object) -> str:
     node = _walk(path[:-1], data)
-    known = [*([node.key] if isinstance(node, Registered) else ()), *_fields_at(path[:-1], data)]
+    known = [*([node.key] if isinstance(node, Registered) else ()), *_own_fields(node, select(data, path[:-1]))]
     close = did_you_mean(path[-1], [*known, *spellings(path[:-1])])
     return close if close.startswith("did you mean") else did_you_mean(path[-1], known)
 
@@ -205,7 +197,7 @@ def _real(loc: tuple[int | str, ...], data: object) -> Path:
 def _problem(details: list[ErrorDetails]) -> str:
     wanted: list[str] = []
     given = details[0]["input"]
-    shown = brief(given) if given is not None and not isinstance(given, bool) else json.dumps(given)
+    shown = json.dumps(given) if given is None or isinstance(given, bool) else clean(repr(given), 60)
     for detail in details:
         if detail["type"] == "value_error":
             return str(detail["ctx"]["error"])
@@ -216,9 +208,3 @@ def _problem(details: list[ErrorDetails]) -> str:
         limits = {name: x if isinstance(x, str) else f"{x:g}" for name, x in detail.get("ctx", {}).items()}
         wanted.append(_WANTED[detail["type"]].format(**limits).replace("False", "false"))
     return f"must be {' or '.join(dict.fromkeys(wanted))}, not {shown}"
-
-
-def brief(value: object) -> str:
-    """A value for messages, cut to sixty characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

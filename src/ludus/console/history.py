@@ -34,15 +34,12 @@ class Series:
         self._sum += value
         self._held += 1
         if self._held == self._stride:
-            self._push(self._sum / self._held)
+            self.points.append(self._sum / self._held)
             self._sum, self._held = 0.0, 0
-
-    def _push(self, point: float) -> None:
-        self.points.append(point)
-        if len(self.points) == _CAPACITY:
-            pairs = zip(self.points[::2], self.points[1::2], strict=True)
-            self.points = [(a + b) / 2 for a, b in pairs]
-            self._stride *= 2
+            if len(self.points) == _CAPACITY:
+                pairs = zip(self.points[::2], self.points[1::2], strict=True)
+                self.points = [(a + b) / 2 for a, b in pairs]
+                self._stride *= 2
 
     @property
     def std(self) -> float:
@@ -69,13 +66,9 @@ class History:
                 if key in COLUMNS:
                     self.position[key] = value
                 elif not isinstance(value, str):
-                    self._add(key, value, started)
-
-    def _add(self, key: str, value: float, started: set[str]) -> None:
-        series = self.series.get(key)
-        if series is None:
-            series = self.series[key] = Series()
-        if key not in started:
-            started.add(key)
-            series.previous = series.last
-        series.add(value)
+                    if (series := self.series.get(key)) is None:
+                        series = self.series[key] = Series()
+                    if key not in started:
+                        started.add(key)
+                        series.previous = series.last
+                    series.add(value)

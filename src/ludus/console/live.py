@@ -25,8 +25,8 @@ from ludus.watch.rules import Rules
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
-    from rich.console import ConsoleOptions, RenderResult
     from rich.live import Live
+    from rich.segment import Segments
 
 log = logging.getLogger(__name__)
 _FASTEST = 1 / 8
@@ -106,14 +106,15 @@ class Console(Sink):
         self.close()
         alerts = self._monitor.recap() if self._monitor else []
         width = min(self._console.width, 120)
-        self._print([[], *screen.summary(result, self._history, self._rules, alerts, width)])
+        curves = screen.curves(self._history, self._rules, width)
+        self._print([[], *curves, [], *screen.verdict(result, width), *screen.facts(result, alerts, width)])
 
     def close(self) -> None:
         """Draw the last state, leave it on the screen and restore the cursor."""
         self._drain()
         if self._live is not None:
             live, self._live = self._live, None
-            live.update(_Screen(self._frame(), self._ascii))
+            live.update(_drawn(self._frame(), self._ascii))
             self._out(live.stop)
         self._due = self._line_due = float("inf")
 
@@ -144,7 +145,7 @@ class Console(Sink):
 
     def _redraw(self) -> None:
         if self._live is not None:
-            self._out(self._live.update, _Screen(self._frame(), self._ascii), refresh=True)
+            self._out(self._live.update, _drawn(self._frame(), self._ascii), refresh=True)
 
     def _plain_line(self, last: Row) -> None:
         """A progress line for outputs without the table: at every evaluation, and less and less often between them."""
@@ -182,8 +183,7 @@ class Console(Sink):
 
     def _frame(self) -> list[screen.Line]:
         width, height = min(self._console.width, 120), self._console.height
-        metrics = screen.rows(self._history, self._rules)
-        lines = screen.table(metrics, self._rules, width, max(height - 4, 3)) if metrics else []
+        lines = screen.table(self._history, self._rules, width, max(height - 4, 3))
         return [*lines, [], screen.progress(self._progress(), width)]
 
     def _line(self) -> str:
@@ -204,25 +204,19 @@ class Console(Sink):
     def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
         """Print `lines` on the screen and `plain` (default: the same without colours) to the copy."""
         lines = list(lines)
-        if self._copy is not None:
-            self._keep(_texts(lines if plain is None else plain))
+        for text in filter(None, _texts(lines if plain is None else plain)):
+            try:
+                if self._copy is not None:
+                    self._copy(text)
+            except OSError as error:  # it ends the copy, not the run
+                self._copy = None
+                log.warning("run.log cannot be written: %s; training goes on without it", error)
         if not self._plain:
             if lines:
-                self._out(self._console.print, _Screen(lines, self._ascii), end="")
+                self._out(self._console.print, _drawn(lines, self._ascii), end="")
             return
         for text in _texts(lines) if not self._silent else ():
             self._out(print, ascii_only(text) if self._ascii else text, file=self._console.file, flush=True)
-
-    def _keep(self, texts: Iterable[str]) -> None:
-        """Write to the copy; an error ends the copy, not the run."""
-        assert self._copy is not None
-        try:
-            for text in texts:
-                if text:
-                    self._copy(text)
-        except OSError as error:
-            self._copy = None
-            log.warning("run.log cannot be written: %s; training goes on without it", error)
 
     def _out(self, write: Callable[..., object], *args: object, **options: object) -> None:
         """Write to the screen; if that fails (full disk, closed terminal or pipe), training goes on without it."""
@@ -237,17 +231,11 @@ def _texts(lines: Iterable[screen.Line]) -> list[str]:
     return ["".join(part for part, _ in line).rstrip() for line in lines]
 
 
-class _Screen:
-    """Lines as rich segments, without wrapping and markup, so that no text is interpreted as markup."""
+def _drawn(lines: list[screen.Line], plain_ascii: bool) -> Segments:
+    """Lines for rich, without wrapping and markup, so that no text is interpreted as markup."""
+    from rich.segment import Segment, Segments
+    from rich.style import Style
 
-    def __init__(self, lines: list[screen.Line], plain_ascii: bool) -> None:
-        self.lines, self.plain_ascii = lines, plain_ascii
-
-    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        from rich.segment import Segment
-        from rich.style import Style
-
-        for line in self.lines:
-            for text, style in line:
-                yield Segment(ascii_only(text) if self.plain_ascii else text, Style.parse(style) if style else None)
-            yield Segment.line()
+    parts = [part for line in lines for part in (*line, ("\n", ""))]
+    texts = [(ascii_only(text) if plain_ascii and text != "\n" else text, style) for text, style in parts]
+    return Segments(Segment(text, Style.parse(style) if style else None) for text, style in texts)

@@ -15,27 +15,13 @@ from rich.cells import cell_len, set_cell_size
 
 from ludus.console.history import History, Series
 from ludus.text import clean, duration, near, number, points, rate, sparkline
-from ludus.watch.rules import Rules
+from ludus.watch.rules import Rule, Rules
 
 Line = list[tuple[str, str]]
 TITLE, DIM, SPARK = "bold cyan", "bright_black", "cyan"
 GOOD, BAD, WARN = "green", "red", "yellow"
 _TWO_COLUMNS = 76
 _NEXT = (("ludus play @last", "watch it play"), ("ludus play @last --video auto", "record it"))
-
-
-class TableRow(NamedTuple):
-    """One metric of the table."""
-
-    key: str
-    group: str
-    name: str
-    value: str
-    value_style: str
-    arrow: str
-    arrow_style: str
-    curve: Sequence[float]
-    spark_style: str
 
 
 class Standing(NamedTuple):
@@ -55,39 +41,18 @@ class Standing(NamedTuple):
         return max(self.total - self.position, 0) / self.speed if self.speed > 0 else math.inf
 
 
-def rows(history: History, rules: Rules) -> list[TableRow]:
-    """The metrics to display, the most important first."""
-    keys = [key for key in history.series if rules[key].show_in_table]
-    return [_item(key, history.series[key], rules) for key in sorted(keys, key=rules.rank)]
-
-
-def _item(key: str, series: Series, rules: Rules) -> TableRow:
-    rule, group = rules[key], rules.group(key)
-    outside = not math.isfinite(series.last) or rule.outside(series.last)
-    style = "bold " * rule.bold + (WARN if outside else "")
-    rose, fell = series.last > series.previous, series.last < series.previous
-    arrow = "▲" if rose else "▼" if fell else " "
-    arrow_style = DIM if rule.better is None else GOOD if rose == (rule.better == "up") else BAD
-    name = key.removeprefix(group).removeprefix("/") if key.startswith(f"{group}/") else key.partition("/")[2]
-    value = ("!" if outside else "") + number(series.last, rule.precision, trim=rule.trim)
-    curve = series.curve() if rule.sparkline and series.min < series.max else ()
-    spark_style = f"bold {GOOD}" if rule.highlight else SPARK
-    name = clean(name.removeprefix("roll/").removeprefix("time/"), 40)
-    return TableRow(key, group, name, value, style.strip(), arrow, arrow_style, curve, spark_style)
-
-
-def table(metrics: Sequence[TableRow], rules: Rules, width: int, height: int) -> list[Line]:
+def table(history: History, rules: Rules, width: int, height: int) -> list[Line]:
     """The metrics by group in one or two columns; without room for all, the least important are left out."""
-    shown = list(metrics)
-    columns = _columns(shown, rules, width)
-    while len(shown) > 1 and max(map(len, columns)) > height:
-        shown.pop()
-        columns = _columns(shown, rules, width)
+    keys = sorted((key for key in history.series if rules[key].show_in_table), key=rules.rank)
+    columns = _columns(keys, rules, width)
+    while len(keys) > 1 and max(map(len, columns)) > height:
+        keys.pop()
+        columns = _columns(keys, rules, width)
     gap = 3 if width >= 96 else 1
     each = (width - gap * (len(columns) - 1)) // len(columns)
-    drawn = [_column(column, each) for column in columns]
+    drawn = [_column(column, history, rules, each) for column in columns]
     lines: list[Line] = []
-    for i in range(max(map(len, drawn), default=0)):
+    for i in range(max(map(len, drawn))):
         line: Line = []
         for j, column in enumerate(drawn):
             part = column[i] if i < len(column) else [(" " * each, "")]
@@ -96,42 +61,52 @@ def table(metrics: Sequence[TableRow], rules: Rules, width: int, height: int) ->
     return lines
 
 
-def _columns(metrics: Sequence[TableRow], rules: Rules, width: int) -> list[list[str | TableRow]]:
-    """Group titles and metrics in reading order, split into columns of about equal length."""
-    groups: dict[str, list[TableRow]] = {}
-    for row in metrics:
-        groups.setdefault(row.group, []).append(row)
-    names = sorted(groups, key=rules.group_rank)
-    blocks: list[list[str | TableRow]] = [[name, *groups[name]] for name in names]
-    if width < _TWO_COLUMNS or len(blocks) < 2:
-        return [[cell for block in blocks for cell in block]]
+def _columns(keys: Sequence[str], rules: Rules, width: int) -> list[list[tuple[str, str]]]:
+    """(group, "") for titles and (group, metric) in reading order, split into columns of about equal length."""
+    groups: dict[str, list[str]] = {}
+    for key in keys:
+        groups.setdefault(rules.group(key), []).append(key)
+    blocks = [[(name, key) for key in ("", *groups[name])] for name in sorted(groups, key=rules.group_rank)]
     sizes = [len(block) for block in blocks]
-    split = min(range(1, len(blocks)), key=lambda i: max(sum(sizes[:i]), sum(sizes[i:])))
-    return [[c for b in blocks[:split] for c in b], [c for b in blocks[split:] for c in b]]
+    split = len(blocks)
+    if width >= _TWO_COLUMNS and len(blocks) > 1:
+        split = min(range(1, len(blocks)), key=lambda i: max(sum(sizes[:i]), sum(sizes[i:])))
+    columns = [[cell for block in part for cell in block] for part in (blocks[:split], blocks[split:])]
+    return columns if columns[1] else columns[:1]
 
 
-def _column(cells: Sequence[str | TableRow], width: int) -> list[Line]:
-    rows = [cell for cell in cells if isinstance(cell, TableRow)]
-    names = min(max((cell_len(row.name) for row in rows), default=0), 22)
-    values = max(8, max((len(row.value) for row in rows), default=0))
-    spark = max(min(width - names - values - 6, 32), 0)
+def _column(cells: Sequence[tuple[str, str]], history: History, rules: Rules, width: int) -> list[Line]:
+    rows = {key: _row(key, group, history.series[key], rules[key]) for group, key in cells if key}
+    names = min(max((cell_len(name) for name, *_ in rows.values()), default=0), 22)
+    values = max([8, *(len(value) for _, (value, _), *_ in rows.values())])
+    room = width - names - values - 6
     lines: list[Line] = []
-    for cell in cells:
-        if isinstance(cell, str):
-            title = clean(cell, width - 4)
+    for group, key in cells:
+        if not key:
+            title = clean(group, width - 4)
             lines.append([(title, TITLE), (" " + "─" * (width - cell_len(title) - 1), DIM)])
             continue
-        drawn = sparkline(cell.curve, spark)
-        used = 2 + names + 1 + values + 3
-        lines.append(
-            [
-                ("  " + set_cell_size(cell.name, names) + " ", ""),
-                (cell.value.rjust(values), cell.value_style),
-                (f" {cell.arrow} ", cell.arrow_style),
-                (drawn.ljust(width - used), cell.spark_style),
-            ]
-        )
+        name, (value, style), arrow, (curve, curve_style) = rows[key]
+        spark = sparkline(curve, max(min(room, 32), 0)).ljust(room)
+        name = f"  {set_cell_size(name, names)} "
+        lines.append([(name, ""), (value.rjust(values), style), arrow, (spark, curve_style)])
     return lines
+
+
+def _row(
+    key: str, group: str, series: Series, rule: Rule
+) -> tuple[str, tuple[str, str], tuple[str, str], tuple[Sequence[float], str]]:
+    """Name, value, arrow and curve of a metric, all but the name with a style."""
+    outside = not math.isfinite(series.last) or rule.outside(series.last)
+    value = ("!" if outside else "") + number(series.last, rule.precision, trim=rule.trim)
+    style = "bold " * rule.bold + (WARN if outside else "")
+    rose, fell = series.last > series.previous, series.last < series.previous
+    arrow_style = DIM if rule.better is None else GOOD if rose == (rule.better == "up") else BAD
+    arrow = " ▲ " if rose else " ▼ " if fell else "   "
+    name = key.removeprefix(group).removeprefix("/") if key.startswith(f"{group}/") else key.partition("/")[2]
+    name = clean(name.removeprefix("roll/").removeprefix("time/"), 40)
+    curve = series.curve() if rule.sparkline and series.min < series.max else ()
+    return name, (value, style.strip()), (arrow, arrow_style), (curve, f"bold {GOOD}" if rule.highlight else SPARK)
 
 
 def progress(p: Standing, width: int) -> Line:
@@ -179,14 +154,8 @@ def header(title: str, facts: Mapping[str, str], width: int) -> list[Line]:
     return box(title, body + long, width, "cyan")
 
 
-def summary(
-    result: Mapping[str, object], history: History, rules: Rules, alerts: Sequence[str], width: int
-) -> list[Line]:
-    """The end of a run: curves, result, why it ended and what to do next; `result` as in Console.summary."""
-    return [*_curves(history, rules, width), [], *_verdict(result, width), *_facts(result, alerts, width)]
-
-
-def _curves(history: History, rules: Rules, width: int) -> list[Line]:
+def curves(history: History, rules: Rules, width: int) -> list[Line]:
+    """The history of the main metrics, at the end of a run."""
     keys = sorted((key for key in history.series if rules[key].highlight), key=rules.rank)
     if not keys:
         return []
@@ -210,7 +179,8 @@ def _curves(history: History, rules: Rules, width: int) -> list[Line]:
     return lines
 
 
-def _verdict(result: Mapping[str, object], width: int) -> list[Line]:
+def verdict(result: Mapping[str, object], width: int) -> list[Line]:
+    """The last evaluation against the threshold; `result` as in Console.summary."""
     threshold, mean, std = (_number(result.get(key)) for key in ("threshold", "mean", "std"))
     size = min(width, 72)
     if mean is None:
@@ -223,20 +193,21 @@ def _verdict(result: Mapping[str, object], width: int) -> list[Line]:
     return box("SOLVED", body, size, GOOD) if mean >= threshold else box("NOT SOLVED", body, size, BAD)
 
 
-def _facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> list[Line]:
+def facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> list[Line]:
+    """Why the run ended and what to do next; `result` as in Console.summary."""
     seconds = _number(result.get("seconds")) or 0.0
     steps, epochs, updates = (int(_number(result.get(key)) or 0) for key in ("env_steps", "epochs", "updates"))
     done, noun = (steps, "steps") if steps or not updates else (updates, "updates")
     speed = rate(done / seconds) if seconds > 0 else "-"
     counts = f"{steps:,} steps, {epochs:,} epochs, {updates:,} updates"
-    facts = [
+    told = [
         ("stopped", str(result.get("reason") or "the budget is used up"), ""),
         ("took", f"{duration(seconds)} for {counts}, {speed} {noun}/s", ""),
         *(("alert", text, WARN) for text in alerts),
         *([("folder", near(Path(str(result["folder"]))), "")] if result.get("folder") else []),
     ]
     lines: list[Line] = []
-    for label, text, style in facts:
+    for label, text, style in told:
         parts = textwrap.wrap(clean(text, 400), width - 9) or [""]
         lines += [[((label if i == 0 else "").ljust(9), DIM), (part, style)] for i, part in enumerate(parts)]
     following = result.get("next", _NEXT)

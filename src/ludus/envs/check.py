@@ -13,8 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs import Observation
-from ludus.envs.deadline import Within
-from ludus.envs.failure import raised
+from ludus.envs.deadline import Within, raised
 from ludus.envs.spaces import ConvertSpaces
 from ludus.errors import EnvironmentFailed
 from ludus.types import tree_leaves
@@ -26,8 +25,6 @@ Answer = Any
 """What an environment returned, of whatever type."""
 Check = Callable[[gym.Space, Observation], str | None]
 """Why a value does not fit a space."""
-Leaves = list[Any]
-"""The arrays and numbers of an observation."""
 
 
 def check(env: gym.Env, id: str, deadline: float = math.inf) -> None:
@@ -57,9 +54,9 @@ def probe(env: gym.Env, id: str, deadline: float = math.inf) -> list[str]:
     """Warnings about an environment whose episodes do not follow from seed and actions."""
     call = partial(_call, id, deadline)
     first, again = _trace(env, call), _trace(env, call)
-    if not _same(first[0], again[0]):
+    if first[0] != again[0]:
         return [f"{id}: reset(seed) does not fix the first observation; runs with it cannot be reproduced"]
-    if not all(_same(a, b) for a, b in zip(first, again, strict=False)) or len(first) != len(again):
+    if first != again:
         return [f"{id}: episodes with the same seed and actions differ; resuming a run will not be exact"]
     return []
 
@@ -69,7 +66,7 @@ def fault(space: gym.Space, value: Observation) -> str | None:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _fault_of_parts(fault, space, value)
     if isinstance(space, spaces.Discrete):
-        inside = _is_integer(value) and space.start <= value < space.start + space.n
+        inside = _is_number(value, numbers.Integral) and space.start <= value < space.start + space.n
         return None if inside else f"is {_kind(value)}, not in {space}"
     if isinstance(space, spaces.Box):
         return _box_fault(space, value)
@@ -81,7 +78,7 @@ def misfit(space: gym.Space, value: Observation) -> str | None:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _fault_of_parts(misfit, space, value)
     if isinstance(space, spaces.Discrete):
-        return None if _is_integer(value) else f"is {_kind(value)}, not in {space}"
+        return None if _is_number(value, numbers.Integral) else f"is {_kind(value)}, not in {space}"
     if not isinstance(value, np.ndarray | np.generic):
         return f"is {_kind(value)}, not a numpy array"
     array = np.asarray(value)
@@ -142,29 +139,23 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {str(value)[:40]}"
 
 
-def _is_integer(value: object) -> bool:
-    scalar = isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "iu"
-    return scalar or isinstance(value, numbers.Integral)
+def _is_number(value: object, kind: type = numbers.Real) -> bool:
+    codes = "iu" if kind is numbers.Integral else "fiu"
+    return isinstance(value, kind) or (isinstance(value, np.ndarray) and not value.shape and value.dtype.kind in codes)
 
 
-def _is_number(value: object) -> bool:
-    scalar = isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "fiu"
-    return scalar or isinstance(value, numbers.Real)
-
-
-def _trace(env: gym.Env, call: Callable[..., Answer]) -> list[Leaves]:
+def _trace(env: gym.Env, call: Callable[..., Answer]) -> list[list[bytes]]:
     """Observations and rewards of an episode's first steps, with the same seed and actions every time."""
+
+    def digest(values: Observation) -> list[bytes]:
+        return [np.asarray(leaf).tobytes() for leaf in tree_leaves(values)]
+
     env.action_space.seed(0)
     obs, _ = call("reset", lambda: env.reset(seed=0))
-    seen = [tree_leaves(obs)]
+    seen = [digest(obs)]
     for _ in range(PROBE_STEPS):
         obs, reward, terminated, truncated, _ = call("step", lambda: env.step(env.action_space.sample()))
-        seen.append([*tree_leaves(obs), reward])
+        seen.append(digest((obs, reward)))
         if terminated or truncated:
             break
     return seen
-
-
-def _same(a: Leaves, b: Leaves) -> bool:
-    pairs = [(np.asarray(one), np.asarray(other)) for one, other in zip(a, b, strict=True)]
-    return all(np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in pairs)

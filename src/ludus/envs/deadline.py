@@ -1,7 +1,8 @@
-"""Deadlines for what environments do in this process outside of steps: being made, reset, tried out and closed.
+"""Calls into environments: failures become one line for the user, and what is no step has a deadline.
 
-A thread watches. Python code that is late is interrupted in the main thread by a signal; code inside a library, which
-does not react to signals, is stopped by ending the process. Workers need no deadlines here: their parent ends them.
+In this process that is being made, reset, tried out and closed; workers are ended by their parent. A thread watches.
+Python code that is late is interrupted in the main thread by a signal; code inside a library, which does not react to
+signals, is stopped by ending the process.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import NoReturn
 
-from ludus.errors import EnvironmentFailed
+import gymnasium as gym
+import numpy as np
+
+from ludus.errors import EnvironmentFailed, LudusError, MissingExtra
+from ludus.types import Array
 
 LEAST = 120.0
 """Least seconds of any deadline, however short that of a step is: imports and ROMs take long, once."""
@@ -38,17 +43,17 @@ class Within:
     It can be entered several times.
     """
 
-    __slots__ = ("_fired", "_seconds", "_thread", "_waited", "_where", "verb")
+    __slots__ = ("_seconds", "_thread", "_waited", "_where", "fired", "verb")
 
     def __init__(self, seconds: float, where: str | Callable[[], str], verb: str) -> None:
         self._seconds, self._where, self.verb = max(seconds, LEAST), where, verb
-        self._waited, self._fired, self._thread = 0.0, False, 0
+        self._waited, self.fired, self._thread = 0.0, False, 0
         if seconds < math.inf:
             _watch.prepare()
 
     def __enter__(self) -> Within:
         if self._seconds < math.inf:
-            self._waited, self._fired, self._thread = 0.0, False, threading.get_ident()
+            self._waited, self.fired, self._thread = 0.0, False, threading.get_ident()
             _watch.open.append(self)
         return self
 
@@ -57,12 +62,12 @@ class Within:
             _watch.open.remove(self)
             for outer in _watch.open:
                 outer.beat()
-        if self._fired and isinstance(error, Late):
+        if self.fired and isinstance(error, Late):
             raise self.failure() from None
 
     def beat(self) -> None:
         """A sign of life: count from here."""
-        self._waited, self._fired = 0.0, False
+        self._waited, self.fired = 0.0, False
 
     def failure(self) -> EnvironmentFailed:
         """The error for the user."""
@@ -75,26 +80,16 @@ class Within:
         self._waited += TICK  # by count: a process that was stopped for a while did not wait
         if before < NOTICE <= self._waited < self._seconds:
             _say(f"ludus: {self._name()}: {self.verb} takes long; it has {self._seconds:g} s")
-        if self._waited >= self._seconds + GRACE or (self._waited >= self._seconds and not self._interruptible()):
-            self._end()
-        if self._waited >= self._seconds and not self._fired:
-            self._fired = True
+        here = self._thread == threading.main_thread().ident and signal.getsignal(signal.SIGALRM) is _interrupt
+        if self._waited >= self._seconds + (GRACE if here else 0):
+            _say(f"error: {self.failure().line()}")
+            os._exit(EnvironmentFailed.exit_code)
+        if self._waited >= self._seconds and not self.fired:
+            self.fired = True
             signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _name(self) -> str:
         return self._where if isinstance(self._where, str) else self._where()
-
-    def _interruptible(self) -> bool:
-        return self._thread == threading.main_thread().ident and signal.getsignal(signal.SIGALRM) is _interrupt
-
-    def _end(self) -> NoReturn:
-        _say(f"error: {self.failure().line()}")
-        os._exit(EnvironmentFailed.exit_code)
-
-    @property
-    def late(self) -> bool:
-        """Whether it was interrupted for being late."""
-        return self._fired
 
 
 class _Watch:
@@ -124,8 +119,7 @@ _watch = _Watch()
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
-    late = [entry for entry in _watch.open if entry.late]
-    if late and not _debugged(frame):
+    if any(entry.fired for entry in _watch.open) and not _debugged(frame):
         raise Late
     for entry in _watch.open:
         entry.beat()
@@ -141,3 +135,41 @@ def _debugged(frame: FrameType | None) -> bool:
 def _say(line: str) -> None:
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
+
+
+def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
+    """`<where>: <verb> raised ValueError: ...`, also for sys.exit; Ctrl-C of the user is raised again.
+
+    A KeyboardInterrupt comes from the user only if the signal still raises one: not during training, not in a worker.
+    """
+    pass_on(error)
+    text = str(error).partition("\n")[0][:200]
+    problem, remedy = f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log, or add --debug"
+    failure = EnvironmentFailed(where, problem, remedy)
+    failure.detail = "".join(traceback.format_exception(error))
+    return failure
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise again what is not the environment's fault, or is an error of ours already."""
+    if isinstance(error, LudusError | Late):
+        raise error
+    if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        raise error
+
+
+def close(env: gym.Env, where: str, deadline: float) -> None:
+    """Close one environment; EnvironmentFailed if that raises or hangs."""
+    try:
+        with Within(deadline, where, "close"):
+            env.close()
+    except BaseException as error:  # whatever an environment raises is reported with its traceback
+        raise raised(where, "close", error) from error
+
+
+def frame(env: gym.Env, id: str) -> Array:
+    """The rendered image of an environment, uint8 [H, W, 3], in a new array."""
+    try:
+        return np.array(env.render())
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingExtra(f"rendering {id}", "video") from error

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
+
+from ludus.config.compose import load, search_path
+from ludus.config.groups import FACTS, EnvironmentFile, environment_files
+from ludus.config.merge import Draft
 from ludus.config.model import Model
+from ludus.config.schema import Environment
+from ludus.envs.catalog import load_all
 from ludus.envs.suites import Suite, spelled, suite_of
+from ludus.errors import ConfigError
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from ludus.config.groups import EnvironmentFile
-    from ludus.config.schema import Environment
-    from ludus.envs.info import EnvInfo
+    from ludus.envs.spaces import EnvInfo
 
 MOST_LISTED = 32
 """Spaces with more numbers than this get one range instead of one for each number."""
@@ -61,34 +67,27 @@ class ConfiguredEnvironment(NamedTuple):
 
 
 def shipped() -> list[ConfiguredEnvironment]:
-    """Every environment that has a config file; reads the files and imports no environment."""
-    from ludus.config.compose import search_path
-    from ludus.config.groups import EnvironmentFile, environment_files
-
-    dirs = search_path()
-    files = [EnvironmentFile(path, dirs) for _, path in sorted(environment_files(dirs).items())]
-    ids = [_id_of(file) for file in files]
-    return [
-        ConfiguredEnvironment(file.path.stem, id, file.variants, suite_of(id))
-        for file, id in zip(files, ids, strict=True)
-    ]
+    """Every environment that has a config file, with the id of its first variant; imports no environment."""
+    dirs, found = search_path(), []
+    for _, path in sorted(environment_files(dirs).items()):
+        file = EnvironmentFile(path, dirs)
+        id = path.stem
+        if file.variants:
+            id = str(Draft(file.layers(file.variants[0])).data["environment"]["id"])
+        found.append(ConfiguredEnvironment(path.stem, id, file.variants, suite_of(id)))
+    return found
 
 
 def registered() -> list[ConfiguredEnvironment]:
     """Every id of Gymnasium and of the suites that are installed."""
-    import gymnasium
-
-    from ludus.envs.catalog import load_all
+    import gymnasium as gym
 
     load_all()
-    return [ConfiguredEnvironment(id, id, [], suite_of(id)) for id in sorted(gymnasium.registry)]
+    return [ConfiguredEnvironment(id, id, [], suite_of(id)) for id in sorted(gym.registry)]
 
 
 def environment_of(id: str) -> tuple[Environment, EnvironmentFile | None]:
     """The environment section of an id or an Env:variant, and its config file if there is one."""
-    from ludus.config.compose import load
-    from ludus.config.schema import Environment
-
     name, _, variant = id.partition(":")
     file = file_of(name)
     if variant:
@@ -101,9 +100,6 @@ def environment_of(id: str) -> tuple[Environment, EnvironmentFile | None]:
 
 def file_of(name: str) -> EnvironmentFile | None:
     """The config file of an environment; `/` in its name may be written as `-`."""
-    from ludus.config.compose import search_path
-    from ludus.config.groups import EnvironmentFile, environment_files
-
     dirs = search_path()
     path = environment_files(dirs).get(name.replace("/", "-"))
     return EnvironmentFile(path, dirs) if path is not None else None
@@ -111,11 +107,6 @@ def file_of(name: str) -> EnvironmentFile | None:
 
 def facts_of(file: EnvironmentFile | None) -> tuple[EnvironmentFacts, str]:
     """The validated `spec` block of an environment file, and the name of the file."""
-    from pydantic import ValidationError
-
-    from ludus.config.groups import FACTS
-    from ludus.errors import ConfigError
-
     if file is None or FACTS not in file.block:
         return EnvironmentFacts(), ""
     try:
@@ -156,20 +147,9 @@ def collect(env: EnvInfo, facts: EnvironmentFacts, source: str = "") -> Facts:
     }
 
 
-def _id_of(file: EnvironmentFile) -> str:
-    """The environment id a file is about: that of its first variant."""
-    from ludus.config.merge import Draft
-
-    if not file.variants:
-        return file.path.stem
-    return str(Draft(file.layers(file.variants[0])).data["environment"]["id"])
-
-
 def _space(space: gym.Space, labels: Sequence[str], where: str) -> Facts:
     import numpy as np
     from gymnasium import spaces
-
-    from ludus.errors import ConfigError
 
     found: Facts = {"space": type(space).__name__, "shape": [*(space.shape or ())], "dtype": str(space.dtype)}
     count = int(np.prod(space.shape or (1,)))

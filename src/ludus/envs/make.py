@@ -16,9 +16,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs import catalog
 from ludus.envs.check import probe as probe_env
-from ludus.envs.failure import close
-from ludus.envs.info import EnvInfo
+from ludus.envs.deadline import close
 from ludus.envs.recipe import Recipe, WrapperCall
+from ludus.envs.spaces import EnvInfo
 from ludus.envs.suites import old_api, suite_of
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.errors import ConfigError
@@ -53,7 +53,7 @@ def make_vector(
         found = _native(recipe, count, cfg.workers or cores(), insist=cfg.vectorization == "native")
         if found is not None:
             return found
-    from ludus.envs.vector.sync import SyncVectorEnv
+    from ludus.envs.vector.stepper import SyncVectorEnv
 
     recipe.check()
     return SyncVectorEnv(recipe, count)
@@ -145,8 +145,7 @@ def _require_arguments(cfg: Environment, spec: EnvSpec) -> None:
         if reserved in cfg.kwargs:
             remedy = "use environment.max_episode_steps" if reserved == "max_episode_steps" else "the command sets it"
             raise ConfigError(f"environment.kwargs.{reserved}", "is no constructor argument here", remedy)
-    known = _parameters(catalog.creator(cfg.id, spec.entry_point))
-    _refuse_unknown("environment.kwargs", cfg.kwargs, known)
+    _known(catalog.creator(cfg.id, spec.entry_point), "environment.kwargs", cfg.kwargs)
 
 
 def _call(i: int, wrapper: Wrapper) -> WrapperCall:
@@ -156,32 +155,27 @@ def _call(i: int, wrapper: Wrapper) -> WrapperCall:
     except UnknownName as error:
         raise ConfigError(f"{where}.id", f"unknown wrapper '{wrapper.id}'", error.remedy) from None
     where = f"{where} ({wrapper.id})"
-    known = _parameters(cls)
-    if known is not None:
-        known = known[1:]  # the environment
-    _refuse_unknown(where, wrapper.arguments, known)
     arguments = {
         parameter.name: _validated(f"{where}.{parameter.name}", parameter, wrapper.arguments)
-        for parameter in known or ()
+        for parameter in _known(cls, where, wrapper.arguments, first=1)  # after the environment
         if parameter.name in wrapper.arguments or parameter.default is parameter.empty
     }
     return WrapperCall(where, cls, {**wrapper.arguments, **arguments})
 
 
-def _parameters(function: Callable[..., object]) -> list[inspect.Parameter] | None:
-    """Named parameters of a function or class; None if it takes any keyword."""
+def _known(call: Callable[..., object], where: str, given: Iterable[str], first: int = 0) -> list[inspect.Parameter]:
+    """Named parameters from the `first` on, after a check that those given are known; none if it takes any keyword."""
     try:
-        parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+        parameters = list(inspect.signature(call, eval_str=True).parameters.values())
     except NameError:  # annotations that are imported for type checkers only
-        parameters = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
-    return None if any(p.kind == p.VAR_KEYWORD for p in parameters) else parameters
-
-
-def _refuse_unknown(where: str, given: Iterable[str], known: list[inspect.Parameter] | None) -> None:
-    names = [parameter.name for parameter in known or ()]
+        parameters = [p.replace(annotation=p.empty) for p in inspect.signature(call).parameters.values()]
+    if any(p.kind == p.VAR_KEYWORD for p in parameters):
+        return []
+    names = [parameter.name for parameter in parameters[first:]]
     for key in given:
-        if known is not None and key not in names:
+        if key not in names:
             raise ConfigError(f"{where}.{key}", "unknown argument", did_you_mean(key, names))
+    return parameters[first:]
 
 
 def _validated(where: str, parameter: inspect.Parameter, given: Mapping[str, object]) -> object:

@@ -13,10 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 from ludus.envs import Info, catalog
 from ludus.envs.catalog import Creator
 from ludus.envs.check import check
-from ludus.envs.deadline import Within
-from ludus.envs.failure import close, raised
-from ludus.envs.info import EnvInfo
-from ludus.envs.spaces import convert_spaces
+from ludus.envs.deadline import Within, close, raised
+from ludus.envs.spaces import EnvInfo, convert_spaces
 from ludus.envs.vector import VectorEnv
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, LudusError
@@ -59,20 +57,17 @@ class Recipe:
 
     def make(self) -> gym.Env:
         """A new environment."""
-        with Within(self.deadline, f"environment {self.id}", "making it"):
-            return self._made()
-
-    def _made(self) -> gym.Env:
-        catalog.headless(self.render_mode)
         drawn = any(getattr(call.cls, "needs_frames", False) for call in self.wrappers)
-        env = self._bare("rgb_array" if drawn else self.render_mode)
-        if self.wrappers:
-            env = RawReward(env)
-        for call in self.wrappers:
-            env = call.apply(call.cls, env)
-        if drawn and self.render_mode == "human":
-            env = gym.wrappers.HumanRendering(env)
-        return convert_spaces(env, self.id)
+        with Within(self.deadline, f"environment {self.id}", "making it"):
+            catalog.headless(self.render_mode)
+            env = self._bare("rgb_array" if drawn else self.render_mode)
+            if self.wrappers:
+                env = RawReward(env)
+            for call in self.wrappers:
+                env = call.apply(call.cls, env)
+            if drawn and self.render_mode == "human":
+                env = gym.wrappers.HumanRendering(env)
+            return convert_spaces(env, self.id)
 
     def check(self) -> EnvInfo:
         """Facts about the environment after the start-up check, on an extra one: some keep state over a reset."""

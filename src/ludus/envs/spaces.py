@@ -1,4 +1,4 @@
-"""Conversion between an environment's spaces and the spaces that policies compute with.
+"""Facts about one environment, and the conversion between its spaces and those that policies compute with.
 
 A policy sees observations as a Box (images channels first), a Discrete from 0, a MultiDiscrete from 0 or a MultiBinary,
 in the space's own dtype (float64 becomes float32), or as a Dict or Tuple of these, nested or not: a Dict or Tuple stays
@@ -9,18 +9,63 @@ or float Box. Other spaces are refused by name: only the user can say how to con
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from ludus.envs import Action, ResetReturn, StepReturn
-from ludus.envs.info import is_pixels
 from ludus.errors import ConfigError
 from ludus.types import Array, State, Tree
 
 IMAGE_CHANNELS = (1, 3, 4)
+W = TypeVar("W", bound=gym.Wrapper)
+
+
+@dataclass(frozen=True)
+class EnvInfo:
+    """Facts about ONE environment as the policy sees it."""
+
+    id: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    reward_threshold: float | None = None
+    """Mean return that counts as solved; the config's, otherwise the environment's own."""
+    max_episode_steps: int | None = None
+    """Time limit after which an episode is truncated."""
+    render_mode: str | None = None
+    """The mode this environment was made with."""
+    render_modes: tuple[str, ...] = ()
+    """The modes it can be made with."""
+    render_fps: float = 30.0
+    """Frames per second that show it in real time."""
+
+    @property
+    def is_image(self) -> bool:
+        """Observations are uint8 pixels, channels first."""
+        return is_image(self.observation_space)
+
+
+def is_image(space: gym.Space) -> bool:
+    """Pixels with a channel dimension."""
+    return is_pixels(space) and len(space.shape or ()) == 3
+
+
+def is_pixels(space: gym.Space) -> bool:
+    """A uint8 Box over the whole range 0 to 255."""
+    box = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+    return box and bool((space.low == 0).all() and (space.high == 255).all())  # type: ignore[attr-defined]
+
+
+def wrapper_of(env: gym.Env, kind: type[W]) -> W | None:
+    """The outermost wrapper of a class around an environment."""
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, kind):
+            return env
+        env = env.env
+    return None
 
 
 class Image(spaces.Box):
@@ -46,8 +91,7 @@ class ConvertSpaces(gym.Wrapper):
         super().__init__(env)
         self.observation_space, self.action_space = observation.space, action.space
         # plain functions: a snapshot of the environment compares them by name
-        self._observe = observation.convert or _unchanged
-        self._act = action.convert or _unchanged
+        self._observe, self._act = observation.convert or _unchanged, action.convert or _unchanged
 
     def reset(self, *, seed: int | None = None, options: State | None = None) -> ResetReturn:
         """Reset and convert the observation."""
@@ -77,14 +121,11 @@ def observation_conversion(space: gym.Space, id: str, path: str = "") -> Convers
     if isinstance(space, spaces.Box):
         return _box(space, id, path)
     if isinstance(space, spaces.Discrete):
-        return _from_zero(space)
-    if isinstance(space, spaces.MultiDiscrete):
-        return _vector_of_choices(space)
-    if isinstance(space, spaces.MultiBinary):
-        shape = space.shape
-        flat = spaces.MultiBinary(int(np.prod(shape)))
-        reshaped = Conversion(flat, lambda o: np.reshape(o, (*np.shape(o)[: -len(shape)], -1)))
-        return Conversion(space) if len(shape) == 1 else reshaped
+        first = int(space.start)
+        return _plain(space, lambda value: value - first)
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        begin, ndim = getattr(space, "start", 0), len(space.shape)
+        return _plain(space, lambda value: np.reshape(value - begin, (*np.shape(value)[:-ndim], -1)))
     remedy = "leaves that part out" if path else "returns a Box, Discrete or Dict of them"
     raise _refused(id, "observation", space, f"wrap the environment so that it {remedy}", path)
 
@@ -107,21 +148,15 @@ def _tree(space: spaces.Dict | spaces.Tuple, id: str, path: str) -> Conversion:
 
 def action_conversion(space: gym.Space, id: str) -> Conversion:
     """How actions reach an environment with `space`."""
+    shape = space.shape or ()
     if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        return Conversion(space) if start == 0 else Conversion(_from_zero(space).space, lambda action: action + start)
+        first = int(space.start)
+        return _plain(space, lambda action: action + first)
     if isinstance(space, spaces.MultiDiscrete):
-        begin, choices = space.start, space.shape
-        plain = len(choices) == 1 and not np.any(begin)
-        flat = spaces.MultiDiscrete(space.nvec.ravel(), dtype=space.dtype)
-        return (
-            Conversion(space) if plain else Conversion(flat, lambda a: np.reshape(a, (*a.shape[:-1], *choices)) + begin)
-        )
-    if isinstance(space, spaces.MultiBinary):
-        return _one_dimensional(space, lambda: spaces.MultiBinary(int(np.prod(space.shape))))
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = np.ravel(space.low), np.ravel(space.high)
-        return _one_dimensional(space, lambda: spaces.Box(low, high, dtype=space.dtype))
+        begin = space.start
+        return _plain(space, lambda action: np.reshape(action, (*action.shape[:-1], *shape)) + begin)
+    if isinstance(space, spaces.MultiBinary) or (isinstance(space, spaces.Box) and space.dtype.kind == "f"):
+        return _plain(space, lambda action: np.reshape(action, (*action.shape[:-1], *shape)))
     raise _refused(id, "action", space, "wrap the environment so that it takes a Discrete, MultiDiscrete or float Box")
 
 
@@ -131,26 +166,17 @@ def _refused(id: str, kind: str, space: gym.Space, remedy: str, path: str = "") 
     return ConfigError("environment.id", f"'{id}' has a {what} {kind} space{part}, which is not supported", remedy)
 
 
-def _from_zero(space: spaces.Discrete) -> Conversion:
-    start = int(space.start)
-    if start == 0:
+def _plain(space: Any, convert: Callable[[Any], Any]) -> Conversion:
+    """`space` itself if its values are numbers from 0 or vectors; else one of those, which `convert` converts."""
+    if isinstance(space, spaces.Discrete):
+        return Conversion(space) if space.start == 0 else Conversion(spaces.Discrete(int(space.n)), convert)
+    if len(space.shape) == 1 and not np.any(getattr(space, "start", 0)):
         return Conversion(space)
-    return Conversion(spaces.Discrete(int(space.n)), lambda value: value - start)
-
-
-def _vector_of_choices(space: spaces.MultiDiscrete) -> Conversion:
-    begin, ndim = space.start, len(space.shape)
-    if ndim == 1 and not np.any(begin):
-        return Conversion(space)
-    flat = spaces.MultiDiscrete(space.nvec.ravel(), dtype=space.dtype)
-    return Conversion(flat, lambda o: np.reshape(o - begin, (*np.shape(o)[:-ndim], -1)))
-
-
-def _one_dimensional(space: gym.Space, flat: Callable[[], gym.Space]) -> Conversion:
-    shape = space.shape or ()
-    return (
-        Conversion(space) if len(shape) == 1 else Conversion(flat(), lambda a: np.reshape(a, (*a.shape[:-1], *shape)))
-    )
+    if isinstance(space, spaces.MultiDiscrete):
+        return Conversion(spaces.MultiDiscrete(space.nvec.ravel(), dtype=space.dtype), convert)
+    if isinstance(space, spaces.MultiBinary):
+        return Conversion(spaces.MultiBinary(int(np.prod(space.shape))), convert)
+    return Conversion(spaces.Box(np.ravel(space.low), np.ravel(space.high), dtype=space.dtype), convert)
 
 
 def _box(space: spaces.Box, id: str, path: str) -> Conversion:

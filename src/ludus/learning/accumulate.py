@@ -9,27 +9,24 @@ loss that is a mean over the batch has the gradient that it has in one pass. A f
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ludus.learning.networks import Batch, Metrics, Networks, Outputs, Running, Scalars, UpdateFunction, finished
-from ludus.math.losses import Scalar
+from ludus.learning.learner import Batch, Learner, Metrics, Networks, Outputs, Running, UpdateFunction, finished
+from ludus.math.policy_gradient import Scalar
 from ludus.types import tree_leaves, tree_map
-
-if TYPE_CHECKING:
-    from ludus.learning.learner import Learner
 
 
 def accumulated(
-    learner: Learner, function: UpdateFunction, batch: Batch, count: int, scalars: Scalars, static: Mapping[str, object]
+    learner: Learner, function: UpdateFunction, count: int, static: Mapping[str, object]
 ) -> tuple[Networks, Metrics, Outputs]:
-    """One update over `count` parts of a batch: (networks with its gradient norms, metrics, outputs)."""
-    parts = parts_of(batch, count)
+    """One update over `count` parts of the learner's batch: (networks with its gradient norms, metrics, outputs)."""
+    assert learner.batch is not None
+    parts = parts_of(learner.batch, count)
     size, drawn = parts[-1][0].stop, list[Tensor]()
     nets = [PartNetworks(learner, where, size, drawn) for where, _ in parts]
-    running = [function(one, part, scalars, **static) for one, (_, part) in zip(nets, parts, strict=True)]
+    running = [function(one, part, learner.scalars, **static) for one, (_, part) in zip(nets, parts, strict=True)]
     if nets[0].steps > 1:
         raise TypeError(f"{function.__qualname__} takes several steps: it has to yield after each one to accumulate")
     metrics, outputs = zip(*map(finished, side_by_side(running)), strict=True)

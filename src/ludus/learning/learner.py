@@ -11,30 +11,63 @@
     learner.update(update, batch, {"lr": 3e-4, "tau": 0.005})
 
 An update function is a plain function of (nets, batch, scalars, **static). Run as it stands, it works in place; traced
-once, the same function is one compiled package. Everything that changes between two calls must therefore come through
-`nets`, `batch` or `scalars`: what it takes from elsewhere is a constant of the compiled code.
+once, the same function is machine code (`learning/traced.py`). Everything that changes between two calls must therefore
+come through `nets`, `batch` or `scalars`: what it takes from elsewhere is a constant of the compiled code.
+
+Reading order: Learner.update -> Networks.step -> TrainedGroup.step -> learning/optimizer.py.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate as running_sums
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ludus.learning.accumulate import accumulated
 from ludus.learning.allocation import keep_freed_memory
-from ludus.learning.compiled import Compiler
-from ludus.learning.flat import FlatParameters
-from ludus.learning.group import Group, TrainedGroup
-from ludus.learning.networks import Batch, Networks, Outputs, TracedNetworks, UpdateFunction, finished
-from ludus.learning.variant import Variant
-from ludus.math.losses import Scalar
-from ludus.types import Tree, tree_leaves, tree_map
+from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates
+from ludus.math.policy_gradient import Scalar
+from ludus.types import Tree
+
+if TYPE_CHECKING:
+    from ludus.learning.compiled import Compiler
+
+Batch = dict[str, Tree]
+"""Columns [T, B, ...] (`state`: [B, ...]), each a tensor or a tree of them."""
+Scalars = Mapping[str, Scalar]
+Metrics = dict[str, Tensor]
+Outputs = dict[str, Tensor]
+Results = Metrics | tuple[Metrics, Outputs]
+Steps = Generator[None, None, Results]
+"""What a function returns that yields after each of its steps (`learning/accumulate.py`)."""
+Running = Results | Steps
+UpdateFunction = Callable[..., Running]
+"""(nets, batch, scalars, **static) -> metrics, or (metrics, outputs); metrics are tensors without dimensions."""
+Prefixes = Mapping[str, Sequence[str]]
+
+
+class Group(NamedTuple):
+    """Networks that one optimizer trains. Prefixes are those of parameter names inside their network."""
+
+    networks: tuple[str, ...]
+    optimizer: OptimizerConfig
+    max_grad_norm: float | None = None
+    """Largest norm of the group's gradient: a longer one is scaled down to it. None: gradients are not clipped."""
+    parts: Prefixes = MappingProxyType({"": ("",)})
+    """Name -> prefixes of parameters whose gradient norm is a metric of its own; together they cover the group."""
+    rates: Prefixes = MappingProxyType({})
+    """Keyword of `step` -> prefixes of the parameters whose learning rate it gives."""
+
+    def full(self, prefixes: Sequence[str]) -> list[str]:
+        """Prefixes of full names."""
+        return [f"{network}.{prefix}" for network in self.networks for prefix in prefixes]
 
 
 class Learner:
@@ -65,7 +98,7 @@ class Learner:
         self.groups = {k: TrainedGroup("all" if alone else k, group, self.layout) for k, group in groups.items()}
         if alone:
             next(iter(self.groups.values())).inputs = None  # a gradient for all parameters is less work
-        self._locate(targets)
+        self._place(targets)
         self.version = 0
         """Counts updates, so that copies of the weights know when they are stale."""
         self.batch: Batch | None = None
@@ -76,33 +109,24 @@ class Learner:
         self.observer: Callable[[str, Mapping[str, Tree]], None] | None = None
         """Called with each batch, each loss (before its gradient is taken) and all metrics of an update (`--debug`)."""
         self._bad: str | None = None
-        self._variants: dict[tuple[object, ...], Variant] = {}
-        self._last: tuple[Variant, Tensor] | None = None
+        self._sums: dict[tuple[object, ...], Sums] = {}  # one for each function and set of static arguments
+        self._last: tuple[list[str], Tensor] | None = None
+        if compiler is not None:
+            from ludus.learning.traced import CompiledUpdates
+
+            self.compiled = CompiledUpdates(self)
         keep_freed_memory()  # the layers of a batch are freed and wanted again at every update
 
-    def _locate(self, targets: Sequence[str]) -> None:
-        """Where each group and each slow copy lies in the flat tensor, and what a slow copy follows."""
+    def _place(self, targets: Sequence[str]) -> None:
+        """Find each slow copy and the network that it follows; one without parameters follows nothing."""
         self.where = {label: group.where for label, group in self.groups.items()}
-        self.source: dict[str, tuple[str, slice]] = {}
-        """Name of a network with a slow copy -> its group, and where it lies in the group's flat tensor."""
+        """Where each group and each slow copy lies in the flat tensor."""
+        self._follows: dict[str, tuple[Tensor, Tensor]] = {}
         for name in targets:
-            span, slow = self.layout.span([f"{name}."]), self.layout.span([f"target_{name}."])
-            for label, group in self.groups.items():
-                if span.stop and group.where.start <= span.start < group.where.stop:
-                    self.where[f"target_{name}"], self.source[name] = slow, (label, group.inside(span))
-        # one argument of a compiled update for each: it would write to a part of a tensor by going through all of it
-        self._flat = {name: self.theta[where] for name, where in self.where.items()}
-        self._arguments = [*self._flat.values(), *(m for g in self.groups.values() for m in g.optimizer.tensors)]
-
-    @property
-    def updates(self) -> int:
-        """Updates so far: steps of the group that took most."""
-        return max(group.optimizer.count for group in self.groups.values())
-
-    @property
-    def bytes(self) -> int:
-        """Size of weights, slow copies and moments: what a checkpoint holds of it."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self._arguments)
+            span, slow_span = (self.layout.span([f"{prefix}{name}."]) for prefix in ("", "target_"))
+            if span.stop:
+                self.where[f"target_{name}"] = slow_span
+                self._follows[name] = self.theta[slow_span], self.theta[span]
 
     def update(
         self,
@@ -120,39 +144,40 @@ class Learner:
         """
         self.batch, self.scalars = batch, scalars
         self.look("batch", batch)
-        variant = self._variant(function, static, may_compile=accumulate == 1)
-        if variant.compiled is not None:
-            row, outputs = self._run(variant)
+        kind = (function, tuple(scalars), tuple(static.items()))
+        done = self.compiled.run(kind, static) if self.compiler is not None and accumulate == 1 else None
+        names, row, outputs = done or self._run(function, accumulate, static)
+        self.version += 1
+        self._last = names, row
+        if self.watched and not bool(row.isfinite().all()):
+            self._bad = next(name for name, value in zip(names, row.tolist(), strict=True) if not math.isfinite(value))
+        elif kind in self._sums:
+            self._sums[kind].add(row)
         else:
-            if accumulate == 1:
-                nets = Networks(self)
-                metrics, outputs = finished(function(nets, batch, scalars, **static))
-            else:
-                nets, metrics, outputs = accumulated(self, function, batch, accumulate, scalars, static)
-            variant.names = [*metrics, *nets.norm_names]
-            with torch.no_grad():
-                row = torch.cat([torch.stack([*metrics.values()]), *nets.norms])
-            self.look("loss", metrics)
-        self._count(variant, row)
+            self._sums[kind] = Sums(names, row.clone())
         return outputs
+
+    def _run(
+        self, function: UpdateFunction, accumulate: int, static: Mapping[str, object]
+    ) -> tuple[list[str], Tensor, Outputs]:
+        """(names of metrics, their values, outputs) of an update in place."""
+        assert self.batch is not None
+        nets = Networks(self)
+        if accumulate == 1:
+            metrics, outputs = finished(function(nets, self.batch, self.scalars, **static))
+        else:
+            from ludus.learning.accumulate import accumulated
+
+            nets, metrics, outputs = accumulated(self, function, accumulate, static)
+        with torch.no_grad():
+            row = nets.row(metrics)
+        self.look("loss", metrics)
+        return [*metrics, *nets.norm_names], row, outputs
 
     def look(self, what: str, tensors: Mapping[str, Tree]) -> None:
         """Show tensors to the observer, if there is one."""
         if self.observer is not None:
             self.observer(what, tensors)
-
-    def _count(self, variant: Variant, row: Tensor) -> None:
-        self.version += 1
-        self._last = variant, row
-        if self.watched and not bool(row.isfinite().all()):
-            self._bad = next(name for name, value in variant.row(row).items() if not math.isfinite(value))
-            return
-        variant.add(row)
-
-    def take_bad(self) -> str | None:
-        """The metric that was not finite in an update since the last call, if the learner is watched."""
-        bad, self._bad = self._bad, None
-        return bad
 
     def draw(self, shape: Sequence[int]) -> Tensor:
         """Standard normal numbers from the learner's generator."""
@@ -161,83 +186,45 @@ class Learner:
     @torch.no_grad()
     def polyak(self, name: str, tau: Scalar) -> None:
         """The slow copy of a network moves the fraction `tau` of the way to it; 1 copies it."""
-        if name in self.source:
-            group, where = self.source[name]
-            self._flat[f"target_{name}"].lerp_(self.groups[group].theta[where], tau)
-
-    # ---- the same update as one function of tensors, for the compiler ------------------------------
-
-    def _variant(self, function: UpdateFunction, static: Mapping[str, object], *, may_compile: bool) -> Variant:
-        """One for each function and set of static arguments; compiled ones also for each shape of batch."""
-        assert self.batch is not None
-        wanted = may_compile and self.compiler is not None and self.compiler.wants(self.batch, self.theta.device.type)
-        self._leaves: list[Tensor] = tree_leaves(self.batch) if wanted else []
-        shapes = tuple([leaf.shape for leaf in self._leaves])
-        key = (function, shapes, tuple(self.scalars), tuple(static.items()))
-        variant = self._variants.get(key)
-        if variant is None:
-            variant = self._variants[key] = Variant(f"{getattr(function, '__qualname__', function)} {key[1:]}")
-            if wanted:
-                self._compile(variant, function, static)
-        return variant
-
-    def _compile(self, variant: Variant, function: UpdateFunction, static: Mapping[str, object]) -> None:
-        """Trace the update on copies of its tensors; neither they nor any random stream move."""
-        assert self.compiler is not None and self.batch is not None
-
-        def update(*arguments: Tensor) -> tuple[Tensor, ...]:
-            queue = iter(arguments)
-            flat = {name: next(queue) for name in self._flat}
-            moments = {label: [next(queue) for _ in g.optimizer.tensors] for label, g in self.groups.items()}
-            numbers = iter(next(queue).unbind())
-            scalars = {name: next(numbers) for name in self.scalars}
-            batch = tree_map(lambda _: next(queue), self.batch)
-            with TracedNetworks(self, flat, moments, numbers, list(queue)) as nets:
-                metrics, outputs = finished(function(nets, batch, scalars, **static))
-                nets.write_back()
-            variant.names, variant.outputs = [*metrics, *nets.norm_names], list(outputs)
-            variant.stepped, variant.noise = nets.stepped, nets.shapes
-            row = torch.cat([torch.stack([*metrics.values()]), *nets.norms])
-            return (row.detach(), *(output.detach() for output in outputs.values()))
-
-        def noise() -> list[Tensor]:
-            return [torch.zeros(shape) for shape in variant.noise]
-
-        example = [*self._arguments, self._numbers(), *self._leaves]
-        with torch.random.fork_rng(devices=[]):
-            variant.compiled = self.compiler.get(update, example, self.batch["first"].numel(), noise)
-
-    def _numbers(self) -> Tensor:
-        corrections = [number for group in self.groups.values() for number in group.optimizer.corrections()]
-        return torch.from_numpy(np.array([*self.scalars.values(), *corrections], np.float32))
-
-    def _run(self, variant: Variant) -> tuple[Tensor, Outputs]:
-        assert variant.compiled is not None
-        noise = [self.draw(shape) for shape in variant.noise]
-        arguments = [*self._arguments, self._numbers(), *self._leaves, *noise]
-        for label in variant.stepped:
-            self.groups[label].optimizer.count += 1
-        row, *outputs = variant.compiled(arguments)
-        return row, dict(zip(variant.outputs, outputs, strict=True))
+        if name in self._follows:
+            slow, network = self._follows[name]
+            slow.lerp_(network, tau)
 
     # ---- metrics and state -----------------------------------------------------------------------
+
+    @property
+    def updates(self) -> int:
+        """Updates so far: steps of the group that took most."""
+        return max(group.optimizer.count for group in self.groups.values())
+
+    @property
+    def bytes(self) -> int:
+        """Size of weights, slow copies and moments: what a checkpoint holds of it."""
+        moments = [tensor for group in self.groups.values() for tensor in group.optimizer.tensors]
+        return sum(tensor.numel() * tensor.element_size() for tensor in (self.theta, *moments))
+
+    def take_bad(self) -> str | None:
+        """The metric that was not finite in an update since the last call, if the learner is watched."""
+        bad, self._bad = self._bad, None
+        return bad
 
     def last(self, name: str) -> float:
         """A metric of the newest update; waits for the device."""
         assert self._last is not None
-        variant, row = self._last
-        return variant.row(row)[name]
+        names, row = self._last
+        return float(row[names.index(name)])
 
     def metrics(self) -> dict[str, float]:
         """Means since the last call; each over the updates that had this metric."""
-        sums: dict[str, float] = {}
+        taken, self._sums = self._sums, {}
+        totals: dict[str, float] = {}
         counts: dict[str, int] = {}
-        for variant in sorted(self._variants.values(), key=lambda one: one.label):  # a resumed run adds up alike
-            for name, value in variant.take().items():
-                sums[name] = sums.get(name, 0.0) + value
-                counts[name] = counts.get(name, 0) + variant.count
-            variant.count = 0
-        return {name: value / counts[name] for name, value in sums.items() if counts[name]}
+        order = sorted(taken, key=lambda kind: f"{getattr(kind[0], '__qualname__', kind[0])} {kind[1:]}")
+        for sums in map(taken.__getitem__, order):  # a resumed run adds up alike
+            for name, value in zip(sums.names, sums.total.tolist(), strict=True):
+                totals[name] = totals.get(name, 0.0) + value
+                counts[name] = counts.get(name, 0) + sums.count
+        return {name: value / counts[name] for name, value in totals.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Weights by name, slow copies included, and the optimizers by group."""
@@ -254,3 +241,150 @@ class Learner:
         """Copies the moments of every group in place."""
         for label, group in self.groups.items():
             group.optimizer.load_state_dict(state[label])
+
+
+@dataclass
+class Sums:
+    """Sums of the metrics of one kind of update, on the device."""
+
+    names: list[str]
+    total: Tensor
+    count: int = 1
+
+    def add(self, row: Tensor) -> None:
+        """One more update."""
+        self.total.add_(row)
+        self.count += 1
+
+
+class Networks:
+    """What an update function sees: `nets.critic` is the module itself, `nets.target_critic` its slow copy."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.__dict__.update(learner.networks)
+        self._learner = learner
+        self.norms: list[Tensor] = []
+        """Gradient norms of the steps so far, as vectors; `norm_names` has a name for each number in them."""
+        self.norm_names: list[str] = []
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def noise(self, shape: Sequence[int]) -> Tensor:
+        """Standard normal numbers, [..., B, D]; whatever is random in an update comes from here."""
+        return self._learner.draw(shape)
+
+    def step(self, group: str, loss: Tensor, lr: Scalar, **rates: Scalar | None) -> None:
+        """One optimizer step on a group, along the gradient of a loss that may depend on other groups too.
+
+        `rates` are learning rates for some of its parameters (`Group.rates`); where one is None, theirs is `lr`.
+        """
+        self._descend(group, loss, fresh=True)
+        self._follow(group, lr, rates)
+
+    def polyak(self, name: str, tau: Scalar) -> None:
+        """The slow copy of a network moves the fraction `tau` of the way to it."""
+        self._learner.polyak(name, tau)
+
+    def row(self, metrics: Metrics) -> Tensor:
+        """Metrics and gradient norms as one vector."""
+        return torch.cat([torch.stack([*metrics.values()]), *self.norms])
+
+    def _descend(self, group: str, loss: Tensor, *, fresh: bool) -> None:
+        trained = self._learner.groups[group]
+        self._learner.look("loss of", {group: loss})
+        if fresh:
+            trained.grad.zero_()
+        loss.backward(inputs=trained.inputs)
+
+    def _follow(self, group: str, lr: Scalar, rates: Mapping[str, Scalar | None]) -> None:
+        trained = self._learner.groups[group]
+        self.norms.append(trained.step(lr, rates))
+        self.norm_names += trained.norm_names
+
+
+def finished(run: Running) -> tuple[Metrics, Outputs]:
+    """What an update function returns in the end: (metrics, outputs)."""
+    while isinstance(run, Generator):
+        try:
+            next(run)
+        except StopIteration as end:
+            run = end.value
+    return run if isinstance(run, tuple) else (run, {})
+
+
+class TrainedGroup:
+    """A group at work: its stretch of the flat weights and gradients, and its optimizer."""
+
+    def __init__(self, label: str, group: Group, flat: FlatParameters) -> None:
+        self.networks, self.max_grad_norm = group.networks, group.max_grad_norm
+        self.where = flat.span(group.full([""]))
+        self.theta, self.grad = flat.theta[self.where], flat.grad[self.where]
+        self.optimizer = Optimizer(group.optimizer, self.theta)
+        names = flat.unflatten(self.theta, self.where)
+        self.inputs: list[nn.Parameter] | None = [flat.named[name] for name in names]
+        """Parameters that get the gradient of the group's losses; None where there are no others."""
+        self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
+        spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
+        self.parts = {name: self.inside(span) for name, span in spans.items() if span.stop}
+        self._part_grads = [self.grad[where] for where in self.parts.values()]
+        self.norm_names = [f"opt/grads/norm/{name}" for name in (label, *self.parts)]
+
+    def inside(self, span: slice) -> slice:
+        """A stretch of the learner's flat tensor, seen from the group's own."""
+        return slice(span.start - self.where.start, span.stop - self.where.start) if span.stop else span
+
+    def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Tensor:
+        """Clip the gradient and take an optimizer step; returns the gradient norms of `norm_names`."""
+        norms = [grad.norm() for grad in self._part_grads] or [self.grad.norm()]
+        total = torch.stack(norms).norm() if len(norms) > 1 else norms[0]
+        if self.max_grad_norm is not None:
+            self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
+        self.optimizer.step(self.grad, self.spread(lr, own) or lr)
+        return torch.stack([total, *norms] if self.parts else norms)
+
+    def spread(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Rates:
+        """Learning rates along the group's flat tensor; empty where one rate is for all."""
+        given = [(self._rates[name], rate) for name, rate in own.items() if rate is not None]
+        rates: Rates = []
+        done = 0
+        for where, rate in sorted(given, key=lambda item: item[0].start):
+            rates += [(slice(done, where.start), lr), (where, rate)]
+            done = where.stop
+        rates.append((slice(done, len(self.theta)), lr))
+        return [(where, rate) for where, rate in rates if where.start < where.stop] if given else []
+
+
+class FlatParameters:
+    """Moves the parameters of a model and their gradients into two flat tensors; the model keeps views of them.
+
+    Clipping, Adam and polyak averaging are then a handful of kernels, however many layers there are. The parameters lie
+    in the order of `prefixes`: first all whose names begin with the first one, and so on.
+    """
+
+    def __init__(self, model: nn.Module, prefixes: Sequence[str]) -> None:
+        self.named = dict(model.named_parameters())
+        self.names = [name for prefix in prefixes for name in self.named if name.startswith(prefix)]
+        assert sorted(self.names) == sorted(self.named), "each parameter must be in exactly one group and part"
+        self.sizes = [self.named[name].numel() for name in self.names]
+        self.starts = [0, *running_sums(self.sizes)]
+        self.theta = torch.cat([self.named[name].detach().reshape(-1) for name in self.names])
+        self.grad = torch.zeros_like(self.theta)
+        values, slopes = self.unflatten(self.theta), self.unflatten(self.grad)
+        for name, parameter in self.named.items():
+            parameter.data, parameter.grad = values[name], slopes[name]
+
+    def span(self, prefixes: Sequence[str]) -> slice:
+        """Where the parameters with these prefixes lie, which must be neighbours."""
+        inside = [i for i, name in enumerate(self.names) if name.startswith(tuple(prefixes))]
+        if not inside:
+            return slice(0, 0)
+        assert inside[-1] - inside[0] + 1 == len(inside), f"not neighbours in the flat tensor: {prefixes}"
+        return slice(self.starts[inside[0]], self.starts[inside[-1] + 1])
+
+    def unflatten(self, flat: Tensor, where: slice | None = None) -> dict[str, Tensor]:
+        """Named views of a flat tensor like `theta`, or of one like its stretch `where`."""
+        inside = [i for i, at in enumerate(self.starts[:-1]) if where is None or where.start <= at < where.stop]
+        names, pieces = [self.names[i] for i in inside], flat.split([self.sizes[i] for i in inside])
+        return {name: piece.view_as(self.named[name]) for name, piece in zip(names, pieces, strict=True)}

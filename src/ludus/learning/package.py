@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from ludus import files
-from ludus.learning.torch_private import load_machine_code
 
 SETTINGS = {
     "unroll_reductions_threshold": 1,  # a scalar for all weights stays a scalar
@@ -107,7 +106,7 @@ def find(folder: Path, key: str, announce: Callable[[str], None]) -> Path | None
 def load(path: Path) -> Compiled:
     """Machine code of a verified file."""
     try:
-        return load_machine_code(str(path))
+        return torch._C._aoti.AOTIModelContainerRunnerCpu(str(path), 1).run
     except RuntimeError as error:  # a file system that is mounted noexec
         problem = f"{path} cannot be loaded ({first_line(error)}); set LUDUS_CACHE to another folder"
         raise Unavailable(problem) from error

@@ -85,8 +85,8 @@ class Categorical(Distribution):
         return {"probabilities": lambda params: params.softmax(-1)}
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
-        # Gumbel-max: -log of a standard exponential is Gumbel noise
-        return (params - np.log(rng.standard_exponential(params.shape))).argmax(-1)
+        noise = rng.standard_exponential(params.shape)  # Gumbel-max: -log of a standard exponential is Gumbel noise
+        return (np.log(noise, noise) - params.astype(np.float64)).argmin(-1)  # of one type it takes half the time
 
     def mode_numpy(self, params: Array) -> Array:
         return params.argmax(-1)

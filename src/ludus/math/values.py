@@ -1,4 +1,6 @@
-"""Targets of action values, as pure functions: Q-learning, double Q-learning, categorical distributions, n steps.
+"""Targets of values, as pure functions: Monte Carlo, Q-learning, categorical, n steps, lambda-returns, V-trace.
+
+Torch functions write nothing in place: a world model differentiates through them.
 
 Shapes: A actions, Z atoms, T rows, N sequences; leading dimensions are free where none is named.
 """
@@ -9,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.math.policy_gradient import scan_TB
 from ludus.types import Array
 
 
@@ -59,3 +62,81 @@ def n_step_rows(reward_TN: Array, terminated_TN: Array, mask_TN: Array, n: int, 
 def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
     """What each step bootstraps from: its sequence's values at another row."""
     return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]
+
+
+def reward_to_go(reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float) -> Array:
+    """Discounted return from each step on (`mc:rtg`), float32.
+
+    G[t] = r[t] + gamma G[t+1]; where a trajectory is cut without termination (truncation, end of the rollout) V'[t]
+    stands for G[t+1], and zeros there give the plain Monte Carlo return.
+    """
+    cut_TB = done_TB & ~terminated_TB
+    cut_TB[-1] |= ~done_TB[-1]
+    x_TB = reward_TB + np.float32(gamma) * np.where(cut_TB, next_value_TB, np.float32(0))
+    return scan_TB(np.where(done_TB, np.float32(0), np.float32(gamma)), x_TB)
+
+
+def episode_returns(
+    reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float
+) -> Array:
+    """Discounted return of the whole episode at each of its steps (`mc:episode`), float32.
+
+    An episode that began before this rollout counts from the rollout's first step.
+    """
+    rtg_TB = reward_to_go(reward_TB, next_value_TB, terminated_TB, done_TB, gamma)
+    index_TB = np.zeros(done_TB.shape, np.int64)
+    starts = np.arange(1, len(done_TB)).reshape(-1, *(1,) * (done_TB.ndim - 1))
+    index_TB[1:] = np.where(done_TB[:-1], starts, 0)
+    return np.take_along_axis(rtg_TB, np.maximum.accumulate(index_TB, axis=0), axis=0)
+
+
+def scan_tensor(decay_T: Tensor, x_T: Tensor) -> Tensor:
+    """`scan_TB` for tensors: differentiable, nothing in place."""
+    y_T, product_T = x_T, decay_T
+    shift = 1
+    while shift < len(x_T):
+        y_T = torch.cat((y_T[:-shift] + product_T[:-shift] * y_T[shift:], y_T[-shift:]))
+        product_T = torch.cat((product_T[:-shift] * product_T[shift:], product_T[-shift:]))
+        shift *= 2
+    return y_T
+
+
+def lambda_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, lam: float) -> Tensor:
+    """G[t] = r[t] + discount[t] ((1 - lam) V'[t] + lam G[t+1]), bootstrapped from the last V'."""
+    mix_T = torch.full_like(next_value_T, 1 - lam)
+    mix_T[-1] = 1.0
+    return scan_tensor(discount_T * lam, reward_T + discount_T * mix_T * next_value_T)
+
+
+def n_step_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, n: int) -> Tensor:
+    """G[t] = r[t] + d[t] r[t+1] + ... + d[t]..d[t+n-1] V'[t+n-1]; fewer terms where the sequence ends first."""
+    steps = len(reward_T)
+    reward = torch.cat((reward_T, torch.zeros_like(reward_T[:1]).expand(n - 1, *reward_T.shape[1:])))
+    discount = torch.cat((discount_T, torch.ones_like(discount_T[:1]).expand(n - 1, *discount_T.shape[1:])))
+    value = torch.cat((next_value_T, next_value_T[-1:].expand(n - 1, *next_value_T.shape[1:])))
+    returns = value[n - 1 :]
+    for i in reversed(range(n)):
+        returns = reward[i : i + steps] + discount[i : i + steps] * returns
+    return returns
+
+
+def vtrace(
+    value_T: Tensor,
+    next_value_T: Tensor,
+    reward_T: Tensor,
+    discount_T: Tensor,
+    ratio_T: Tensor,
+    lam: float = 1.0,
+    clip_rho: float = 1.0,
+    clip_pg_rho: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """V-trace (Espeholt et al. 2018, eq. 1): (value target, policy-gradient advantage).
+
+    v[t] - V[t] = rho[t] (r[t] + d[t] V'[t] - V[t]) + d[t] c[t] (v[t+1] - V[t+1])
+    with rho = min(clip_rho, ratio), c = lam min(1, ratio)
+    """
+    delta_T = ratio_T.clamp(max=clip_rho) * (reward_T + discount_T * next_value_T - value_T)
+    target_T = value_T + scan_tensor(discount_T * lam * ratio_T.clamp(max=1.0), delta_T)
+    following_T = torch.cat((lam * target_T[1:] + (1 - lam) * value_T[1:], next_value_T[-1:]))
+    advantage_T = ratio_T.clamp(max=clip_pg_rho) * (reward_T + discount_T * following_T - value_T)
+    return target_T, advantage_T

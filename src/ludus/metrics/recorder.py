@@ -60,14 +60,8 @@ class Recorder:
 
     def flush(self, *, epoch: int, env_steps: int, updates: int, phase: str, seconds: float) -> dict[str, float | str]:
         """Write one row to every sink and begin the next row."""
-        row: dict[str, float | str] = {
-            "epoch": epoch,
-            "env_steps": env_steps,
-            "updates": updates,
-            "phase": phase,
-            "seconds": seconds,
-            **self._row.values(),
-        }
+        row: dict[str, float | str] = {"epoch": epoch, "env_steps": env_steps, "updates": updates}
+        row |= {"phase": phase, "seconds": seconds, **self._row.values()}
         self._row = Means()
         for sink in self.sinks:
             self._guard(sink, sink.write, row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -11,7 +10,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ludus.config.model import Model
-from ludus.networks.layers import RMSNorm, linear
+from ludus.kernels.normalization import rms_norm
+from ludus.networks.encoders.mlp import linear
 from ludus.networks.memory import MemoryCore
 from ludus.types import Tree
 
@@ -44,22 +44,23 @@ class StateSpaceConfig(ResidualConfig):
         return max(1, int(self.expand * self.hidden_dim))
 
 
-class Mixer(nn.Module, ABC):
-    """The part of a block that looks back in time."""
+class RMSNorm(nn.Module):
+    """Root-mean-square norm over the last dimension with a learned weight."""
 
-    @abstractmethod
-    def initial_state(self, batch: int) -> Tree:
-        """State before an episode, batch first."""
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
 
-    @abstractmethod
-    def forward(self, x_TBH: Tensor, state: Tree, first_TB: Tensor) -> tuple[Tensor, Tree]:
-        """Outputs for T steps and the state after the last one."""
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return rms_norm(x, self.weight)
 
 
 class ResidualCore(MemoryCore):
     """Input projection, blocks x + mixer(norm(x)), norm."""
 
     Mixer: type[Any]
+    """The part of a block that looks back in time: a module with `initial_state` and `forward` of a memory core."""
 
     def __init__(self, cfg: ResidualConfig, in_dim: int) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ludus.config.model import Model
 from ludus.networks.attention import Attention, AttentionWindow, sinusoids
-from ludus.networks.layers import linear
+from ludus.networks.encoders.mlp import linear
 from ludus.networks.memory import MemoryCore
 from ludus.types import Tree
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+
+from rich.filesize import decimal
 
 from ludus.runs.query import shown
 from ludus.runs.record import ALIASES, MISSING, Record
@@ -12,7 +14,6 @@ from ludus.text import clean, duration, points
 DEFAULT = ("id", "state", "environment", "algorithm", "seed", "env_steps", "seconds", "reward", "last", "solved",
            "started", "size", "tags")  # fmt: skip
 """Columns of `ludus list`."""
-NUMBERS = {"seed", "env_steps", "updates", "seconds", "reward", "last", "threshold", "size", "pid"}
 
 
 def cell(record: Record, key: str) -> str:
@@ -27,8 +28,8 @@ def text(key: str, value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key in NUMBERS and isinstance(value, int | float):
-        return _number(key, value)
+    if isinstance(value, int | float) and key in _FORMATS:
+        return _FORMATS[key](value)
     if key == "started":
         return local_time(str(value))
     if key == "commit":
@@ -53,15 +54,6 @@ def is_number(key: str, value: object) -> bool:
     return ALIASES.get(key, key) in NUMBERS or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def size(count: float) -> str:
-    """A number of bytes: `812 B`, `5.2 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
-
-
 def local_time(stamp: str) -> str:
     """A time stamp in local time: `2026-11-15 22:30`."""
     try:
@@ -70,11 +62,9 @@ def local_time(stamp: str) -> str:
         return clean(stamp, 40)
 
 
-def _number(key: str, value: float) -> str:
-    if key == "size":
-        return size(value)
-    if key == "seconds":
-        return duration(value)
-    if key in ("reward", "last", "threshold"):
-        return points(value)
-    return f"{value:,}" if key in ("env_steps", "updates") else str(value)
+_FORMATS: dict[str, Callable[..., str]] = {
+    "size": decimal, "seconds": duration, "reward": points, "last": points, "threshold": points,
+    "env_steps": "{:,}".format, "updates": "{:,}".format, "seed": str, "pid": str,
+}  # fmt: skip
+NUMBERS = _FORMATS.keys()
+"""Fields that are numbers."""

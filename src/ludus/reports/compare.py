@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -18,23 +18,11 @@ from ludus.runs import history, query
 from ludus.runs.record import ALIASES, MISSING, Record, paths, value_at
 from ludus.text import did_you_mean
 
-IGNORED = (
-    "experiment.seed",
-    "experiment.name",
-    "experiment.description",
-    "experiment.tags",
-    "logging.*",
-    "training.checkpoints.*",
-    "training.evaluation.video.*",
-)
+IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
+           "training.checkpoints.*", "training.evaluation.video.*")  # fmt: skip
 """Config values that do not separate groups: they change no learning curve."""
-SHORT = {
-    "loss": "train/loss/total",
-    "train_reward": RETURN,
-    "entropy": "train/policy/entropy",
-    "kl": "train/policy/kl",
-    "fps": "train/time/fps_total",
-}
+SHORT = {"loss": "train/loss/total", "train_reward": RETURN, "entropy": "train/policy/entropy",
+         "kl": "train/policy/kl", "fps": "train/time/fps_total"}  # fmt: skip
 """Short names of metrics."""
 
 
@@ -62,15 +50,9 @@ class Scores:
 
     def data(self) -> dict[str, object]:
         """Plain data for `--json`."""
-        return {
-            "mean": self.mean,
-            "median": self.median,
-            "iqm": self.iqm,
-            "iqm_ci95": None if math.isnan(self.low) else [self.low, self.high],
-            "min": self.worst,
-            "max": self.best,
-            "values": list(self.values),
-        }
+        interval = None if math.isnan(self.low) else [self.low, self.high]
+        averages: dict[str, object] = {"mean": self.mean, "median": self.median, "iqm": self.iqm, "iqm_ci95": interval}
+        return averages | {"min": self.worst, "max": self.best, "values": list(self.values)}
 
 
 @dataclass(frozen=True)
@@ -145,9 +127,8 @@ def metric_key(metric: str, records: Sequence[Record]) -> str:
         return EVAL_RETURN if any(record.reward is not None for record in records) else RETURN
     if ALIASES.get(metric, metric) in NUMBERS:
         return ALIASES.get(metric, metric)
-    known = dict.fromkeys(
-        name for record in records for name in history.metric_names(history.sampled(record.folder, 8))
-    )
+    rows = [row for record in records for row in history.sampled(record.folder, 8)]
+    known = history.metric_names(rows)
     wanted = SHORT.get(metric, metric)
     if wanted in known:
         return wanted
@@ -182,15 +163,9 @@ def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> RunGroup
         if strata:
             scores[metric] = Scores.of(list(strata.values()))
     reached = [steps for record in runs if (steps := _steps_to_threshold(record)) is not None]
+    steps = statistics.median(reached) if reached else None
     times = [record.seconds for record in runs if record.seconds is not None]
-    return RunGroup(
-        label=label,
-        runs=tuple(runs),
-        scores=scores,
-        steps_to_threshold=statistics.median(reached) if reached else None,
-        reached=len(reached),
-        seconds=statistics.fmean(times) if times else None,
-    )
+    return RunGroup(label, tuple(runs), scores, steps, len(reached), statistics.fmean(times) if times else None)
 
 
 def _steps_to_threshold(record: Record) -> float | None:
@@ -216,15 +191,15 @@ def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...
     known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
     found = {}
     for path in known:
-        values = tuple(_joined(value_at(record.config, path) for record in runs) for runs in groups)
+        values = tuple(" | ".join(dict.fromkeys(_written(record, path) for record in runs)) for runs in groups)
         if not _ignored(path) and len({"null" if value == "-" else value for value in values}) > 1:
             found[path] = values
     return found
 
 
-def _joined(values: Iterable[object]) -> str:
-    texts = ("-" if value is MISSING else config_text(value) for value in values)
-    return " | ".join(dict.fromkeys(texts))
+def _written(record: Record, path: str) -> str:
+    value = value_at(record.config, path)
+    return "-" if value is MISSING else config_text(value)
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> tuple[str, list[str]]:

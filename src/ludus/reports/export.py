@@ -30,6 +30,7 @@ _LATEX = {
     "|": r"\textbar{}", '"': "''", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
     "-": "-{}", "[": "{[}", "]": "{]}", "*": "{*}", "±": r"$\pm$", "…": r"\dots{}", "→": r"$\to$",
 }  # fmt: skip
+_BOLD = r"\textbf{{{}}}"
 _DOCUMENT = r"""\documentclass{{article}}
 \usepackage[margin=2cm,landscape]{{geometry}}
 \usepackage{{textcomp}}
@@ -62,7 +63,8 @@ def export(records: Sequence[Record], kind: str, keys: Sequence[str] | None = No
         return to_json([record.values(keys) if keys else complete(record) for record in records])
     if kind == "csv":
         known = dict.fromkeys(path for record in records for path in paths(record.config))
-        return to_csv(records, keys or [*FIELDS, *known])
+        keys = keys or [*FIELDS, *known]
+        return _csv([keys, *([_raw(record.get(key)) for key in keys] for record in records)])
     return render(_runs_table(records, keys or PAPER), kind, fragment=fragment)
 
 
@@ -85,41 +87,27 @@ def render(table: TextTable, kind: str, *, fragment: bool = False) -> str:
     if kind == "csv":
         return _csv([table.head, *table.rows])
     if kind == "markdown":
-        return to_markdown(table)
-    tabular = to_latex(table)
-    return tabular if fragment else _DOCUMENT.format(table=tabular.rstrip())
+        rule = ["---:" if right else "---" for right in table.right]
+        lines = [[markdown_text(name) for name in table.head], rule, *_body(table, markdown_text, "**{}**")]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    head, *body = (
+        " & ".join(row) + r" \\" for row in ([*map(latex_text, table.head)], *_body(table, latex_text, _BOLD))
+    )
+    shape = "".join("r" if right else "l" for right in table.right)
+    parts = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    tabular = "\n".join(["% needs \\usepackage{booktabs,textcomp}", *parts])
+    return f"{tabular}\n" if fragment else _DOCUMENT.format(table=tabular)
 
 
 def complete(record: Record) -> dict[str, object]:
     """Everything about a run: fields, config, meta, status, summary and evaluations."""
-    files = {name: run_file(record, f"{name}.json") for name in ("meta", "status", "metrics")}
+    files = {name: read_or_empty(record.folder / f"{name}.json") or None for name in ("meta", "status", "metrics")}
     evaluations = [
         {key: value for key, value in row.items() if key == "env_steps" or key.startswith("val/")}
         for row in history.evaluations(record.folder)
     ]
     facts = {**record.facts(), "folder": str(record.folder), "config": record.config}
     return {**facts, **files, "evaluations": evaluations}
-
-
-def to_csv(records: Sequence[Record], keys: Sequence[str]) -> str:
-    """Raw values; text that a spreadsheet would run as a formula is quoted."""
-    return _csv([keys, *([_csv_cell(record.get(key)) for key in keys] for record in records)])
-
-
-def to_markdown(table: TextTable) -> str:
-    """A table in GitHub's markdown."""
-    rule = ["---:" if right else "---" for right in table.right]
-    lines = [[markdown_text(name) for name in table.head], rule, *_body(table, markdown_text, "**{}**")]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def to_latex(table: TextTable) -> str:
-    """A booktabs tabular."""
-    body = [" & ".join(row) for row in _body(table, latex_text, r"\textbf{{{}}}")]
-    head = " & ".join(latex_text(name) for name in table.head)
-    shape = "".join("r" if right else "l" for right in table.right)
-    lines = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", rf"{head} \\", r"\midrule", *(rf"{row} \\" for row in body)]
-    return "\n".join(["% needs \\usepackage{booktabs,textcomp}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _body(table: TextTable, escaped: Callable[[str], str], bold: str) -> list[list[str]]:
@@ -143,31 +131,26 @@ def markdown_text(text: str) -> str:
 def comparison_table(comparison: Comparison) -> TextTable:
     """One row per metric and group: n, mean, median, IQM with interval, range, and steps to the threshold."""
     several = len(comparison.metrics) > 1
-    head = [comparison.common or "group", "n", "mean", "median", "IQM", "95 % interval", "min", "max"]
-    head += ["steps to threshold", "reached", "time"]
+    head = ["metric"] * several + [comparison.common or "group", "n", "mean", "median", "IQM", "95 % interval"]
+    head += ["min", "max", "steps to threshold", "reached", "time"]
     rows: list[list[str]] = []
-    bold = set()
     for metric in comparison.metrics:
-        for i, group in enumerate(comparison.groups):
-            if i == 0 and len(comparison.groups) > 1 and metric == comparison.metrics[0]:
-                bold.add((len(rows), 4 + several))
+        for group in comparison.groups:
             steps = "-" if group.steps_to_threshold is None else f"{group.steps_to_threshold:,.0f}"
             speed = [steps, f"{group.reached}/{len(group.runs)}", columns.text("seconds", group.seconds)]
             row = [group.label, str(len(group.runs)), *_score_cells(group.scores.get(metric)), *speed]
             rows.append([metric, *row] if several else row)
-    names = ["metric"] if several else []
-    right = [*[False] * (1 + several), *[True] * (len(head) - 1)]
-    return TextTable([*names, *head], rows, right, frozenset(bold))
+    right = [*[False] * (1 + several), *[True] * 10]
+    best = frozenset({(0, head.index("IQM"))} if len(comparison.groups) > 1 else ())  # the best group is the first
+    return TextTable(head, rows, right, best)
 
 
 def _score_cells(scores: Scores | None) -> list[str]:
     if scores is None:
         return ["-"] * 6
     precision = 1 if max(abs(scores.best), abs(scores.worst)) >= 10 else 4
-    mean, median, iqm, low, high, worst, best = (
-        number(value, precision)
-        for value in (scores.mean, scores.median, scores.iqm, scores.low, scores.high, scores.worst, scores.best)
-    )
+    names = ("mean", "median", "iqm", "low", "high", "worst", "best")
+    mean, median, iqm, low, high, worst, best = (number(getattr(scores, name), precision) for name in names)
     return [mean, median, iqm, "-" if low == "nan" else f"{low} to {high}", worst, best]
 
 
@@ -187,10 +170,8 @@ def _csv(lines: Sequence[Sequence[str]]) -> str:
     return buffer.getvalue()
 
 
-def _csv_cell(value: object) -> str:
-    if isinstance(value, dict):
-        return json.dumps(value)
-    return query.shown(value) if not isinstance(value, float) else repr(value)
+def _raw(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else repr(value) if type(value) is float else query.shown(value)
 
 
 def _no_formula(cell: str) -> str:
@@ -210,8 +191,3 @@ def _ascii(char: str) -> str:
         return char if char.isprintable() else "?"
     plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
     return "".join(_LATEX.get(part, part) for part in plain) or "?"
-
-
-def run_file(record: Record, name: str) -> dict[str, object] | None:
-    """The content of a JSON file of a run folder, or None."""
-    return read_or_empty(record.folder / name) or None

@@ -9,17 +9,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from rich.filesize import decimal as size
 
 from ludus import __version__
 from ludus.metrics.names import EVAL_RETURN, RETURN
-from ludus.reports.columns import config_text, size
+from ludus.reports.columns import config_text
 from ludus.reports.export import markdown_text
 from ludus.reports.report import RunReport, provenance
 from ludus.reports.svg import ChartLine, chart
@@ -28,8 +29,6 @@ from ludus.text import clean, duration, number, points, rate, sparkline
 
 ASSETS = Path(__file__).parent / "assets"
 MOST_CHARTS, MOST_POINTS, SPARK = 60, 400, 32
-Curve = tuple[str, str, list[str]]
-"""Metric, sparkline and first, last, smallest and largest value."""
 
 
 def html(report: RunReport) -> str:
@@ -40,20 +39,11 @@ def html(report: RunReport) -> str:
     evaluated = _line(report, EVAL_RETURN, "evaluation", 0, dots=True, spread="val/roll/ep_rew/std")
     over = "environment steps" if report.noun == "steps" else "updates"
     hero = chart([training, evaluated], title=f"return over {over}", wide=True, threshold=report.run.threshold)
-    return (
-        _environment(escape)
-        .get_template("report.html.j2")
-        .render(
-            **_common(report),
-            script=Markup(script),
-            style=Markup(style),
-            digest=Markup(digest),
-            hero=Markup(hero),
-            lines=[line for line in (evaluated, training) if line.steps],
-            charts=_charts(report),
-            changed={change.path for change in report.changes},
-        )
-    )
+    return _environment(escape).get_template("report.html.j2").render(
+        **_common(report), script=Markup(script), style=Markup(style), digest=Markup(digest), hero=Markup(hero),
+        lines=[line for line in (evaluated, training) if line.steps], charts=_charts(report),
+        changed={change.path for change in report.changes},
+    )  # fmt: skip
 
 
 def markdown(report: RunReport) -> str:
@@ -69,15 +59,9 @@ def _environment(escaped: Callable[[str], str]) -> Environment:
         """At most `limit` characters on one line without control characters, escaped; a dash for None."""
         return value if isinstance(value, Markup) else Markup(escaped(clean("-" if value is None else value, limit)))
 
-    found = Environment(
-        loader=FileSystemLoader(ASSETS),
-        undefined=StrictUndefined,
-        finalize=cut,
-        autoescape=True,  # knows Markup, which is all that `finalize` returns
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    # autoescape knows Markup, which is all that `finalize` returns
+    found = Environment(loader=FileSystemLoader(ASSETS), undefined=StrictUndefined, finalize=cut, autoescape=True,
+                        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
     found.filters |= {"cut": cut, "points": points, "number": number, "size": size, "config_text": config_text}
     found.filters["address"] = lambda path: Markup(quote(path.name))
     found.tests["section"] = lambda value: isinstance(value, Mapping) and bool(value) and "schedule" not in value
@@ -146,8 +130,8 @@ def _line(report: RunReport, key: str, name: str, colour: int, *, dots: bool = F
     return ChartLine(name, steps, values, colour, dots, [0.0 if math.isnan(d) else d for d in around] if spread else ())
 
 
-def _curves(report: RunReport) -> Sequence[Curve]:
-    """The returns and the highlighted metrics."""
+def _curves(report: RunReport) -> list[tuple[str, str, list[str]]]:
+    """Name, sparkline and first, last, smallest and largest value of the returns and the highlighted metrics."""
     found = []
     for key in sorted(history.metric_names(report.rows), key=report.rules.rank):
         rule = report.rules[key]

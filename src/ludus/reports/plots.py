@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ludus import files
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
 from ludus.reports.compare import Comparison, RunGroup, metric_key
-from ludus.reports.statistics import bootstrap_band, iqm, mean, on_grid
+from ludus.reports.statistics import bootstrap_band, iqm, on_grid
 from ludus.reports.svg import label
 from ludus.runs import history
 from ludus.text import clean
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
 """Okabe and Ito 2008, without yellow, which is hard to see on white; colour-blind readers can tell them apart."""
-STATISTICS = {"iqm": iqm, "mean": mean}
+STATISTICS: dict[str, Callable[..., Array]] = {"iqm": iqm, "mean": np.mean}
 _GRID = 200
 _RESAMPLES = 500
-STYLE = Path(__file__).parent / "assets" / "plots.mplstyle"
-"""Matplotlib settings of every figure."""
 
 
 class Band(NamedTuple):
@@ -66,37 +64,35 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
     drawn = [(metric, key) for metric, key in keys.items() if key not in NUMBERS]
     if not drawn:
         raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
-    plt = pyplot()
-    with plt.rc_context(fname=STYLE):
-        figure, axes = plt.subplots(1, len(drawn), figsize=(6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4),
-                                    squeeze=False, layout="constrained")  # fmt: skip
+    with panels(path, 1, len(drawn), (6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4)) as (figure, axes):
         for axis, (metric, key) in zip(axes[0], drawn, strict=True):
             _draw(axis, comparison, metric, key, statistic)
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
+        figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.06)
         _legend(figure, axes[0])
-        save(figure, path)
-        plt.close(figure)
     return path
 
 
-def pyplot() -> ModuleType:
-    """matplotlib.pyplot without windows; MissingExtra if it is not installed."""
+@contextmanager
+def panels(
+    path: Path, rows: int, columns: int, size: tuple[float, float], *, share: bool = False
+) -> Iterator[tuple[Figure, Array]]:
+    """A figure and its axes, to be drawn without a window; it is written without a date: same runs, same file."""
     try:
         import matplotlib
     except ImportError:
         raise MissingExtra("--plot", "report") from None
     matplotlib.use("Agg")
-    import matplotlib.pyplot
+    import matplotlib.pyplot as plt
 
-    return matplotlib.pyplot
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure in one step and without a date, so that the same runs give the same file."""
-    kind = path.suffix[1:].lower()
+    kind, buffer = path.suffix[1:].lower(), io.BytesIO()
     dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata=dateless)
+    with plt.rc_context(fname=Path(__file__).parent / "assets" / "plots.mplstyle"):
+        figure, axes = plt.subplots(
+            rows, columns, sharex=share, sharey=share, squeeze=False, figsize=size, layout="constrained"
+        )
+        yield figure, axes
+        figure.savefig(buffer, format=kind, metadata=dateless)
+        plt.close(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_bytes(path, buffer.getvalue())
 
@@ -117,10 +113,11 @@ def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: 
         curves = [curve for record in group.runs if (curve := history.curve(record.folder, key))[0]]
         if curves:
             bands.append(band(curves, statistic))
-            _draw_group(axis, bands[-1], i, f"{clean(group.label, 70)} (n={len(curves)})")
+            name, style = f"{clean(group.label, 70)} (n={len(curves)})", "-" if i < len(PALETTE) else "-."
+            draw_band(axis, bands[-1], PALETTE[i % len(PALETTE)], style, name)
     _threshold(axis, comparison.groups, metric)
     axis.set_xlabel("environment steps")
-    axis.xaxis.set_major_formatter(steps_text)
+    axis.xaxis.set_major_formatter(label)
     axis.margins(x=0.03)
     axis.set_xlim(left=0)
     many = any(len(drawn.curves) > 1 for drawn in bands)
@@ -131,12 +128,15 @@ def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: 
         "dashed: some runs have ended" if any(drawn.until < drawn.steps[-1] for drawn in bands) else "",
     ]
     said = ", ".join(text for text in below if text)
-    axis.set_title(_title(metric, key), pad=20 if said else 8)
+    title = clean(key, 60)
+    if metric in ("reward", "best"):
+        title = "evaluated return" if key.startswith("val/") else "training return"
+    axis.set_title(title, pad=20 if said else 8)
     axis.text(0, 1.025, said, transform=axis.transAxes, ha="left", va="bottom", fontsize=8, color="#777777")
 
 
-def _draw_group(axis: Axes, drawn: Band, index: int, name: str) -> None:
-    colour, style = PALETTE[index % len(PALETTE)], "-" if index < len(PALETTE) else "-."
+def draw_band(axis: Axes, drawn: Band, colour: str, style: str = "-", name: str | None = None) -> None:
+    """Runs, interval and statistic of a group; dashed after the end of its shortest run."""
     whole = drawn.steps <= drawn.until
     rest = drawn.steps >= drawn.steps[whole][-1] if whole.any() else ~whole
     for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
@@ -155,14 +155,3 @@ def _threshold(axis: Axes, groups: Sequence[RunGroup], metric: str) -> None:
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.annotate(f"solved\nat {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(5, 0),
                   textcoords="offset points", va="center", fontsize=8, color="#444444")  # fmt: skip
-
-
-def _title(metric: str, key: str) -> str:
-    if metric in ("reward", "best"):
-        return "evaluated return" if key.startswith("val/") else "training return"
-    return clean(key, 60)
-
-
-def steps_text(value: float, _: object) -> str:
-    """Label of a number of steps on an axis."""
-    return label(value)

@@ -10,18 +10,18 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ludus import files
 from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.reports import defaults
-from ludus.reports.columns import local_time, size
+from ludus.reports.columns import local_time
 from ludus.runs import checkpoint, history, rebuild, record
-from ludus.runs.differences import Difference, edits
+from ludus.runs.differences import Difference, changes, edits
 from ludus.runs.history import Row
 from ludus.runs.record import Record, mapping
 from ludus.runs.store import read_or_empty
 from ludus.text import number
-from ludus.watch import idle
 from ludus.watch.monitor import Alert, Monitor
 from ludus.watch.rules import SHIPPED, Rules
 
@@ -119,7 +119,7 @@ def gather(folder: Path) -> RunReport:
         alerts=alerts,
         evaluations=evaluations,
         checkpoints=checkpoints_of(folder, evaluations),
-        changes=defaults.changes(run.config),
+        changes=changes(run.config),
         videos=sorted(path for path in folder.glob("videos/*.mp4") if path.is_file()),
     )
 
@@ -128,7 +128,9 @@ def provenance(report: RunReport) -> dict[str, str]:
     """Code, command, machine and versions of the run, by name."""
     meta, run, summary = report.meta, report.run, report.summary
     git, host, versions = (mapping(meta.get(name)) for name in ("git", "host", "versions"))
-    argv, rung = meta.get("argv"), summary.get("resume")
+    argv, rung, resumed = meta.get("argv"), summary.get("resume"), meta.get("resumed")
+    resumes = [mapping(entry).get("env_steps") for entry in resumed] if isinstance(resumed, list) else []
+    times = {key: history.number(value) for row in report.rows for key, value in row.items() if "/time/" in key}
     facts = {
         "started": local_time(run.started or ""),
         "command": shlex.join(map(str, argv)) if isinstance(argv, list) else "",
@@ -138,27 +140,13 @@ def provenance(report: RunReport) -> dict[str, str]:
         "machine": ", ".join(str(host[name]) for name in ("name", "platform", "machine") if name in host),
         "CPUs": str(host.get("cpus") or ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "resumed with other code": ", ".join(_resumes(meta.get("resumed"))),
+        "resumed with other code": ", ".join(f"at step {steps:,}" for steps in resumes if isinstance(steps, int)),
         "resume": "" if rung is None else "not exact" if rung == "none" else f"exact, by {rung}",
         "updates": str(summary.get("updates_run", {True: "compiled", False: "eager", None: ""}[run.compiled])),
-        "timings": ", ".join(f"{key} {number(value, 2, trim=True)}" for key, value in _timings(report.rows)),
+        "timings": ", ".join(f"{key} {number(times[key], 2, trim=True)}" for key in sorted(times)),
         "folder": f"{run.folder}, {size(run.size)}",
     }
     return {name: text for name, text in facts.items() if text}
-
-
-def _resumes(entries: object) -> list[str]:
-    """`at step 4,096` for every resume with other versions or another commit."""
-    found = [mapping(entry).get("env_steps") for entry in entries] if isinstance(entries, list) else []
-    return [f"at step {steps:,}" for steps in found if isinstance(steps, int)]
-
-
-def _timings(rows: list[Row]) -> list[tuple[str, float]]:
-    """The last value of every metric about time."""
-    last: dict[str, float] = {}
-    for row in rows:
-        last.update({key: history.number(value) for key, value in row.items() if "/time/" in key})
-    return sorted(last.items())
 
 
 def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Row]]:
@@ -167,7 +155,7 @@ def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Ro
     monitor = Monitor(rules or _rules(), threshold=run.threshold)
     monitor.replay(rows)
     if read_or_empty(run.folder / "metrics.json").get("idle"):  # the rows do not say whether updates were requested
-        idle.tell(monitor)
+        monitor.idle()
     return sorted(monitor.alerts, key=lambda alert: -alert.rows), rows
 
 

@@ -24,34 +24,17 @@ def iqm(values: Array | Sequence[float], axis: int = -1) -> Array:
     return np.take(ordered, range(count // 4, count - count // 4), axis=axis).mean(axis=axis)
 
 
-def mean(values: Array | Sequence[float], axis: int = -1) -> Array:
-    """The mean, with the signature of a statistic."""
-    return np.mean(np.asarray(values, np.float64), axis=axis)
-
-
 def stratified_bootstrap(
-    strata: Sequence[Sequence[float] | Array],
-    statistic: Callable[..., Array] = iqm,
-    n: int = 2000,
-    seed: int = 0,
-    level: float = LEVEL,
+    strata: Sequence[Sequence[float] | Array], statistic: Callable[..., Array] = iqm, n: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a statistic; each stratum (task) is resampled separately.
-
-    With one value per stratum the interval is a single point.
-    """
-    low, high = bootstrap_band(
-        [np.asarray(values, np.float64)[:, None] for values in strata], statistic, n, seed, level
-    )
+    """Percentile bootstrap interval; each stratum (task) is resampled separately, so that one value gives a point."""
+    columns = [np.asarray(values, np.float64)[:, None] for values in strata]
+    low, high = bootstrap_band(columns, statistic, n, seed)
     return float(low[0]), float(high[0])
 
 
 def bootstrap_band(
-    strata: Sequence[Array],
-    statistic: Callable[..., Array] = iqm,
-    n: int = 2000,
-    seed: int = 0,
-    level: float = LEVEL,
+    strata: Sequence[Array], statistic: Callable[..., Array] = iqm, n: int = 2000, seed: int = 0
 ) -> tuple[Array, Array]:
     """The same for curves: strata of [N, G], bounds of [G]; whole curves are resampled."""
     rng = np.random.default_rng(seed)
@@ -61,7 +44,7 @@ def bootstrap_band(
     if not drawn:
         raise ValueError("a bootstrap needs at least one value")
     values_RG = statistic(np.concatenate(drawn, axis=1), axis=1)
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low_G, high_G = np.quantile(values_RG, (tail, 1 - tail), axis=0)
     return low_G, high_G
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ from typing import NamedTuple
 from jinja2 import Template
 
 from ludus.text import clean, number
+
+_TEMPLATE = Template((Path(__file__).parent / "assets" / "chart.svg.j2").read_text(encoding="utf-8"), autoescape=True)
 
 
 class ChartLine(NamedTuple):
@@ -60,7 +61,7 @@ def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, thresh
     goal = []
     if threshold is not None and box.y[0] <= threshold <= box.y[1]:
         goal = [(box.at(0.0, threshold)[1], number(threshold, 2, trim=True))]
-    return _template().render(
+    return _TEMPLATE.render(
         box=box,
         end=box.width - box.right,
         wide=wide,
@@ -73,11 +74,6 @@ def chart(series: Sequence[ChartLine], *, title: str, wide: bool = False, thresh
     )
 
 
-@functools.cache
-def _template() -> Template:
-    return Template((Path(__file__).parent / "assets" / "chart.svg.j2").read_text(encoding="utf-8"), autoescape=True)
-
-
 def ticks(low: float, high: float, most: int) -> list[float]:
     """At most about `most` round numbers between two values: multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(most, 1)
@@ -87,8 +83,8 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def label(value: float) -> str:
-    """A tick: `12.5k`, `0.002`, `-3`."""
+def label(value: float, _: object = None) -> str:
+    """A tick: `12.5k`, `0.002`, `-3`; matplotlib gives its position, too."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{unit}"

@@ -47,9 +47,8 @@ def position(name: str) -> tuple[int, int]:
 
 def save(folder: Path, state: Mapping[str, Any], *, name: str, best: bool = False) -> Path:
     """Write the state of a run folder as its checkpoint `name` (`step=N` or `update=N`) and point the links at it."""
-    parent = folder / "checkpoints"
     content = _encode(state)
-    target = parent / name
+    parent, target = folder / "checkpoints", folder / "checkpoints" / name
     try:
         parent.mkdir(mode=0o700, exist_ok=True)
         sweep(folder)
@@ -70,17 +69,19 @@ def load(path: Path) -> dict[str, Any]:
     """The state of one checkpoint; DataError names the damaged file."""
     manifest = read_manifest(path)
     content = {name: _read_listed(path / name, entry) for name, entry in manifest["files"].items()}
-    _check_header(path / TENSORS, content[TENSORS])
+    data = content[TENSORS]  # refuse a header that is longer than the file before allocating memory for it
+    claimed, room = int.from_bytes(data[:8], "little"), max(min(len(data) - 8, _HEADER_LIMIT), 0)
+    if len(data) < 8 or claimed > room:
+        raise _bad(path / TENSORS, f"header of {claimed} bytes, room for {room}")
     from safetensors import SafetensorError
     from safetensors.torch import load as load_tensors
 
     from ludus.runs.tree import unflatten
 
     try:
-        tensors = load_tensors(content[TENSORS])
-        state = unflatten(json.loads(content[STATE]), tensors)
+        state = unflatten(json.loads(content[STATE]), load_tensors(data))
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(str(path), f"not a state of ludus: {error!r}", "use another checkpoint") from None
+        raise _bad(path, f"not a state of ludus: {error!r}") from None
     if not isinstance(state, dict):
         raise DataError(str(path / STATE), "expected an object")
     return state
@@ -94,11 +95,10 @@ def load_newest_good(folder: Path) -> Loaded:
             return Loaded(load(path), path, tuple(faults))
         except DataError as error:
             faults.append(error.line())
-    if not faults:
-        raise DataError(
-            str(folder / "checkpoints"), "there is no checkpoint", f"train again: ludus train {folder}/config.yaml"
-        )
-    raise DataError(str(folder / "checkpoints"), "no checkpoint is good: " + " | ".join(faults))
+    where = str(folder / "checkpoints")
+    if faults:
+        raise DataError(where, "no checkpoint is good: " + " | ".join(faults))
+    raise DataError(where, "there is no checkpoint", f"train again: ludus train {folder}/config.yaml")
 
 
 def checkpoints(folder: Path) -> dict[str, Path]:
@@ -135,7 +135,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise DataError(str(file), f"not readable: {error}", "use another checkpoint") from None
+        raise _bad(file, f"not readable: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(str(file), f"expected format '{FORMAT}'", "it is not a checkpoint of ludus")
     if manifest.get("version") != VERSION:
@@ -143,13 +143,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DataError(str(file), problem, "use the ludus that wrote it, or train again")
     expected, found = manifest.pop("sha256", None), _digest(_dump(manifest))
     if expected != found or _dump({**manifest, "sha256": found}) != raw:
-        raise DataError(str(file), f"expected sha256 {str(expected)[:64]}, found {found}", "use another checkpoint")
+        raise _bad(file, f"expected sha256 {str(expected)[:64]}, found {found}")
     try:
         sizes = {name: int(entry["size"]) for name, entry in manifest["files"].items() if len(entry["sha256"]) == 64}
     except (KeyError, TypeError, ValueError, AttributeError):
         sizes = {}
     if sizes.keys() != {TENSORS, STATE}:
-        raise DataError(str(file), f"expected sizes and sums of {TENSORS} and {STATE}", "use another checkpoint")
+        raise _bad(file, f"expected sizes and sums of {TENSORS} and {STATE}")
     return manifest
 
 
@@ -179,19 +179,15 @@ def supersede(folder: Path, current: str, best: int | None = None) -> list[str]:
             if aside.exists():
                 shutil.rmtree(aside)
             path.rename(aside)
-        known = list(checkpoints(folder))
-        _relink(folder / "checkpoints", known, next((name for name in known if position(name)[0] == best), ""))
+        parent, known = folder / "checkpoints", list(checkpoints(folder))
+        best_name = next((name for name in known if position(name)[0] == best), "")
+        for link, name in ((parent / "last", known[-1] if known else ""), (parent / "best", best_name)):
+            if link.is_symlink() and str(link.readlink()) not in known:
+                files.replace_link(link, name) if name in known else link.unlink()
     except OSError as error:
         remedy = "see that the run folder may be written"
         raise ResourceError(str(folder), f"cannot set checkpoints aside: {error.strerror}", remedy) from None
     return [path.name for path in later]
-
-
-def _relink(parent: Path, known: list[str], best: str) -> None:
-    """Repair or remove links whose target is gone."""
-    for link, name in ((parent / "last", known[-1] if known else ""), (parent / "best", best)):
-        if link.is_symlink() and str(link.readlink()) not in known:
-            files.replace_link(link, name) if name in known else link.unlink()
 
 
 def about(folder: Path) -> dict[str, object]:
@@ -260,24 +256,21 @@ def _read(file: Path, limit: int) -> bytes:
     try:
         return files.read(file, min(limit, memory))
     except OSError as error:
-        raise DataError(str(file), f"cannot be read: {error.strerror}", "use another checkpoint") from None
+        raise _bad(file, f"cannot be read: {error.strerror}") from None
 
 
 def _read_listed(file: Path, entry: Mapping[str, Any]) -> bytes:
     size, digest = int(entry["size"]), str(entry["sha256"])
     data = _read(file, size)
     if len(data) != size:
-        raise DataError(str(file), f"expected {size} bytes, found {len(data)}", "use another checkpoint")
+        raise _bad(file, f"expected {size} bytes, found {len(data)}")
     if _digest(data) != digest:
-        raise DataError(str(file), f"expected sha256 {digest}, found {_digest(data)}", "use another checkpoint")
+        raise _bad(file, f"expected sha256 {digest}, found {_digest(data)}")
     return data
 
 
-def _check_header(file: Path, data: bytes) -> None:
-    """Refuse a header that is longer than the file before allocating memory for it."""
-    claimed, room = int.from_bytes(data[:8], "little"), min(len(data) - 8, _HEADER_LIMIT)
-    if len(data) < 8 or claimed > room:
-        raise DataError(str(file), f"header of {claimed} bytes, room for {max(room, 0)}", "use another checkpoint")
+def _bad(file: Path, problem: str) -> DataError:
+    return DataError(str(file), problem, "use another checkpoint")
 
 
 def _digest(data: bytes) -> str:

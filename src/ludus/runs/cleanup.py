@@ -17,7 +17,7 @@ from ludus import files
 from ludus.errors import LudusError
 from ludus.runs import query
 from ludus.runs.lock import RunLock
-from ludus.runs.record import Record, may_be_live, size_of
+from ludus.runs.record import Record, may_be_live, moment, size_of
 
 REMOVED = ("checkpoints", "videos", "tensorboard", "buffers")
 """Folders of a run that are removed; everything else stays."""
@@ -36,22 +36,16 @@ class CleanupItem:
     keep: str
     """Why the run is kept as it is; empty if something is removed."""
     folders: tuple[Path, ...] = ()
-    """The folders to remove."""
+    """The folders to remove, and below their bytes."""
     size: int = 0
-    """Their size in bytes."""
 
 
 def plan(
-    records: Sequence[Record],
-    among: Sequence[Record] | None = None,
-    *,
-    keep_best: int = 10,
-    keep_recent: float = 30,
-    now: datetime | None = None,
+    records: Sequence[Record], among: Sequence[Record] | None = None, *, keep_best: int = 10, keep_recent: float = 30
 ) -> list[CleanupItem]:
     """What to remove from the runs of `among` (default: all), except the best of each environment and recent ones."""
     best = _best(records, keep_best)
-    since = (now or datetime.now(UTC)) - timedelta(days=min(keep_recent, _CENTURY))
+    since = datetime.now(UTC) - timedelta(days=min(keep_recent, _CENTURY))
     return [_item(record, best, since, keep_best, keep_recent) for record in (records if among is None else among)]
 
 
@@ -64,15 +58,13 @@ def apply(items: Sequence[CleanupItem]) -> tuple[int, list[str]]:
         lock = RunLock(item.record.folder)
         try:
             lock.acquire()  # the run may have been resumed since the plan was made
-        except (LudusError, OSError) as error:
-            problems.append(error.line() if isinstance(error, LudusError) else f"{item.record.id}: {error}")
-            continue
-        try:
             for folder in item.folders:
                 freed += _remove(folder)
             for link in item.record.folder.glob("*.ckpt"):
                 if link.is_symlink() and not link.exists():
                     link.unlink()
+        except LudusError as error:
+            problems.append(error.line())
         except OSError as error:
             problems.append(f"{item.record.id}: {error.filename}: {error.strerror}")
         finally:
@@ -89,7 +81,9 @@ def _item(record: Record, best: dict[str, int], since: datetime, keep_best: int,
         return CleanupItem(record, f"number {best[record.id]} of the best {keep_best} on {record.environment}")
     if keep_recent and _touched(record) >= since:
         return CleanupItem(record, f"younger than {keep_recent:g} days")
-    folders = tuple(path for path in _candidates(record.folder) if path.is_dir() and not path.is_symlink())
+    left = [path for path in record.folder.iterdir() if path.name.startswith(_LEFT_OVER)]  # by a killed cleanup
+    found = [*(record.folder / name for name in REMOVED), *left]
+    folders = tuple(path for path in found if path.is_dir() and not path.is_symlink())
     if not folders:
         return CleanupItem(record, "has nothing to remove")
     return CleanupItem(record, "", folders, sum(size_of(path) for path in folders))
@@ -109,24 +103,10 @@ def _best(records: Sequence[Record], count: int) -> dict[str, int]:
 def _touched(record: Record) -> datetime:
     """The time of the last update; without one, that of the folder. A run that was updated before it started has
     seen the clock go back: its age is unknown, so it counts as new."""
-    began, updated = _moment(record.started), _moment(record.updated)
+    began, updated = moment(record.started), moment(record.updated)
     if began is not None and updated is not None and updated < began:
         return datetime.now(UTC)
     return updated or began or datetime.fromtimestamp(record.folder.stat().st_mtime, UTC)
-
-
-def _moment(stamp: str | None) -> datetime | None:
-    try:
-        then = datetime.fromisoformat(stamp or "")
-    except ValueError:
-        return None
-    return then if then.tzinfo else then.replace(tzinfo=UTC)
-
-
-def _candidates(folder: Path) -> list[Path]:
-    """Folders that may be removed, and remains of a cleanup that was killed."""
-    left = [path for path in folder.iterdir() if path.name.startswith(_LEFT_OVER)]
-    return [*(folder / name for name in REMOVED), *left]
 
 
 def _remove(folder: Path) -> int:

@@ -16,17 +16,15 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ludus import files
+from ludus.config.compose import Resolved
 from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
 from ludus.runs.store import read_json
 from ludus.secrets import masked
 from ludus.text import clean
-
-if TYPE_CHECKING:
-    from ludus.config.compose import Resolved
 
 WHERE = "logging.alert_command"
 SETTINGS, ALLOWED = "settings.yaml", "allowed_commands.json"
@@ -38,7 +36,8 @@ def alert_command(resolved: Resolved) -> tuple[Command, str]:
     wanted = resolved.config.logging.alert_command
     if not wanted:
         return _settings(), ""
-    if _typed(resolved):
+    typed = resolved.origin.get(WHERE) in {masked(text) for text in resolved.overrides}
+    if typed:
         return wanted, _remember(wanted)
     if wanted == _settings() or _digest(wanted) in _allowed():
         return wanted, ""
@@ -67,11 +66,6 @@ def ask(resolved: Resolved) -> None:
 def can_answer() -> bool:
     """Whether a user can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _typed(resolved: Resolved) -> bool:
-    """Whether the command is an override on the command line."""
-    return resolved.origin.get(WHERE) in {masked(text) for text in resolved.overrides}
 
 
 def _origin(resolved: Resolved) -> str:

@@ -1,4 +1,4 @@
-"""Differences between two configs, and which of them a resumed run may have."""
+"""Differences between two configs, or of a config from the defaults, and which of them a resumed run may have."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.errors import ConfigError, LudusError
+from ludus.runs.record import MISSING, value_at
 
-MAY_CHANGE = (
-    "experiment.description",
-    "experiment.tags",
-    "logging.",
-    "training.total_timesteps",
-    "training.total_updates",
-    "training.evaluation.",
-    "training.stop.",
-    "training.checkpoints.",
-    "training.on_nan",
-)
+MAY_CHANGE = ("experiment.description", "experiment.tags", "logging.", "training.total_timesteps",
+              "training.total_updates", "training.evaluation.", "training.stop.", "training.checkpoints.",
+              "training.on_nan")  # fmt: skip
+_CHOICES = ("name", "type", "id")
+_OWN = ("schema_version", "experiment.name", "experiment.description", "experiment.tags", "experiment.seed")
 
 
 @dataclass(frozen=True)
@@ -60,16 +55,40 @@ def edits(folder: Path, trained: Mapping[str, object]) -> list[Difference]:
         return []
 
 
+def changes(config: Mapping[str, object]) -> list[Difference]:
+    """Every value that differs from the default; none for a config of a plugin or of another version."""
+    from ludus.config.compose import dump, parse
+
+    choices = {name: part for name in ("environment", "algorithm", "network") if (part := _chosen(config.get(name)))}
+    try:
+        defaults, complete = dump(parse(choices, "defaults")), dump(parse(config, "config"))
+    except LudusError:
+        return []
+    found: dict[str, Difference] = {}
+    for change in differences(defaults, complete):
+        outer = change.path.rpartition(".")[0]
+        old, new = (None if (value := value_at(data, outer)) is MISSING else value for data in (defaults, complete))
+        schedule = any(isinstance(value, Mapping) and "schedule" in value for value in (old, new))
+        found[outer if schedule else change.path] = Difference(outer, old, new) if schedule else change
+    return [change for change in found.values() if change.path not in _OWN]
+
+
+def _chosen(value: object) -> dict[str, object]:
+    """The keys of a section that choose an algorithm, a network part or an environment."""
+    if not isinstance(value, Mapping):
+        return {}
+    inner = {key: part for key, item in value.items() if (part := _chosen(item)) and key not in ("kwargs", "wrappers")}
+    return {**{key: value[key] for key in _CHOICES if isinstance(value.get(key), str)}, **inner}
+
+
 def refuse_what_may_not_change(found: list[Difference]) -> None:
     """Raise with every field that a resumed run may not change."""
-    refused = [difference for difference in found if not difference.allowed]
-    if not refused:
-        return
-    fine = [difference.path for difference in found if difference.allowed]
-    problem = "a resumed run cannot change " + ", ".join(map(str, refused))
-    also = f" ({', '.join(fine)} may change)" if fine else ""
-    remedy = "leave it, or start a new run from its weights: ludus resume RUN --mode warm_start"
-    raise ConfigError("resume", problem + also, remedy)
+    refused = ", ".join(str(difference) for difference in found if not difference.allowed)
+    fine = ", ".join(difference.path for difference in found if difference.allowed)
+    if refused:
+        problem = f"a resumed run cannot change {refused}" + (f" ({fine} may change)" if fine else "")
+        remedy = "leave it, or start a new run from its weights: ludus resume RUN --mode warm_start"
+        raise ConfigError("resume", problem, remedy)
 
 
 def refuse_what_was_edited(found: list[Difference], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -33,17 +34,17 @@ def evaluations(folder: Path) -> list[Row]:
 
 
 def sampled(folder: Path, most: int) -> list[Row]:
-    """Evenly spaced rows and evaluations, at most twice `most` of each, and the last row; needs bounded memory."""
-    spread, evaluated = _Thinned(most), _Thinned(most)
-    needle, last = json.dumps(EVAL_RETURN).encode(), {}
-    for i, line in enumerate(_lines(folder)):
-        spread.add(i, line)
-        if needle in line:
-            evaluated.add(i, line)
-        last = {i: line}
-    chosen = {**dict(spread.items), **dict(evaluated.items), **last}
-    found = (_row(chosen[i]) for i in sorted(chosen))
-    return [row for row in found if row is not None]
+    """Evenly spaced rows and evaluations, at most twice `most` of each, and the last row; needs little memory."""
+    needle = json.dumps(EVAL_RETURN).encode()
+    marks = bytearray(needle in line for line in _lines(folder))
+    stride, pause = max(len(marks) // most, 1), max(sum(marks) // most, 1)
+    evaluated = itertools.accumulate(marks)
+    found = []
+    for i, (line, mark, count) in enumerate(zip(_lines(folder), marks, evaluated, strict=False)):
+        wanted = i % stride == 0 or (mark and count % pause == 0) or i == len(marks) - 1
+        if wanted and (row := _row(line)) is not None:
+            found.append(row)
+    return found
 
 
 def last_row(folder: Path) -> Row:
@@ -97,19 +98,3 @@ def _lines(folder: Path) -> Iterator[bytes]:
 def _row(line: bytes) -> Row | None:
     row = parse_row(line)
     return row if row is not None and "env_steps" in row else None
-
-
-class _Thinned:
-    """Evenly spaced items of a stream: when there are too many, every second one is dropped."""
-
-    def __init__(self, most: int) -> None:
-        self.items: list[tuple[int, bytes]] = []
-        self._most, self._stride, self._seen = most, 1, 0
-
-    def add(self, index: int, line: bytes) -> None:
-        """Keep the item if it is one of the evenly spaced."""
-        if self._seen % self._stride == 0:
-            self.items.append((index, line))
-        self._seen += 1
-        if len(self.items) > 2 * self._most:
-            self.items, self._stride = self.items[::2], 2 * self._stride

@@ -9,28 +9,22 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from ludus.errors import ConfigError, DataError
 from ludus.runs import query
-from ludus.runs.record import FIELDS, Record, present, read, signature
+from ludus.runs.record import Record, present, read, signature
 from ludus.runs.store import ROOT, RunFolder, runs_in
 
 NAME = "index.sqlite"
-VERSION = 2
+VERSION = 3
 """Version of the table; a table of another version is rebuilt."""
 _UNAVAILABLE = {
     getattr(sqlite3, f"SQLITE_{name}") for name in ("PERM", "BUSY", "LOCKED", "READONLY", "FULL", "CANTOPEN")
 }
-_BOOLEANS = ("solved", "exact", "compiled")
-_COLUMNS = (*FIELDS, "config")
-_LISTED = ", ".join(f'"{name}"' for name in _COLUMNS)
-_TYPES = {part.name: str(part.type) for part in fields(Record)}
 
 
 class Index:
@@ -46,7 +40,7 @@ class Index:
             return []
         try:
             found = self._synced(self.path)
-        except (sqlite3.Error, ValueError, TypeError) as error:
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
             found = self._synced(self._mended(error))
         return sorted(map(present, found), key=lambda record: (record.started or "", record.id), reverse=True)
 
@@ -114,9 +108,15 @@ class Index:
             fresh = [(now[name], record) for name in changed if (record := read(self.root / name)) is not None]
             gone = [name for name in known if name not in now]
             if fresh or gone:
-                _store(base, fresh, gone)
-            rows = base.execute(f"SELECT {_LISTED} FROM runs")
-            return [_load(self.root, row) for row in rows]
+                base.execute("BEGIN IMMEDIATE")
+                added = [
+                    (record.id, sign, json.dumps(record.facts() | {"config": record.config})) for sign, record in fresh
+                ]
+                base.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", added)
+                base.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in gone])
+                base.execute("COMMIT")
+            stored = [json.loads(text) for (text,) in base.execute("SELECT record FROM runs")]
+            return [Record(self.root / facts["id"], **facts | {"tags": tuple(facts["tags"])}) for facts in stored]
 
     @contextmanager
     def _open(self, path: Path | None) -> Iterator[sqlite3.Connection]:
@@ -128,50 +128,15 @@ class Index:
         with closing(sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")
-            if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
-                _create(base)
+            if not _current(base):
+                base.execute("BEGIN IMMEDIATE")
+                if not _current(base):  # another process may just have created it
+                    base.execute("DROP TABLE IF EXISTS runs")
+                    base.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, signature TEXT, record TEXT) WITHOUT ROWID")
+                    base.execute(f"PRAGMA user_version={VERSION}")
+                base.execute("COMMIT")
             yield base
 
 
-def _create(base: sqlite3.Connection) -> None:
-    """Create an empty table unless another process just did."""
-    columns = ", ".join(f'"{name}" {_sql_type(name)}' for name in _COLUMNS if name != "id")
-    base.execute("BEGIN IMMEDIATE")
-    if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
-        base.execute("DROP TABLE IF EXISTS runs")
-        base.execute(f"CREATE TABLE runs (id TEXT PRIMARY KEY, signature TEXT NOT NULL, {columns}) WITHOUT ROWID")
-        base.execute(f"PRAGMA user_version={VERSION}")
-    base.execute("COMMIT")
-
-
-def _sql_type(name: str) -> str:
-    declared = _TYPES[name]
-    return "REAL" if "float" in declared else "INTEGER" if "int" in declared or "bool" in declared else "TEXT"
-
-
-def _store(base: sqlite3.Connection, fresh: Iterable[tuple[str, Record]], gone: Iterable[str] = ()) -> None:
-    marks = ", ".join("?" for _ in (*_COLUMNS, "signature"))
-    base.execute("BEGIN IMMEDIATE")
-    base.executemany(
-        f"INSERT OR REPLACE INTO runs (signature, {_LISTED}) VALUES ({marks})",
-        [(sign, *(_plain(getattr(record, name)) for name in _COLUMNS)) for sign, record in fresh],
-    )
-    base.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in gone])
-    base.execute("COMMIT")
-
-
-def _plain(value: object) -> object:
-    """A value for sqlite, which has neither nested values nor lone surrogates nor integers of more than 64 bits."""
-    if isinstance(value, dict | tuple):
-        return json.dumps(value)
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    return float(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
-
-
-def _load(root: Path, row: tuple[Any, ...]) -> Record:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values["tags"], values["config"] = tuple(json.loads(values["tags"])), json.loads(values["config"])
-    for name in _BOOLEANS:
-        values[name] = None if values[name] is None else bool(values[name])
-    return Record(folder=root / values["id"], **values)
+def _current(base: sqlite3.Connection) -> bool:
+    return bool(base.execute("PRAGMA user_version").fetchone() == (VERSION,))

@@ -34,10 +34,7 @@ class RunLock:
 
     def acquire(self) -> None:
         """Take the lock; ConfigError names the process that holds it."""
-        try:
-            self._folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise self._closed(error, self.folder) from None
+        self._folder = self._opened(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if not _lock(self._folder, fcntl.LOCK_EX, insist=False):
                 raise self._in_use()
@@ -91,10 +88,7 @@ class RunLock:
     def _take_file(self) -> int:
         """Open (or create) and lock `.lock`; returns its descriptor."""
         while True:
-            try:
-                file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            except OSError as error:
-                raise self._closed(error, self.path) from None
+            file = self._opened(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 if not _lock(file, fcntl.LOCK_EX, insist=True):
                     raise self._in_use()
@@ -120,9 +114,12 @@ class RunLock:
         return ConfigError(str(self.folder), f"is in use by {_owner(self.path)}", "wait for it or stop it")
 
     @staticmethod
-    def _closed(error: OSError, path: Path) -> ConfigError:
-        remedy = "see that the run folder may be written"
-        return ConfigError(str(path), f"cannot be opened: {error.strerror}", remedy)
+    def _opened(path: Path, flags: int) -> int:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            remedy = "see that the run folder may be written"
+            raise ConfigError(str(path), f"cannot be opened: {error.strerror}", remedy) from None
 
     def _close(self) -> None:
         for descriptor in (self._file, self._folder):
@@ -150,7 +147,7 @@ def _lock(descriptor: int, kind: int, *, insist: bool) -> bool:
 
 
 def _sign(descriptor: int) -> None:
-    facts = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
+    facts = {"host": socket.gethostname(), "pid": os.getpid()}
     with contextlib.suppress(OSError):  # on a full disk the lock works without the owner's name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(facts).encode(), 0)
@@ -161,11 +158,6 @@ def _owner(path: Path) -> str:
         facts = json.loads(files.read(path, 4096, follow=False))
         return f"process {int(facts['pid'])} on {str(facts['host'])[:60]}"
     return "another process"
-
-
-def _boot_id() -> str:
-    path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text().strip() if path.exists() else ""
 
 
 def _in_child() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -20,17 +21,9 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "safetensors", "envpool")
 
 def provenance(argv: Sequence[str]) -> dict[str, object]:
     """The part of meta.json about code, machine and command line."""
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "argv": scrub(argv),
-        **code(),
-        "host": {
-            "name": platform.node(),
-            "platform": platform.platform(),
-            "machine": platform.machine(),
-            "cpus": os.cpu_count(),
-        },
-    }
+    host = {"name": platform.node(), "platform": platform.platform(), "machine": platform.machine()}
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"started": started, "argv": scrub(argv), **code(), "host": host | {"cpus": os.cpu_count()}}
 
 
 def code() -> dict[str, object]:
@@ -57,10 +50,8 @@ def versions() -> dict[str, str]:
     """Installed versions of the packages that determine the numbers."""
     found = {"python": platform.python_version(), "ludus": __version__}
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -69,9 +69,8 @@ def parse(text: str) -> Filter:
         try:
             re.compile(value.strip())
         except re.error as error:
-            raise ConfigError(
-                f"--filter {text}", f"not a regular expression: {error}", "correct it, or use ="
-            ) from None
+            problem = f"not a regular expression: {error}"
+            raise ConfigError(f"--filter {text}", problem, "correct it, or use =") from None
     return Filter(key, "=" if operator == "==" else operator, value)
 
 
@@ -96,10 +95,9 @@ def order(records: Sequence[Record], by: str) -> list[Record]:
         raise ConfigError(f"--sort {by}", f"'{direction}' is not a direction", "use asc or desc")
     check_key(key, records, f"--sort {by}")
     falling = direction == "desc" if colon else ALIASES.get(key, key) in FIELDS and ALIASES.get(key, key) not in _RISING
-    known = [(value, record) for record in records if _sortable(value := record.get(key))]
-    unknown = [record for record in records if not _sortable(record.get(key))]
-    known.sort(key=lambda pair: _rank(pair[0]), reverse=falling)
-    return [*(record for _, record in known), *unknown]
+    ranked = [(_rank(record.get(key)), record) for record in records]
+    known = sorted((pair for pair in ranked if pair[0]), key=lambda pair: pair[0], reverse=falling)
+    return [record for _, record in (*known, *(pair for pair in ranked if not pair[0]))]
 
 
 def check_key(key: str, records: Sequence[Record], where: str) -> None:
@@ -130,10 +128,8 @@ def _comparable(found: object, wanted: object) -> bool:
     return numbers or (isinstance(found, str) and isinstance(wanted, str))
 
 
-def _sortable(value: object) -> bool:
-    nothing = value is None or value is MISSING
-    return not nothing and not (isinstance(value, float) and math.isnan(value))
-
-
-def _rank(value: object) -> tuple[int, float, str]:
-    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, shown(value).lower())
+def _rank(value: object) -> tuple[object, ...]:
+    """Sort key: numbers before text; empty if there is no value."""
+    if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
+        return ()
+    return (0, float(value)) if isinstance(value, int | float) else (1, shown(value).lower())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -19,16 +21,8 @@ from ludus.runs.store import read_or_empty
 TAGS = "tags.json"
 MISSING: Final = object()
 """Stands for a config value that a run does not have."""
-ALIASES = {
-    "best": "reward",
-    "return": "reward",
-    "env": "environment",
-    "algo": "algorithm",
-    "steps": "env_steps",
-    "time": "seconds",
-    "git": "commit",
-    "tag": "tags",
-}
+ALIASES = {"best": "reward", "return": "reward", "env": "environment", "algo": "algorithm", "steps": "env_steps",
+           "time": "seconds", "git": "commit", "tag": "tags"}  # fmt: skip
 _DAY = 86_400.0
 _FRESH = 600.0
 """Seconds after which a run on another machine no longer counts as running."""
@@ -132,6 +126,8 @@ def read(folder: Path) -> Record | None:
     config = trained(folder, config, meta)
     compiled, rung = status.get("compiled", summary.get("compiled")), summary.get("resume")
     thresholds = (summary.get("threshold"), status.get("threshold"), value_at(config, "environment.reward_threshold"))
+    own, written = read_or_empty(folder / TAGS).get("tags"), mapping(config.get("experiment")).get("tags")
+    tags = own if isinstance(own, list) else written
     record = Record(
         folder=folder,
         id=folder.name,
@@ -149,7 +145,7 @@ def read(folder: Path) -> Record | None:
         compiled=compiled if isinstance(compiled, bool) else None,
         config_hash=str(meta.get("config_hash") or ""),
         commit=_text(mapping(meta.get("git")).get("commit")),
-        tags=read_tags(folder, config),
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
         size=size_of(folder),
         host=_text(mapping(meta.get("host")).get("name")),
         pid=_whole(status.get("pid")),
@@ -202,42 +198,27 @@ def signature(folder: Path) -> str:
 
 def size_of(folder: Path) -> int:
     """Total bytes of all files below a folder; links are not followed."""
-    total, queue = 0, [os.fspath(folder)]
-    while queue:
-        try:
-            with os.scandir(queue.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        queue.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_size
-        except OSError:  # a live run may remove files meanwhile
-            continue
+    total = 0
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            with contextlib.suppress(OSError):  # a live run may remove files meanwhile
+                facts = os.lstat(f"{parent}/{name}")
+                total += 0 if stat.S_ISDIR(facts.st_mode) else facts.st_size
     return total
-
-
-def read_tags(folder: Path, config: Mapping[str, object]) -> tuple[str, ...]:
-    """The tags of a run: from tags.json, which `ludus tag` writes, or from its config."""
-    own = read_or_empty(folder / TAGS).get("tags")
-    tags = own if isinstance(own, list) else mapping(config.get("experiment")).get("tags")
-    return tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
 
 
 def present(record: Record) -> Record:
     """The record with its current state: a run that says it is running may be dead."""
-    if record.state == "running" and not works(record):
-        return replace(record, state="lost")
-    return record
+    return replace(record, state="lost") if record.state == "running" and not works(record) else record
 
 
 def works(record: Record) -> bool:
     """Whether a process works on a run that says it is running."""
     if record.host not in (None, socket.gethostname()):
-        return _age(record.updated) < _FRESH
+        return _fresh(record.updated, _FRESH)
     if record.pid is None or not _alive(record.pid):
         return False
-    lock = record.folder / ".lock"
-    return RunLock.is_held(record.folder) if lock.exists() else True  # without a lock, trust the pid
+    return RunLock.is_held(record.folder) or not (record.folder / ".lock").exists()  # without a lock, trust the pid
 
 
 def may_be_live(record: Record) -> bool:
@@ -245,7 +226,7 @@ def may_be_live(record: Record) -> bool:
     if RunLock.is_held(record.folder):
         return True
     if record.host not in (None, socket.gethostname()):
-        return record.state in ("running", "lost") and _age(record.updated) < _DAY
+        return record.state in ("running", "lost") and _fresh(record.updated, _DAY)
     return record.state == "running" and works(record)
 
 
@@ -259,12 +240,18 @@ def _alive(pid: int) -> bool:
     return pid > 0
 
 
-def _age(stamp: str | None) -> float:
+def moment(stamp: str | None) -> datetime | None:
+    """The time of a stamp; None if it is not one."""
     try:
         then = datetime.fromisoformat(stamp or "")
     except ValueError:
-        return float("inf")
-    return (datetime.now(UTC) - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds()
+        return None
+    return then if then.tzinfo else then.replace(tzinfo=UTC)
+
+
+def _fresh(stamp: str | None, seconds: float) -> bool:
+    then = moment(stamp)
+    return then is not None and (datetime.now(UTC) - then).total_seconds() < seconds
 
 
 def mapping(value: object) -> Mapping[str, object]:

@@ -11,11 +11,11 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ludus import files
 from ludus.errors import ConfigError, DataError, ResourceError
@@ -31,7 +31,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CHECKPOINT = re.compile(rf"best|last|{CHECKPOINT}")
 _JSON_LIMIT = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,8 @@ class RunFolder:
         try:
             root.mkdir(parents=True, exist_ok=True)
             if last.exists() and not last.is_symlink():
-                raise ConfigError(
-                    str(last), "is not a link to the newest run", "move it away, or use another --runs-dir"
-                )
+                remedy = "move it away, or use another --runs-dir"
+                raise ConfigError(str(last), "is not a link to the newest run", remedy)
             number = _next_number(root)
             folder = _new_folder(root, name)
             run = cls(folder)
@@ -90,7 +88,10 @@ class RunFolder:
         except OSError as error:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-            raise _refusal(root, error) from None
+            where, problem = str(error.filename or root), f"cannot make a run folder: {error.strerror}"
+            if error.errno in _FULL:
+                raise ResourceError(where, problem, "free some space") from None
+            raise ConfigError(where, problem, "choose another place with --runs-dir") from None
         run.log(f"created for {spec or name}")
         return run
 
@@ -121,30 +122,23 @@ class RunFolder:
         shown = {key: hide(value) if isinstance(value, str) else value for key, value in facts.items()}
         status = {"state": state, "pid": os.getpid(), "updated": _now(), **shown}
         try:
-            files.write_json(self.path / "status.json", status)
-        except OSError as error:
+            self.write("status.json", status)
+        except ResourceError:
             if state not in ("running", "failed"):  # otherwise training goes on, or the failure itself is reported
-                raise _unwritten(self.path / "status.json", error) from None
-
-    def status(self) -> dict[str, Any]:
-        """The content of status.json."""
-        return read_json(self.path / "status.json")
+                raise
 
     def meta(self) -> dict[str, Any]:
         """The content of meta.json."""
         return read_json(self.path / "meta.json")
 
-    def write_meta(self, meta: Mapping[str, object]) -> None:
-        """Replace meta.json."""
-        _replace(self.path / "meta.json", files.write_json, meta)
-
-    def write_config(self, config_yaml: str) -> None:
-        """Replace config.yaml, when a resumed run changes what it may."""
-        _replace(self.config_path, files.write_text, config_yaml)
-
-    def write_summary(self, summary: Mapping[str, object]) -> None:
-        """Replace metrics.json, the final numbers."""
-        _replace(self.path / "metrics.json", files.write_json, summary)
+    def write(self, name: str, content: str | Mapping[str, object]) -> None:
+        """Replace a file by a text or by JSON."""
+        path = self.path / name
+        try:
+            files.write_text(path, content) if isinstance(content, str) else files.write_json(path, content)
+        except OSError as error:
+            remedy = "free some space" if error.errno in _FULL else "see that the folder is there and may be written"
+            raise ResourceError(str(path), f"cannot be written: {error.strerror}", remedy) from None
 
     def log(self, text: str) -> None:
         """Append one line to run.log, without control characters; on a full disk the line is lost."""
@@ -199,13 +193,10 @@ def read_or_empty(path: Path) -> dict[str, object]:
 
 def _new_folder(root: Path, name: str) -> Path:
     while True:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = root / f"{name[:42]}_{stamp}_{secrets.token_hex(2)}"  # 64 characters at most
-        try:
+        folder = root / f"{name[:42]}_{time.strftime('%Y%m%d-%H%M%S')}_{secrets.token_hex(2)}"  # 64 characters at most
+        with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        return folder
+            return folder
 
 
 def _next_number(root: Path) -> int:
@@ -216,12 +207,11 @@ def _next_number(root: Path) -> int:
 
 def _last(root: Path, reference: str) -> str:
     link = root / "@last"
-    if link.is_symlink():
-        target = str(link.readlink())
-        if _NAME.fullmatch(target) and (root / target).is_dir():
-            return target
-        raise ConfigError(reference, f"points to '{target}', which is gone", _newest(root))
-    raise ConfigError(reference, f"there is no last run in {root}/", _newest(root))
+    target = str(link.readlink()) if link.is_symlink() else ""
+    if _NAME.fullmatch(target) and (root / target).is_dir():
+        return target
+    problem = f"points to '{target}', which is gone" if target else f"there is no last run in {root}/"
+    raise ConfigError(reference, problem, _newest(root))
 
 
 def _newest(root: Path) -> str:
@@ -249,9 +239,8 @@ def _find(root: Path, name: str, reference: str) -> str:
     if found:
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise ConfigError(reference, f"{len(found)} runs begin like that", f"one of {', '.join(found[:5])}{more}")
-    raise ConfigError(
-        reference, f"there is no such run in {root}/", did_you_mean(name, known) if known else _newest(root)
-    )
+    remedy = did_you_mean(name, known) if known else _newest(root)
+    raise ConfigError(reference, f"there is no such run in {root}/", remedy)
 
 
 def _inside(folder: Path, root: Path) -> bool:
@@ -259,25 +248,6 @@ def _inside(folder: Path, root: Path) -> bool:
         return folder.resolve(strict=True).parent == root.resolve(strict=True)
     except (OSError, RuntimeError):  # gone, or a loop of links
         return False
-
-
-def _refusal(root: Path, error: OSError) -> ConfigError | ResourceError:
-    where = str(error.filename or root)
-    if error.errno in _FULL:
-        return ResourceError(where, f"cannot make a run folder: {error.strerror}", "free some space")
-    return ConfigError(where, f"cannot make a run folder: {error.strerror}", "choose another place with --runs-dir")
-
-
-def _replace(path: Path, write: Callable[[Path, T], None], content: T) -> None:
-    try:
-        write(path, content)
-    except OSError as error:
-        raise _unwritten(path, error) from None
-
-
-def _unwritten(path: Path, error: OSError) -> ResourceError:
-    remedy = "free some space" if error.errno in _FULL else "see that the folder is there and may be written"
-    return ResourceError(str(path), f"cannot be written: {error.strerror}", remedy)
 
 
 def _now() -> str:

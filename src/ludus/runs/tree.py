@@ -7,7 +7,7 @@ A value that JSON lacks becomes an object with one key that begins with `~`:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +20,8 @@ _MARKS = ("~tensor", "~array", "~scalar", "~tuple", "~float", "~dict")
 
 def flatten(state: Mapping[str, object]) -> tuple[object, dict[str, torch.Tensor]]:
     """A tree for JSON, and the tensors that it refers to by their dotted path."""
-    writer = _Writer()
-    return writer.encode(dict(state), ()), writer.tensors
+    tensors: dict[str, torch.Tensor] = {}
+    return _encoded(dict(state), (), tensors), tensors
 
 
 def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
@@ -45,54 +45,44 @@ def unflatten(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     return {key: unflatten(value, tensors) for key, value in body}
 
 
-class _Writer:
-    def __init__(self) -> None:
-        self.tensors: dict[str, torch.Tensor] = {}
+def _encoded(value: object, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> object:
+    """The JSON form of a value; its tensors go to the table."""
+    import torch
 
-    def encode(self, value: object, path: tuple[str, ...]) -> object:
-        """The JSON form of a value; its tensors go to the table."""
-        import torch
-
-        if isinstance(value, torch.Tensor):
-            return {"~tensor": self._add(value.detach(), path)}
-        if isinstance(value, np.ndarray | np.generic):
-            return {"~array" if isinstance(value, np.ndarray) else "~scalar": self._add(_as_tensor(value, path), path)}
-        if value is None or type(value) in (bool, int, str):
-            return value
-        if type(value) is float:
-            return value if math.isfinite(value) else {"~float": str(value)}
-        if type(value) is list:
-            return self._items(value, path)
-        if type(value) is tuple:
-            return {"~tuple": self._items(value, path)}
-        if isinstance(value, dict):
-            return self._dict(value, path)
+    if isinstance(value, torch.Tensor):
+        return {"~tensor": _stored(value.detach(), path, tensors)}
+    if isinstance(value, np.ndarray | np.generic):
+        mark = "~array" if isinstance(value, np.ndarray) else "~scalar"
+        return {mark: _stored(_as_tensor(value, path), path, tensors)}
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"~float": str(value)}
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        items = [_encoded(item, (*path, str(i)), tensors) for i, item in enumerate(value)]
+        return items if type(value) is list else {"~tuple": items}
+    if not isinstance(value, dict):
         raise TypeError(f"checkpoint: {'.'.join(path)}: {type(value).__name__} cannot be saved; use tensors, arrays, "
                         "numbers, strings, lists, tuples and dicts")  # fmt: skip
+    for key in value:
+        if type(key) not in (str, int):
+            raise TypeError(f"checkpoint: {'.'.join(path)}: key {key!r} is neither text nor an integer")
+    pairs = [[key, _encoded(item, (*path, str(key)), tensors)] for key, item in value.items()]
+    plain = all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _MARKS)
+    return dict(pairs) if plain else {"~dict": pairs}
 
-    def _items(self, items: Iterable[object], path: tuple[str, ...]) -> list[object]:
-        return [self.encode(item, (*path, str(i))) for i, item in enumerate(items)]
 
-    def _dict(self, value: dict[object, object], path: tuple[str, ...]) -> object:
-        encoded = []
-        for key, item in value.items():
-            if type(key) not in (str, int):
-                raise TypeError(f"checkpoint: {'.'.join(path)}: key {key!r} is neither text nor an integer")
-            encoded.append((key, self.encode(item, (*path, str(key)))))
-        plain = all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _MARKS)
-        return dict(encoded) if plain else {"~dict": [list(pair) for pair in encoded]}
+def _stored(tensor: torch.Tensor, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> str:
+    """Stores a contiguous copy on the CPU under a unique name, which is returned."""
+    import torch
 
-    def _add(self, tensor: torch.Tensor, path: tuple[str, ...]) -> str:
-        """Stores a contiguous copy on the CPU under a unique name."""
-        import torch
-
-        base = name = ".".join(path).encode("utf-8", "replace").decode() or "value"
-        count = 0
-        while name in self.tensors or name == "__metadata__":
-            count += 1
-            name = f"{base}~{count}"
-        self.tensors[name] = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
-        return name
+    base = name = ".".join(path).encode("utf-8", "replace").decode() or "value"
+    count = 0
+    while name in tensors or name == "__metadata__":
+        count += 1
+        name = f"{base}~{count}"
+    tensors[name] = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
+    return name
 
 
 def _as_tensor(value: np.ndarray | np.generic, path: tuple[str, ...]) -> torch.Tensor:

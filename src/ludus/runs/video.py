@@ -29,7 +29,10 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
             for frame in frames:
                 picture = _even(frame)
                 if stream is None:
-                    stream = _add_stream(container, picture, fps)
+                    stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
+                    stream.height, stream.width = picture.shape[:2]
+                    stream.pix_fmt = "yuv420p"  # the format that browsers and phones play
+                    stream.options = {"crf": "20", "preset": "veryfast"}
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
                 count += 1
             if stream is not None:
@@ -40,14 +43,6 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
     return count
-
-
-def _add_stream(container: Any, picture: np.ndarray, fps: float) -> Any:
-    stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
-    stream.height, stream.width = picture.shape[:2]
-    stream.pix_fmt = "yuv420p"  # the format that browsers and phones play
-    stream.options = {"crf": "20", "preset": "veryfast"}
-    return stream
 
 
 def _even(frame: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ def finish(run: Run, folder: RunFolder, console: Console) -> None:
     alerts = run.monitor.recap() if run.monitor is not None else []
     state = "stopped" if run.stopped_early else "finished"
     told = {key: value for key, value in result.items() if key != "next"}
-    folder.write_summary({**told, "state": state, "alerts": alerts})
+    folder.write("metrics.json", {**told, "state": state, "alerts": alerts})
     folder.set_status(state, reason=run.stop_reason, **run.progress.counters)
     folder.log(f"{state}: {run.stop_reason}")
     try:

@@ -53,7 +53,7 @@ def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     if run.collector is None:
         raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
     seeds = run.streams.integers("rebuilt buffers", run.collector.num_envs)
-    run.buffers.clear()
+    run.buffers.start_over()
     return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
 
 

@@ -148,13 +148,13 @@ def write_down(session: Session, run: Run, changes: Sequence[Difference]) -> Non
         session.warnings.append(f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ")
     meta["config_hash"] = config_hash(session.config)
     if meta["config_hash"] != _digest(folder):
-        folder.write_config(to_yaml(session.config))
+        folder.write("config.yaml", to_yaml(session.config))
     try:
         same = folder.meta() == meta
     except DataError:
         same = False
     if not same:
-        folder.write_meta(meta)
+        folder.write("meta.json", meta)
 
 
 def _digest(folder: RunFolder) -> str:

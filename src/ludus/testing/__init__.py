@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.testing.algorithms import AlgorithmContract as AlgorithmContract
 from ludus.testing.buffers import BufferContract as BufferContract
-from ludus.testing.callbacks import CallbackContract as CallbackContract
-from ludus.testing.encoders import EncoderContract as EncoderContract
-from ludus.testing.memory import MemoryCoreContract as MemoryCoreContract
+from ludus.testing.networks import EncoderContract as EncoderContract
+from ludus.testing.networks import MemoryCoreContract as MemoryCoreContract
+from ludus.testing.runs import AlgorithmContract as AlgorithmContract
+from ludus.testing.runs import CallbackContract as CallbackContract
 from ludus.testing.sinks import SinkContract as SinkContract
 from ludus.testing.wrappers import WrapperContract as WrapperContract

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
 from ludus.metrics.sinks import Row, Sink
 from ludus.text import clean, number
-from ludus.watch.first_policy import TIP as UNIFORM_TIP
-from ludus.watch.first_policy import far_from_uniform
 from ludus.watch.rules import Kind, Rule, Rules
 
 if TYPE_CHECKING:
@@ -26,7 +24,16 @@ SHOWN = 3
 """Listeners get this number of beginnings of one alert; later ones are only counted."""
 NOISES = 6.0
 """A fall must exceed this multiple of the usual change between rows."""
+SHARE = 0.7
+"""Smallest share of the maximum entropy for the first policy of discrete actions."""
+NARROW, WIDE = 1 / 4, 8.0
+"""Smallest and largest width of the actions that the first policy samples, relative to the action range."""
+_UNIFORM_TIP = "use a small gain for the last layer of the actor; for bounded actions the wrapper rescale_action"
 _NAN_TIP = "lower the learning rate, clip gradients, look for extreme observations or rewards; --debug names the tensor"
+_IDLE_TIP = (
+    "lower algorithm.learning_starts or raise training.total_timesteps; "
+    "algorithms that learn from whole episodes need episodes that end: environment.max_episode_steps"
+)
 _UNSEEN = object()
 
 
@@ -111,31 +118,25 @@ class Monitor(Sink):
 
     def recap(self) -> list[str]:
         """One line per alert with its frequency, the most frequent first."""
-        ordered = sorted(self.alerts, key=lambda alert: -alert.rows)
-        return [
-            f"{clean(a.key)}: {a.problem} {_often(a, self.rows)}" + (f"; {a.tip}" if a.tip else "") for a in ordered
-        ]
+        lines = []
+        for alert in sorted(self.alerts, key=lambda alert: -alert.rows):
+            often = f"{alert.times} times"
+            if alert.rows <= self.rows:
+                often = f"in {alert.rows:,} of {self.rows:,} rows" + (f", {often}" if alert.times > 1 else "")
+            lines.append(f"{clean(alert.key)}: {alert.problem} {often}" + (f"; {alert.tip}" if alert.tip else ""))
+        return lines
 
     def bad(
-        self,
-        key: str,
-        kind: str,
-        problem: str,
-        tip: str,
-        *,
-        value: float,
-        env_steps: int,
-        patience: int = 1,
-        rows: int = 1,
+        self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int, patience: int = 1
     ) -> None:
-        """A check failed, for one row or for `rows`."""
+        """A check failed."""
         with self._lock:
             watch = self._watches.get((key, kind))
             if watch is None:
                 watch = self._watches[key, kind] = _Watch(Alert(key, problem, tip, env_steps, value))
             alert = watch.alert
             watch.bad, watch.good = watch.bad + 1, 0
-            alert.rows += rows
+            alert.rows += 1
             if alert.active or watch.bad < patience:
                 return
             alert.active, alert.problem, alert.value = True, problem, value
@@ -158,6 +159,11 @@ class Monitor(Sink):
             alert.active = False
         self._tell(alert, False, f"{clean(alert.key)}: over: {alert.problem}")
 
+    def idle(self) -> None:
+        """The run made no update; its rows alone do not show it, so that every row counts."""
+        self.bad("updates", "idle", "nothing was learned", _IDLE_TIP, value=0.0, env_steps=0)
+        self._watches["updates", "idle"].alert.rows = max(self.rows, 1)
+
     def _tell(self, alert: Alert, begins: bool, text: str) -> None:
         if alert.times > SHOWN:
             return
@@ -174,7 +180,7 @@ class Monitor(Sink):
         if key.endswith("/entropy") and isinstance(value, float) and float(row.get("epoch", 0)) <= 1:
             problem = far_from_uniform(self.action_space, value)
             if problem:
-                self.bad(key, "first", problem, UNIFORM_TIP, value=value, env_steps=_at(row))
+                self.bad(key, "first", problem, _UNIFORM_TIP, value=value, env_steps=_at(row))
                 self._watches[key, "first"].alert.active = False  # it concerns the first row only
         return self._rule_of[key]
 
@@ -184,11 +190,11 @@ class Monitor(Sink):
             track = self._tracks[key] = _Track(value, rule.better == "down")
         solved = self.threshold is not None and key in (RETURN, EVAL_RETURN) and value >= self.threshold
         for kind, problem in _checks(rule, value, track, solved):
-            patience = rule.rows(kind)
+            patience, tip = rule.of(kind)
             if problem is None:
                 self.good(key, kind, patience)
             else:
-                self.bad(key, kind, problem, rule.advice(kind), value=value, env_steps=_at(row), patience=patience)
+                self.bad(key, kind, problem, tip, value=value, env_steps=_at(row), patience=patience)
         track.add(value)
 
 
@@ -240,9 +246,31 @@ def _checks(rule: Rule, value: float, track: _Track, solved: bool) -> Iterator[t
         yield "fall", f"lost over {min(rule.fall, 1):.0%} of what it had gained" if deep and not solved else None
 
 
-def _often(alert: Alert, rows: int) -> str:
-    again = f", {alert.times} times" if alert.times > 1 else ""
-    return f"in {alert.rows:,} of {rows:,} rows{again}" if alert.rows <= rows else f"{alert.times} times"
+def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
+    """The problem of a policy that starts with this entropy (in nats), or None."""
+    from gymnasium import spaces
+
+    choices: list[int] = []
+    if isinstance(space, spaces.Discrete):
+        choices = [int(space.n)]
+    elif isinstance(space, spaces.MultiDiscrete):
+        choices = [int(n) for n in space.nvec.ravel()]
+    elif isinstance(space, spaces.MultiBinary):
+        choices = [2] * math.prod(space.shape)
+    most = sum(map(math.log, choices))
+    if choices and entropy < SHARE * most:
+        return f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
+    if not isinstance(space, spaces.Box) or not space.is_bounded():
+        return None
+    widths = [float(width) for width in (space.high - space.low).ravel()]
+    if not widths or min(widths) <= 0:
+        return None
+    ratio = math.exp((entropy - sum(map(math.log, widths))) / len(widths))
+    if ratio < NARROW:
+        return f"the first policy tries only {ratio:.0%} of the action range"
+    if ratio > WIDE:
+        return f"the first policy draws actions {ratio:.0f} times as wide as their range, so that most are clipped"
+    return None
 
 
 def _at(row: Row) -> int:

@@ -35,16 +35,11 @@ def total() -> int:
 
 def available() -> int:
     """Bytes that can still be allocated without swapping."""
-    free = _meminfo("MemAvailable") or total() - used()
-    return max(min([free, *(limit - taken for limit, taken in (*_limits(), *_address_space()))]), 0)
-
-
-def _address_space() -> list[tuple[int, int]]:
-    """(limit, used) of this process's address space (`ulimit -v`)."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY or not _STATM.exists():
-        return []
-    return [(limit, int(_STATM.read_bytes().split()[0]) * _PAGE)]
+    left = [_meminfo("MemAvailable") or total() - used(), *(limit - taken for limit, taken in _limits())]
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)  # of the address space, `ulimit -v`
+    if limit != resource.RLIM_INFINITY and _STATM.exists():
+        left.append(limit - int(_STATM.read_bytes().split()[0]) * _PAGE)
+    return max(min(left), 0)
 
 
 def _meminfo(name: str) -> int | None:
@@ -65,14 +60,11 @@ def _limits() -> list[tuple[int, int]]:
     for folder in {_CGROUP / own.lstrip("/"), _CGROUP}:
         try:
             limit = (folder / "memory.max").read_text().strip()
-            taken = int((folder / "memory.current").read_text()) - _file_cache(folder)
+            lines = (folder / "memory.stat").read_text().splitlines()
+            cached = next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
+            taken = int((folder / "memory.current").read_text()) - cached
         except (OSError, ValueError):
             continue
         if limit.isdecimal():
             found.append((int(limit), taken))
     return found
-
-
-def _file_cache(folder: Path) -> int:
-    lines = (folder / "memory.stat").read_text().splitlines()
-    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)

@@ -65,13 +65,10 @@ class Rule(Model):
         checks = (self.min, self.max, self.delta, self.collapse, self.stall, self.fall)
         return any(check is not None for check in checks)
 
-    def rows(self, kind: Kind) -> int:
-        """The patience of one check."""
-        return self.patience.get(kind, 1) if isinstance(self.patience, dict) else self.patience
-
-    def advice(self, kind: Kind) -> str:
-        """The tip of one check."""
-        return self.tip.get(kind, "") if isinstance(self.tip, dict) else self.tip
+    def of(self, kind: Kind) -> tuple[int, str]:
+        """Patience and tip of one check."""
+        patience = self.patience.get(kind, 1) if isinstance(self.patience, dict) else self.patience
+        return patience, self.tip.get(kind, "") if isinstance(self.tip, dict) else self.tip
 
     def outside(self, value: float) -> bool:
         """Whether a value is out of bounds."""

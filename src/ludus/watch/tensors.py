@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +43,7 @@ class Activations:
         self._outputs: dict[str, Tensor] = {}
         self._look = look
         leaves = [(name, module) for name, module in model.named_modules() if name and not any(module.children())]
-        self._hooks = [module.register_forward_hook(self._hook(name)) for name, module in leaves]
+        self._hooks = [module.register_forward_hook(partial(self._hook, name)) for name, module in leaves]
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Mean, standard deviation and share of dead units of the newest outputs."""
@@ -53,15 +54,12 @@ class Activations:
         for hook in self._hooks:
             hook.remove()
 
-    def _hook(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, _: object, output: object) -> None:
-            for _, tensor in tensors_of(output):
-                self._look(name, module, tensor)
-                if tensor.is_floating_point():
-                    self._outputs[name] = tensor.detach()
-                return
-
-        return hook
+    def _hook(self, name: str, module: nn.Module, _: object, output: object) -> None:
+        for _, tensor in tensors_of(output):
+            self._look(name, module, tensor)
+            if tensor.is_floating_point():
+                self._outputs[name] = tensor.detach()
+            return
 
 
 @torch.no_grad()

@@ -77,17 +77,13 @@ class Vitals:
             found["time/eta_seconds"] = max(self.budget.total - position, 0) / speed
         if self._act is not None and seconds >= self._latency_due:
             self._latency_due = seconds + LATENCY_EVERY
-            found["time/act_ms"] = 1e3 * self._latency(self._act)
+            times = []
+            for _ in range(3):  # the first decision may include a copy of the weights
+                begin = self._clock()
+                self._act()
+                times.append(self._clock() - begin)
+            found["time/act_ms"] = 1e3 * sorted(times)[1]
         return found
-
-    def _latency(self, act: Callable[[], object]) -> float:
-        """Median of three; the first decision may include a copy of the weights."""
-        times = []
-        for _ in range(3):
-            begin = self._clock()
-            act()
-            times.append(self._clock() - begin)
-        return sorted(times)[1]
 
 
 class _Memory:
@@ -106,21 +102,21 @@ class _Memory:
         self._due = seconds + MEMORY_EVERY
         used = ram.used()
         if seconds >= self._growth_due:
-            self._remember(position, used, seconds)
-        return {
+            self._samples.append((position, used))
+            if len(self._samples) == 2 * SAMPLES:  # drop every second reading and make longer pauses
+                self._samples, self._pause = self._samples[1::2], 2 * self._pause
+            self._growth_due = seconds + self._pause
+        found = {
             "system/rss_mb": used / MB,
             "system/peak_rss_mb": max(ram.peak(), used) / MB,
             "system/memory_share": used / self.total,
             **self._ahead(position, used),
-            **_gpu(),
         }
-
-    def _remember(self, position: int, used: float, seconds: float) -> None:
-        self._samples.append((position, used))
-        if len(self._samples) == 2 * SAMPLES:  # drop every second reading and make longer pauses
-            self._samples = self._samples[1::2]
-            self._pause *= 2
-        self._growth_due = seconds + self._pause
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            found["system/gpu_mb"] = torch.cuda.memory_allocated() / MB
+            found["system/peak_gpu_mb"] = torch.cuda.max_memory_allocated() / MB
+        return found
 
     def _ahead(self, position: int, used: float) -> dict[str, float]:
         """Share of the memory at the end if it keeps growing as in the second half of the run."""
@@ -134,17 +130,6 @@ class _Memory:
 
 def _rate(begin: tuple[float, int], end: tuple[float, int]) -> float:
     return (end[1] - begin[1]) / (end[0] - begin[0]) if end[0] > begin[0] else 0.0
-
-
-def _gpu() -> dict[str, float]:
-    """Memory of the accelerator, if torch is loaded and has one."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return {}
-    return {
-        "system/gpu_mb": torch.cuda.memory_allocated() / MB,
-        "system/peak_gpu_mb": torch.cuda.max_memory_allocated() / MB,
-    }
 
 
 def one_decision(algorithm: Algorithm, space: gym.Space) -> Callable[[], object]:

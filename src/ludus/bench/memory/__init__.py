@@ -33,25 +33,17 @@ class Plan:
 
     def jobs(self) -> list[BenchRun]:
         """One run per task, core and seed, in the order of the seeds."""
-        planned = []
-        for task, steps in zip(self.tasks, self._budgets(), strict=True):
-            target = None if self.share is None else matching.reference_size(task, self.share)
-            for core in self.cores:
-                size, count = self._size(task, core, target)
-                planned.append((task, core, count, self._overrides(task, core, size, steps)))
-        return [BenchRun(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
-
-    def _budgets(self) -> Sequence[int | None]:
         given: Sequence[int | None] = self.steps or [None]
         if len(given) not in (1, len(self.tasks)):
             problem = f"{len(given)} budgets for {len(self.tasks)} tasks"
             raise ConfigError("--steps", problem, "give one for all, or one for each")
-        return [*given] * (len(self.tasks) // len(given))
-
-    def _size(self, task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
-        if target is not None:
-            return matching.matched(task, core, target)
-        return None, matching.count(matching.configured(task, core, None))
+        planned = []
+        for task, steps in zip(self.tasks, [*given] * (len(self.tasks) // len(given)), strict=True):
+            target = None if self.share is None else matching.reference_size(task, self.share)
+            for core in self.cores:
+                size, count = matching.matched(task, core, target)
+                planned.append((task, core, count, self._overrides(task, core, size, steps)))
+        return [BenchRun(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
 
     def _overrides(self, task: BenchTask, core: Core, size: Size | None, steps: int | None) -> tuple[str, ...]:
         budget: tuple[str, ...] = ()

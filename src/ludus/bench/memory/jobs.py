@@ -44,16 +44,11 @@ class BenchRun:
         spec, *overrides = self.words
         return load(spec, overrides).config
 
-    @property
-    def hash(self) -> str:
-        """Config hash: identifies the run in the folder."""
-        return config_hash(self.config)
-
 
 def finished(jobs: Sequence[BenchRun], folder: Path) -> dict[BenchRun, Record]:
     """The jobs whose run is finished, with its record."""
     runs = {record.config_hash: record for record in Index(folder).records() if record.state == "finished"}
-    return {job: runs[hash] for job in jobs if (hash := job.hash) in runs}
+    return {job: runs[key] for job in jobs if (key := config_hash(job.config)) in runs}
 
 
 def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
@@ -66,10 +61,10 @@ def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[s
     failures: list[str] = []
 
     def train_one(job: BenchRun) -> None:
-        say(f"{job.task.name}: {job.core.name}, seed {job.seed}")
-        problem = _train(job, folder)
-        if problem:
-            failures.append(f"{job.task.name}: {job.core.name}, seed {job.seed}: {problem}")
+        name = f"{job.task.name}: {job.core.name}, seed {job.seed}"
+        say(name)
+        if problem := _train(job, folder):
+            failures.append(f"{name}: {problem}")
             say(failures[-1])
 
     with ThreadPoolExecutor(workers) as pool:

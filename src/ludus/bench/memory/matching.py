@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable
 
 from ludus.bench.memory.tasks import REFERENCE, BenchTask, Core, Size
@@ -22,9 +23,12 @@ def reference_size(task: BenchTask, share: float) -> int:
     return round(share * count(configured(task, REFERENCE, None)))
 
 
-def matched(task: BenchTask, core: Core, target: int) -> tuple[Size, int]:
-    """Size and parameter count nearest to the target; ConfigError if the tolerance is missed."""
-    spaces = spaces_of(configured(task, core, None))
+def matched(task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
+    """Size and parameter count nearest to the target, within the tolerance; without a target as configured."""
+    config = configured(task, core, None)
+    spaces = spaces_of(config)
+    if target is None:
+        return None, count(config, spaces)
 
     def search(make: Callable[[int], Size]) -> tuple[int, int]:
         return nearest_width(lambda n: count(configured(task, core, make(n)), spaces), target)
@@ -42,13 +46,11 @@ def matched(task: BenchTask, core: Core, target: int) -> tuple[Size, int]:
 
 def nearest_width(size: Callable[[int], int], target: int) -> tuple[int, int]:
     """The width whose size is nearest to the target, by bisection; `size` must grow with the width."""
-    low, high = 1, 2
+    high = 2
     while size(high) < target and high < WIDEST:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if size(middle) < target else (low, middle)
-    sizes = {width: size(width) for width in (low, high)}
+        high *= 2
+    high = max(high // 2 + bisect_left(range(high // 2, high), target, key=size), 2)
+    sizes = {width: size(width) for width in (high - 1, high)}
     best = min(sizes, key=lambda width: abs(sizes[width] - target))
     return best, sizes[best]
 

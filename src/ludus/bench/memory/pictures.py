@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ludus.bench.memory.results import CoreResult
 from ludus.bench.memory.tasks import CORES
 from ludus.reports.compare import metric_key
-from ludus.reports.plots import PALETTE, STYLE, Band, band, pyplot, save, steps_text
+from ludus.reports.plots import PALETTE, band, draw_band, panels
+from ludus.reports.svg import label
 from ludus.runs import history
 from ludus.runs.record import Record
 
@@ -27,61 +28,41 @@ def colour_of(core: str) -> str:
     return ("#222222", *PALETTE)[list(CORES).index(core) % (len(PALETTE) + 1)]
 
 
-def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path) -> Path:
+def learning_curves(task: str, runs: Mapping[str, Sequence[Record]], path: Path) -> None:
     """One panel per core: its runs in colour, the curves of the other cores in grey."""
-    bands = {core: found for core, records in runs.items() if (found := _band(records)) is not None}
-    plt = pyplot()
+    bands = {}
+    for core, records in runs.items():
+        key = metric_key("reward", records)
+        if curves := [curve for record in records if (curve := history.curve(record.folder, key))[0]]:
+            bands[core] = band(curves)
     columns = min(COLUMNS, len(bands))
     lines = math.ceil(len(bands) / columns)
-    with plt.rc_context(fname=STYLE):
-        figure, axes = plt.subplots(lines, columns, figsize=(2.6 * columns + 0.6, 1.9 * lines + 0.9), sharex=True,
-                                    sharey=True, squeeze=False, layout="constrained")  # fmt: skip
+    size = (2.6 * columns + 0.6, 1.9 * lines + 0.9)
+    with panels(path, lines, columns, size, share=True) as (figure, axes):
         for axis in axes.flat[len(bands) :]:
             axis.set_visible(False)
         for axis, (core, drawn) in zip(axes.flat, bands.items(), strict=False):
             for other in bands.values():
                 axis.plot(other.steps, other.middle, color=OTHERS, linewidth=0.9, zorder=1)
-            _curve(axis, drawn, colour_of(core))
+            draw_band(axis, drawn, colour_of(core))
             axis.set_title(core, color=colour_of(core))
             for threshold in {record.threshold for record in runs[core]} - {None}:
                 axis.axhline(threshold, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-            axis.xaxis.set_major_formatter(steps_text)
+            axis.xaxis.set_major_formatter(label)
             axis.set_xlim(left=0)
         figure.suptitle(f"{task}: evaluated return", x=0.02, ha="left", fontweight="bold")
         said = "environment steps; IQM with 95 % interval, thin: single seeds, grey: the other cores, dashed: threshold"
         figure.supxlabel(said, fontsize=8, color="#777777")
-        save(figure, path)
-        plt.close(figure)
-    return path
 
 
-def _band(records: Sequence[Record]) -> Band | None:
-    key = metric_key("reward", records)
-    curves = [curve for record in records if (curve := history.curve(record.folder, key))[0]]
-    return band(curves) if curves else None
-
-
-def _curve(axis: Axes, drawn: Band, colour: str) -> None:
-    for steps, values in drawn.curves if len(drawn.curves) > 1 else ():
-        axis.plot(steps, values, color=colour, linewidth=0.6, alpha=0.5, zorder=3)
-    axis.fill_between(drawn.steps, drawn.low, drawn.high, color=colour, alpha=0.18, linewidth=0, zorder=2)
-    axis.plot(drawn.steps, drawn.middle, color=colour, linewidth=2, zorder=4)
-
-
-def trade_off(found: Sequence[CoreResult], path: Path) -> Path:
+def trade_off(found: Sequence[CoreResult], path: Path) -> None:
     """One panel per task: final return (up) over training speed (right)."""
-    plt = pyplot()
     tasks = list(dict.fromkeys(row.task for row in found))
-    with plt.rc_context(fname=STYLE):
-        figure, axes = plt.subplots(1, len(tasks), figsize=(4.2 * len(tasks) + 0.6, 4), squeeze=False,
-                                    layout="constrained")  # fmt: skip
+    with panels(path, 1, len(tasks), (4.2 * len(tasks) + 0.6, 4)) as (_, axes):
         for axis, task in zip(axes[0], tasks, strict=True):
             _panel(axis, [row for row in found if row.task == task])
             axis.set_title(task)
         axes[0][0].set_ylabel("final return, IQM with 95 % interval")
-        save(figure, path)
-        plt.close(figure)
-    return path
 
 
 def _panel(axis: Axes, rows: Sequence[CoreResult]) -> None:
@@ -96,6 +77,6 @@ def _panel(axis: Axes, rows: Sequence[CoreResult]) -> None:
                       rotation=40, rotation_mode="anchor")  # fmt: skip
     axis.set_xscale("log", subs=[2, 5])
     for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
-        ticks(steps_text)  # the default labels are formulas, which the style does not draw
+        ticks(label)  # the default labels are formulas, which the style does not draw
     axis.margins(0.2)
     axis.set_xlabel("training steps per second of processor time")

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import torch
+
+from ludus.acting.numpy_actor import make_actor
 from ludus.bench.memory.jobs import BenchRun
-from ludus.bench.memory.latency import decision_ms
+from ludus.bench.memory.matching import spaces_of
+from ludus.config.schema import ExperimentConfig
 from ludus.metrics.names import EVAL_RETURN
+from ludus.networks.policy import Policy
 from ludus.reports.compare import Scores, compare
 from ludus.reports.export import TextTable
 from ludus.runs import history
 from ludus.runs.record import Record
 from ludus.text import number
+from ludus.types import zeros
 
 CPU = "train/time/cpu_seconds"
+FILLED, TIMED = 128, 200
+"""Untimed steps of a decision, since a transformer reads more at each step until its memory is full; timed steps."""
 HEAD = (
     "task", "core", "parameters", "n", "IQM", "95 % interval", "min", "max", "solved", "steps to threshold",
     "steps/s of CPU", "minutes", "ms per decision",
@@ -59,19 +69,15 @@ class CoreResult:
 
 def rows(runs: dict[BenchRun, Record]) -> list[CoreResult]:
     """Results by task, the best core first."""
-    found = []
-    for task in dict.fromkeys(job.task for job in runs):
-        cores = dict.fromkeys(job.core for job in runs if job.task == task)
-        of_task = [
-            _row([(job, run) for job, run in runs.items() if (job.task, job.core) == (task, core)]) for core in cores
-        ]
-        found += sorted(of_task, key=lambda row: -row.returns.iqm)
-    return found
+    members: dict[tuple[str, str], list[BenchRun]] = {}
+    for job in runs:
+        members.setdefault((job.task.name, job.core.name), []).append(job)
+    found = [_row(jobs[0], [runs[job] for job in jobs]) for jobs in members.values()]
+    tasks = [task for task, _ in members]
+    return sorted(found, key=lambda row: (tasks.index(row.task), -row.returns.iqm))
 
 
-def _row(members: Sequence[tuple[BenchRun, Record]]) -> CoreResult:
-    job = members[0][0]
-    records = [record for _, record in members]
+def _row(job: BenchRun, records: Sequence[Record]) -> CoreResult:
     (group,) = compare(records, group_by="experiment.name").groups
     finals = [record.last for record in records if record.last is not None]
     return CoreResult(
@@ -97,6 +103,24 @@ def _speed(record: Record) -> float:
         steps = now
     found = rates[False] or rates[True]
     return statistics.median(found) if found else math.nan
+
+
+def decision_ms(config: ExperimentConfig) -> float:
+    """Median milliseconds of one action for one environment, on one thread, after `FILLED` steps."""
+    spaces, threads = spaces_of(config), torch.get_num_threads()
+    policy = Policy(config.network, spaces)
+    actor = make_actor(policy.trunk, policy.heads)
+    obs, state, times = zeros(spaces.observation, 1), actor.initial_state(1), []
+    torch.set_num_threads(1)
+    try:
+        for step in range(FILLED + TIMED):
+            first, begin = np.full(1, step == 0), time.perf_counter()
+            outputs, state = actor(obs, state, first)
+            outputs("actor")
+            times.append(time.perf_counter() - begin)
+    finally:
+        torch.set_num_threads(threads)
+    return 1e3 * statistics.median(times[FILLED:])
 
 
 def table(found: Sequence[CoreResult]) -> TextTable:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ludus.config.model import Choice
+from ludus.config.model import Choice, Registered
 from ludus.data.buffers.sampling import Buffer
 from ludus.errors import ConfigError
 from ludus.registry import BUFFERS
 
 
-class Buffers(Mapping[str, Buffer]):
+class Buffers(dict[str, Buffer]):
     """Buffers by name; a checkpoint holds a small state of them, their steps lie in files beside it."""
 
-    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
-        self._buffers = dict(buffers)
-        self.folder: Path | None = None
-        self.source: Path | None = None
-        """Folder with the files of the next state to load."""
-        self._tag, self._keep = "", ()  # type: tuple[str, tuple[str, ...]]
-
-    def __getitem__(self, name: str) -> Buffer:
-        return self._buffers[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._buffers)
-
-    def __len__(self) -> int:
-        return len(self._buffers)
+    source: Path | None = None
+    """Folder with the files of the next state to load."""
+    _tag: str = ""
+    _keep: tuple[str, ...] = ()
 
     def attach(self, folder: Path) -> None:
         """Set the folder for the files, before the first step and before a state is loaded."""
-        self.folder = self.source = folder
+        self.source = folder
         for name, buffer in self.items():
             buffer.attach(folder / name)
 
@@ -51,7 +40,7 @@ class Buffers(Mapping[str, Buffer]):
             if name in state:
                 buffer.load(state[name], self.source / name if self.source else None)
 
-    def clear(self) -> None:
+    def start_over(self) -> None:
         """Forget every step."""
         for buffer in self.values():
             buffer.start_over()
@@ -61,13 +50,8 @@ def make_buffers(
     wanted: Mapping[str, Choice], defaults: Mapping[str, Mapping[str, Any]], **details: Any
 ) -> dict[str, Buffer]:
     """The buffers of the config, and the algorithm's defaults for the others; `stream` gives each its generator."""
-    chosen = dict(wanted)
-    for name, settings in defaults.items():
-        if name not in chosen:
-            kind = str(settings.get("type", "uniform"))
-            fields = {key: value for key, value in settings.items() if key != "type"}
-            chosen[name] = Choice(kind, BUFFERS[kind].Config.model_validate(fields))
-    stream = details.pop("stream")
+    parse, stream = Registered(BUFFERS, default="uniform").parse, details.pop("stream")
+    chosen = {**wanted, **{name: parse(dict(cfg)) for name, cfg in defaults.items() if name not in wanted}}
     buffers = {
         name: BUFFERS[choice.name](choice.config, name=name, rng=stream(f"buffer {name}"), **details)
         for name, choice in chosen.items()

@@ -33,15 +33,11 @@ class ObservationColumns:
             problem = f"no image of {space} is a stack of {frames} frames along its first axis"
             raise ConfigError(f"{where}.frames", problem, "use 1 to store observations as they are")
         self.frames = frames
+        counts = [frames if stack else 1 for stack in stacked]
         self.names = [f"obs.{quote(path, safe='')}" if path else "obs" for path in tree_paths(spaces)]
-        self.codecs = [
-            FrameCodec(frames if stack else 1, leaf.shape or (), where)
-            for leaf, stack in zip(leaves, stacked, strict=True)
-        ]
-        self.columns = {
-            name: ColumnSpec(codec.shape, np.dtype(leaf.dtype))
-            for name, codec, leaf in zip(self.names, self.codecs, leaves, strict=True)
-        }
+        self.codecs = [FrameCodec(count, leaf.shape or (), where) for leaf, count in zip(leaves, counts, strict=True)]
+        specs = [ColumnSpec(codec.shape, np.dtype(leaf.dtype)) for leaf, codec in zip(leaves, self.codecs, strict=True)]
+        self.columns = dict(zip(self.names, specs, strict=True))
 
     @property
     def padding(self) -> list[Padding | None]:
@@ -102,12 +98,8 @@ class FrameCodec:
         if self.count == 1:
             return obs
         last = (self.count - back) * self.channels
-        part: Any = (..., slice(last - self.channels, last), *self._rest)
+        part: Any = (..., slice(last - self.channels, last), *[slice(None)] * (len(self.shape) - 1))
         return obs[part]
-
-    @property
-    def _rest(self) -> tuple[slice, ...]:
-        return (slice(None),) * (len(self.shape) - 1)
 
     def check(self, before: Array, obs: Array, first: Array) -> None:
         """Refuse what is not a stack: `obs` [N, ...] must continue `before`, or begin an episode where `first`."""
@@ -119,13 +111,9 @@ class FrameCodec:
             self._check_start(obs[first])
 
     def _check_start(self, obs: Array) -> None:
-        rest = obs[:, : -self.channels]
-        newest = np.tile(obs[:, -self.channels :], (1, self.count - 1, *([1] * len(self._rest))))
-        fits: list[Padding] = []
-        if np.array_equal(rest, newest):
-            fits.append("repeat")
-        if not rest.any():
-            fits.append("zero")
+        frames = obs.reshape(-1, self.count, *self.shape)
+        found: dict[Padding, bool] = {"repeat": (frames == frames[:, -1:]).all(), "zero": not frames[:, :-1].any()}
+        fits = [padding for padding, holds in found.items() if holds]
         if self.padding is None and len(fits) == 1:
             self.padding = fits[0]
         if not fits or (self.padding is not None and self.padding not in fits):

@@ -60,16 +60,12 @@ class Prioritized(Buffer):
     def add(self, rollout: Rollout, **columns: Array) -> None:
         super().add(rollout, **columns)
         oldest, end = self._oldest, self.storage.end
-        for offset in range(int((oldest - self._given_up).max(initial=0))):
-            b = np.flatnonzero(self._given_up + offset < oldest)
-            self.tree.set(self.storage.numbers(b, self._given_up[b] + offset), np.zeros(len(b)))
-        begin = np.maximum(self._shown, oldest)
+        if (oldest > self._given_up).any():
+            self.tree.set(self.storage.numbers(*self._between(self._given_up, oldest)), np.zeros(1))
+        b, a = self._between(np.maximum(self._shown, oldest), end)
         wanted = REAL if self._memory is None else REAL | STATE  # sequences begin where memory is stored
-        for offset in range(int((end - begin).max(initial=0))):
-            b = np.flatnonzero(begin + offset < end)
-            a = begin[b] + offset
-            fits = (self.storage.take("flags", b, a) & wanted) == wanted
-            self.tree.set(self.storage.numbers(b, a), np.where(fits, self.largest**self.cfg.alpha, 0.0))
+        fits = self._has(b, a, wanted)
+        self.tree.set(self.storage.numbers(b, a), np.where(fits, self.largest**self.cfg.alpha, 0.0))
         self._given_up, self._shown = oldest, end.copy()
 
     def _draw(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Any]:
@@ -86,35 +82,23 @@ class Prioritized(Buffer):
         return b, a, (drawn.min() / drawn).astype(np.float32) ** np.float32(self.beta)
 
     def _redraw(self, index: Array, length: int, wanted: int) -> tuple[Array, Array, Array]:
-        """Draw again in place of slots that do not fit."""
+        """Draw again in place of slots that do not fit; from a list of those that do, if they are few."""
         tree = self.tree
         for _ in range(ROUNDS):
-            b, a = self._slot(index)
-            bad = np.flatnonzero(~self._fits(b, a, length, wanted))
+            b, position = np.divmod(index, self.storage.ring)
+            end = self.storage.end[b]
+            a = end - 1 - (end - 1 - position) % self.storage.ring  # the living slot with this index
+            bad = np.flatnonzero(~((a + length <= end) & self._has(b, a, wanted)))
             if not len(bad):
                 return index, b, a
             index[bad] = tree.find(self.rng.random(len(bad)) * tree.total)
-        return self._choose_by_priority(len(index), length, wanted)
-
-    def _choose_by_priority(self, count: int, length: int, wanted: int) -> tuple[Array, Array, Array]:
-        """Draw by priority from a list of all slots that fit, when too few do for rejection sampling."""
-        oldest = self._oldest
-        b, a = self._candidates(oldest, np.maximum(self.storage.end - oldest - length + 1, 0), wanted)
-        index = self.storage.numbers(b, a)
+        b, a = self._candidates(length, wanted)
+        count, index = len(index), self.storage.numbers(b, a)
         sums = self.tree.leaves[index].cumsum()
-        if not len(sums) or not sums[-1]:
+        if not sums[-1]:
             raise self._too_early(length)
         chosen = np.minimum(sums.searchsorted(self.rng.random(count) * sums[-1], "right"), len(sums) - 1)
         return index[chosen], b[chosen], a[chosen]
-
-    def _slot(self, index: Array) -> tuple[Array, Array]:
-        """The living slot with this index."""
-        b, position = np.divmod(index, self.storage.ring)
-        newest = self.storage.end[b] - 1
-        return b, newest - (newest - position) % self.storage.ring
-
-    def _fits(self, b: Array, a: Array, length: int, wanted: int) -> Array:
-        return (a + length <= self.storage.end[b]) & ((self.storage.take("flags", b, a) & wanted) == wanted)
 
     def update_priorities(self, index: Array, priority: Array) -> None:
         """New errors [N] of drawn steps; errors of dropped steps and errors that are not finite are skipped."""
@@ -126,13 +110,8 @@ class Prioritized(Buffer):
 
     def save(self, tag: str, keep: tuple[str, ...]) -> State:
         """The steps, and all priorities, which are part of the state because they change all the time."""
-        priorities = {
-            "weights": self.tree.leaves.astype(np.float64),
-            "largest": self.largest,
-            "beta": self.beta,
-            "shown": self._shown,
-            "given_up": self._given_up,
-        }
+        priorities = {"weights": self.tree.leaves.astype(np.float64), "largest": self.largest, "beta": self.beta}
+        priorities |= {"shown": self._shown, "given_up": self._given_up}
         return {**super().save(tag, keep), "priorities": priorities}
 
     def load(self, state: State, source: Path | None) -> None:

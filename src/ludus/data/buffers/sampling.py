@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.data.buffers.saving import SavedSteps
-from ludus.data.buffers.store import FINAL, REAL, STATE, TERMINATED, BufferConfig
+from ludus.data.buffers.store import FINAL, REAL, STATE, TERMINATED
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.errors import ConfigError
-from ludus.types import Array, Spaces, Tree, tree_index, tree_leaves, tree_map, zeros
+from ludus.registry import BUFFERS
+from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, zeros
 
 if TYPE_CHECKING:
     import torch
@@ -25,20 +26,18 @@ ROUNDS = 64
 """Rounds of rejection sampling before all slots that fit are listed instead."""
 
 
+@BUFFERS.register("uniform")
 class Buffer(SavedSteps):
-    """Draws stored steps uniformly."""
+    """Keeps the newest steps and draws them uniformly."""
 
     def __init__(
         self,
-        cfg: BufferConfig,
-        spaces: Spaces,
-        num_envs: int,
-        *,
+        *arguments: Any,
         normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
         **details: Any,
     ) -> None:
-        super().__init__(cfg, spaces, num_envs, **details)
+        super().__init__(*arguments, **details)
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
         self._outputs: dict[Any, tuple[Sample, Sample]] = {}
 
@@ -87,14 +86,15 @@ class Buffer(SavedSteps):
         missing = count
         for _ in range(ROUNDS):
             b, a = self._draw_slots(missing + missing // 8 + 8, oldest, bounds, width)  # some will be rejected
-            fits = ((self.storage.take("flags", b, a) & wanted) == wanted).nonzero()[0][:missing]
+            fits = self._has(b, a, wanted).nonzero()[0][:missing]
             found.append((b[fits], a[fits]))
             missing -= len(fits)
             if not missing:
                 b, a = found[0] if len(found) == 1 else (np.concatenate(part) for part in zip(*found, strict=True))
                 return b, a, 1.0
-        b, a = self._choose(count, oldest, width, wanted, length)
-        return b, a, 1.0
+        b, a = self._candidates(length, wanted)
+        chosen = self.rng.integers(len(b), size=count)
+        return b[chosen], a[chosen], 1.0
 
     def _draw_slots(self, count: int, oldest: Array, bounds: Array, width: Array) -> tuple[Array, Array]:
         position = (self.rng.random(count) * bounds[-1]).astype(np.int64)
@@ -103,30 +103,22 @@ class Buffer(SavedSteps):
         b = np.searchsorted(bounds, position, "right")
         return b, oldest[b] + position - (bounds - width)[b]
 
-    def _choose(self, count: int, oldest: Array, width: Array, wanted: int, length: int) -> tuple[Array, Array]:
-        """Draw from a list of all slots that fit, when too few do for rejection sampling."""
-        b, a = self._candidates(oldest, width, wanted)
-        if not len(b):
+    def _candidates(self, length: int, wanted: int) -> tuple[Array, Array]:
+        """All slots that fit, when too few do for rejection sampling."""
+        b, a = self._between(self._oldest, self.storage.end - length + 1)
+        fits = self._has(b, a, wanted)
+        if not fits.any():
             raise self._too_early(length)
-        chosen = self.rng.integers(len(b), size=count)
-        return b[chosen], a[chosen]
-
-    def _candidates(self, oldest: Array, width: Array, wanted: int) -> tuple[Array, Array]:
-        b = np.repeat(np.arange(self.num_envs), width)
-        a = np.arange(len(b)) - np.repeat(np.cumsum(width) - width, width) + oldest[b]
-        fits = (self.storage.take("flags", b, a) & wanted) == wanted
         return b[fits], a[fits]
 
-    def _any(self, oldest: Array, width: Array, wanted: int) -> bool:
-        """Whether some slot has these flags; searches from the newest on, in growing pieces."""
-        done, piece = 0, 256
-        while done < width.max():
-            b = np.flatnonzero(width > done)
-            a = np.maximum((oldest + width)[b] - 1 - done - np.arange(piece)[:, None], oldest[b])
-            if ((self.storage.take("flags", b, a) & wanted) == wanted).any():
-                return True
-            done, piece = done + piece, 4 * piece
-        return False
+    def _between(self, first: Array, last: Array) -> tuple[Array, Array]:
+        """All slots of each environment from `first` to before `last`."""
+        width = np.maximum(last - first, 0)
+        b = np.repeat(np.arange(self.num_envs), width)
+        return b, np.arange(len(b)) - np.repeat(np.cumsum(width) - width - first, width)
+
+    def _has(self, b: Array, a: Array, wanted: int) -> Array:
+        return (self.storage.take("flags", b, a) & wanted) == wanted
 
     def _too_early(self, length: int) -> ConfigError:
         problem = f"no stretch of {length} steps is stored yet"
@@ -142,14 +134,14 @@ class Buffer(SavedSteps):
 
     def sample_sequences(self, batch: int, length: int, *, state: bool = False) -> Sample:
         """[L, N] steps, one environment each; `mask` is False in slots without a step, `first` True at resets."""
-        assert not state or self._memory is not None, "store_memory was not called"
         b, a, weight = self._draw(batch, length, REAL | (STATE if state else 0))
-        out, _ = self._output(batch, length)
-        out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
-        return self._sequences(out, b, a, np.arange(length + 1)[:, None] + a, state=state)
+        return self._sequences(b, a, np.arange(length + 1)[:, None] + a, weight, state=state)
 
-    def _sequences(self, out: Sample, b: Array, a: Array, number: Array, *, state: bool) -> Sample:
+    def _sequences(self, b: Array, a: Array, number: Array, weight: Any, *, state: bool) -> Sample:
+        assert not state or self._memory is not None, "store_memory was not called"
         shape = number.shape
+        out, _ = self._output(len(b), len(number) - 1)
+        out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
         flags, ages = self.storage.take("flags", b, number), self.storage.take("age", b, number)
         out["mask"][...] = real = (flags[:-1] & REAL) > 0
         out["terminated"][...] = terminated = (flags[:-1] & TERMINATED) > 0
@@ -170,9 +162,17 @@ class Buffer(SavedSteps):
         """Whether `batch` slots have `length` slots after them, and a sequence can begin in one of them."""
         if self._storage is None:
             return False
-        oldest = self._oldest
+        oldest, done, piece = self._oldest, 0, 256
         width = np.maximum(self.storage.end - oldest - length + 1, 0)
-        return bool(width.sum() >= batch and self._any(oldest, width, REAL | (STATE if state else 0)))
+        if width.sum() < batch:
+            return False
+        while done < width.max():  # from the newest on, in growing pieces
+            b = np.flatnonzero(width > done)
+            a = np.maximum((oldest + width)[b] - 1 - done - np.arange(piece)[:, None], oldest[b])
+            if self._has(b, a, REAL | (STATE if state else 0)).any():
+                return True
+            done, piece = done + piece, 4 * piece
+        return False
 
     def fits(self, length: int) -> bool:
         """Whether this many slots in a row will ever be stored."""
@@ -195,26 +195,16 @@ class Buffer(SavedSteps):
             return self._outputs[key]
         if len(self._outputs) >= 4:  # sizes that keep changing are not worth caching
             self._outputs.clear()
-        rows = length or 1
-        shape, seen = (rows, batch), rows + bool(length)
-        out: Sample = {
-            "obs": zeros(self.spaces.observation, seen, batch),
-            "reward": np.zeros(shape, np.float32),
-            "index": np.zeros(batch, np.int64),
-        }
-        for name in ("action", *self.extras):
+        shape, seen = (length or 1, batch), (length + 1 if length else 1, batch)
+        out: Sample = {"obs": zeros(self.spaces.observation, *seen), "index": np.zeros(batch, np.int64)}
+        for name in ("reward", "action", *self.extras):
             out[name] = np.zeros((*shape, *self.columns[name].shape), self.columns[name].dtype)
-        out["terminated"] = np.zeros(shape, bool)
-        out["first"] = np.zeros((seen, batch), bool)
+        out |= {"terminated": np.zeros(shape, bool), "first": np.zeros(seen, bool)}
         if length:
-            out |= {
-                "mask": np.zeros(shape, bool),
-                "truncated": np.zeros(shape, bool),
-                "weight": np.ones(batch, np.float32),
-            }
+            out |= {"mask": np.zeros(shape, bool), "truncated": np.zeros(shape, bool)}
         else:
             out |= {"next_obs": tree_map(np.zeros_like, out["obs"]), "discount": np.zeros(shape, np.float32)}
-            out["weight"] = np.ones(shape, np.float32)
+        out["weight"] = np.ones(batch if length else shape, np.float32)
         self._outputs[key] = out, tree_index({name: tree for name, tree in out.items() if name != "index"}, 0)
         return self._outputs[key]
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ludus.data.buffers._files import as_bytes, grow, write_all
 from ludus.errors import DataError, ResourceError
 from ludus.types import Array, State
 
@@ -51,16 +50,14 @@ class SegmentFile:
     """Columns of slots; `slots(b, a)` are the positions in them of slot `a` of environment `b`."""
 
     def __init__(
-        self, columns: Mapping[str, ColumnSpec], num_envs: int, rows: int, storage: Literal["ram", "disk"] = "ram"
+        self, columns: Mapping[str, ColumnSpec], num_envs: int, rows: int, mapped: bool, folder: Path | None
     ) -> None:
-        self.columns, self.num_envs, self.rows = dict(columns), num_envs, rows
-        self.mapped = storage == "disk"
+        self.columns, self.num_envs, self.rows, self.mapped, self.folder = dict(columns), num_envs, rows, mapped, folder
         self.row_bytes = sum(column.bytes for column in columns.values())
         self.segment = max(1, min(SEGMENT_BYTES // self.row_bytes, rows // LEAST_SEGMENTS))
         self.segments = -(-(rows + 1) // self.segment) + 1  # one more slot holds the next observation
         self.ring = self.segments * self.segment
         self.end = np.zeros(num_envs, np.int64)
-        self.folder: Path | None = None
         self.known: dict[tuple[int, int], Segment] = {}
         self.held: dict[str, list[int]] = {}
         self._free: list[int] = []
@@ -71,18 +68,12 @@ class SegmentFile:
     @staticmethod
     def bytes_for(columns: Mapping[str, ColumnSpec], num_envs: int, rows: int) -> int:
         """Bytes it would take."""
-        empty = SegmentFile(columns, num_envs, rows)
+        empty = SegmentFile(columns, num_envs, rows, False, None)
         return num_envs * empty.ring * empty.row_bytes
-
-    @property
-    def oldest(self) -> Array:
-        """Oldest living slot of each environment."""
-        return np.maximum(self.end - self.rows, 0)
 
     def allocate(self) -> None:
         """Allocate the memory, or create the files."""
         if self.mapped:
-            assert self.folder is not None, "a buffer on disk needs a folder"
             self._table.fill(-1)
             self._begin_segments(np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64))
             return
@@ -116,17 +107,14 @@ class SegmentFile:
     def _begin_segments(self, first: Array, last: Array) -> None:
         for b in np.flatnonzero(last >= first):
             for number in range(int(first[b]), int(last[b]) + 1):
-                self._forget(int(b), number - self.segments)
+                old = self.known.pop((int(b), number - self.segments), None)
+                if old is not None and not any(old.place in places for places in self.held.values()):
+                    self._free.append(old.place)
                 place = self._take_place()
                 self.known[int(b), number] = Segment(place)
                 self._table[b, number % self.segments] = place
         if not self.data or len(next(iter(self.data.values()))) < self._places * self.segment:
             self._map()
-
-    def _forget(self, b: int, number: int) -> None:
-        old = self.known.pop((b, number), None)
-        if old is not None and not any(old.place in places for places in self.held.values()):
-            self._free.append(old.place)
 
     def _take_place(self) -> int:
         if self._free:
@@ -138,16 +126,17 @@ class SegmentFile:
 
     def _map(self) -> None:
         """Map the files into memory, with their space on the disk reserved; they grow by an eighth."""
-        room = max(self.num_envs * (self.segments + 1), self._places + self._places // 8)
+        room = max(self.num_envs * (self.segments + 1), self._places + self._places // 8) * self.segment
         self.data = {}
         for name, column in self.columns.items():
-            path = self._file(name)
-            grow(path, room * self.segment * column.bytes)
-            shape = (room * self.segment, *column.shape)
-            self.data[name] = np.memmap(path, column.dtype, "r+", shape=shape) if column.bytes else np.zeros(shape)
+            grow(self._file(name), room * column.bytes)
+            shape = (room, *column.shape)
+            self.data[name] = (
+                np.memmap(self._file(name), column.dtype, "r+", shape=shape) if column.bytes else np.zeros(shape)
+            )
 
     def _file(self, name: str) -> Path:
-        assert self.folder is not None
+        assert self.folder is not None, "a buffer on disk needs a folder"
         return self.folder / f"{name}.bin"
 
     def save(self, tag: str, keep: Iterable[str]) -> State:
@@ -165,10 +154,6 @@ class SegmentFile:
             full = f"cannot save the buffer: {error.strerror}"
             raise ResourceError(str(self.folder), full, "free some space") from error
         self.held[tag] = sorted(segment.place for segment in self.known.values())
-        return self.state()
-
-    def state(self) -> State:
-        """Description of the files, with which `load` can read them."""
         listed = sorted(self.known.items())
         return {
             "rows": self.rows,
@@ -181,44 +166,37 @@ class SegmentFile:
 
     def _alive(self) -> dict[tuple[int, int], int]:
         """Segments with living slots, and how far each is filled."""
-        found = {}
-        for b, (oldest, end) in enumerate(zip(self.oldest.tolist(), self.end.tolist(), strict=True)):
-            for number in range(oldest // self.segment, end // self.segment + 1):
-                found[b, number] = min(self.segment, end - number * self.segment)
-        return found
+        return {
+            (b, number): min(self.segment, end - number * self.segment)
+            for b, end in enumerate(self.end.tolist())
+            for number in range(max(end - self.rows, 0) // self.segment, end // self.segment + 1)
+        }
 
     def _find_free(self) -> None:
         used = {segment.place for segment in self.known.values()}.union(*self.held.values())
         self._free = sorted(set(range(self._places)) - used, reverse=True)
 
     def _write(self, alive: Mapping[tuple[int, int], int]) -> None:
-        assert self.folder is not None
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        changed = []
-        for key, rows in alive.items():
+        for key in alive:
             if key not in self.known:
                 self.known[key] = Segment(self._take_place())
-            if self.known[key].rows != rows:
-                changed.append((key, rows))
-        for name, column in self.columns.items():
-            if self.mapped:
-                self.data[name].flush()  # type: ignore[attr-defined]
-            else:
-                self._write_column(name, column, changed)
-        for key, rows in changed:
-            self.known[key].rows = rows
-            self.known[key].sha256 = self._digest(key, rows)
+        changed = {key: rows for key, rows in alive.items() if self.known[key].rows != rows}
+        for name, data in self.data.items():
+            if isinstance(data, np.memmap):
+                data.flush()
+            elif not self.mapped:
+                self._write_column(name, changed)
+        for key, rows in changed.items():
+            self.known[key].rows, self.known[key].sha256 = rows, self._digest(key, rows)
 
-    def _write_column(self, name: str, column: ColumnSpec, changed: list[tuple[tuple[int, int], int]]) -> None:
-        descriptor = os.open(self._file(name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            for (b, number), rows in changed:
-                known = self.known[b, number]
-                new = self._part(name, (b, number), known.rows, rows)
-                write_all(descriptor, new, (known.place * self.segment + known.rows) * column.bytes)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def _write_column(self, name: str, changed: Mapping[tuple[int, int], int]) -> None:
+        with _opened(self._file(name)) as file:
+            for key, rows in changed.items():
+                known = self.known[key]
+                new = self._part(name, key, known.rows, rows)
+                write_all(file, new, (known.place * self.segment + known.rows) * self.columns[name].bytes)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _part(self, name: str, key: tuple[int, int], first: int, last: int) -> Array:
         b, number = key
@@ -228,26 +206,17 @@ class SegmentFile:
     def _digest(self, key: tuple[int, int], rows: int) -> str:
         digest = hashlib.sha256()
         for name in self.columns:
-            digest.update(as_bytes(self._part(name, key, 0, rows)))
+            digest.update(self._part(name, key, 0, rows).data)
         return digest.hexdigest()
-
-    # ---- back from files -----------------------------------------------------------------------------------------
 
     def load(self, state: State, source: Path) -> None:
         """Read the segments that a state refers to; DataError names what is missing, short or changed."""
-        self.end = np.array(state["end"], np.int64)
-        listed = [(b, number, rows, sha) for b, number, rows, sha in state["segments"]]
-        places = state["places"]["of"]
-        own = self.folder is not None and source == self.folder
-        self.known = {}
+        self.end, own, self.known = np.array(state["end"], np.int64), source == self.folder, {}
+        listed = list(zip(state["segments"], state["places"]["of"], strict=True))
         if own:
             self.held = {str(tag): list(kept) for tag, kept in state["places"]["held"].items()}
-            self._places = 1 + max([-1, *places, *(p for kept in self.held.values() for p in kept)])
-        self._fill(listed, places, source, own=own)
-        self._find_free()
-
-    def _fill(self, listed: list[tuple[int, int, int, str]], places: list[int], source: Path, *, own: bool) -> None:
-        for (b, number, rows, sha), place in zip(listed, places, strict=True):
+            self._places = 1 + max([-1, *state["places"]["of"], *(p for kept in self.held.values() for p in kept)])
+        for (b, number, rows, sha), place in listed:
             if own:
                 self.known[b, number] = Segment(place, rows, sha)
             elif self.mapped:
@@ -256,27 +225,23 @@ class SegmentFile:
                 self._table[b, number % self.segments] = self.known[b, number].place
         if self.mapped:
             self._map()
-        for name, column in self.columns.items():
-            if not (own and self.mapped):
-                self._read_column(source / f"{name}.bin", name, column, listed, places)
-        for b, number, rows, sha in listed:
-            if rows and self._digest((b, number), rows) != sha:
+        if not (own and self.mapped):
+            for name in self.columns:
+                self._read_column(source / f"{name}.bin", name, listed)
+        for (b, number, rows, sha), _ in listed:
+            if rows and (found := self._digest((b, number), rows)) != sha:
                 where = f"steps {number * self.segment} to {number * self.segment + rows - 1} of environment {b}"
-                problem = f"{where}: expected sha256 {sha[:12]}, found {self._digest((b, number), rows)[:12]}"
-                raise DataError(str(source), problem, DAMAGED)
+                raise DataError(str(source), f"{where}: expected sha256 {sha[:12]}, found {found[:12]}", DAMAGED)
+        self._find_free()
 
-    def _read_column(
-        self, path: Path, name: str, column: ColumnSpec, listed: list[tuple[int, int, int, str]], places: list[int]
-    ) -> None:
+    def _read_column(self, path: Path, name: str, listed: Sequence[tuple[Any, int]]) -> None:
         try:
             with path.open("rb") as file:
-                for (b, number, rows, _), place in zip(listed, places, strict=True):
+                for (b, number, rows, _), place in listed:
                     part = self._part(name, (b, number), 0, rows)
-                    file.seek(place * self.segment * column.bytes)
-                    data = file.read(rows * column.bytes)
-                    if len(data) != rows * column.bytes:
+                    file.seek(place * self.segment * self.columns[name].bytes)
+                    if file.readinto(part.data) != part.nbytes:
                         raise DataError(str(path), f"ends at {path.stat().st_size} bytes, too early", DAMAGED)
-                    part[...] = np.frombuffer(data, column.dtype).reshape(part.shape)
         except OSError as error:
             raise DataError(str(path), f"cannot be read: {error.strerror}", DAMAGED) from None
 
@@ -287,3 +252,25 @@ DAMAGED = "resume an older checkpoint with RUN/step=N, or begin with an empty bu
 def columns_of(state: State) -> dict[str, ColumnSpec]:
     """The columns of a saved state."""
     return {name: ColumnSpec(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in state["columns"].items()}
+
+
+def write_all(file: BinaryIO, array: Array, offset: int) -> None:
+    """Write an array at `offset`."""
+    file.seek(offset)
+    file.write(array.data)
+
+
+def grow(path: Path, size: int) -> None:
+    """Make a file at least `size` bytes long, with the space reserved on the disk."""
+    try:
+        with _opened(path) as file:
+            if os.fstat(file.fileno()).st_size < size:
+                os.posix_fallocate(file.fileno(), 0, size)  # a hole that cannot be filled later would kill the process
+    except OSError as error:
+        problem = f"{size / 2**30:.1f} GB cannot be had: {error.strerror}"
+        raise ResourceError(str(path), problem, "lower the buffer's size, or free some space") from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+b")

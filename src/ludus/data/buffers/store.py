@@ -139,8 +139,7 @@ class StepStore:
         """The storage, made when it is first needed."""
         if self._storage is None:
             rows = self.rows + self._lead
-            self._storage = SegmentFile(self.columns, self.num_envs, rows, self.cfg.storage)
-            self._storage.folder = self._folder
+            self._storage = SegmentFile(self.columns, self.num_envs, rows, self.cfg.storage == "disk", self._folder)
             self._storage.allocate()
         return self._storage
 
@@ -151,8 +150,7 @@ class StepStore:
         if self._storage.end.max() <= self.rows:  # no slot was dropped yet
             return int(self._steps.sum())
         before = self.storage.take("ordinal", np.arange(self.num_envs), self._oldest)
-        alive = (self._steps.astype(np.uint32) - before).astype(np.int64)
-        return int(alive.sum())
+        return int((self._steps.astype(np.uint32) - before).sum(dtype=np.int64))
 
     @property
     def added(self) -> int:
@@ -185,7 +183,7 @@ class StepStore:
         self._put_steps(rollout, number, self._ages(rollout.first, gap), columns)
         if ends is not None:
             self._put_final(ends.b, number[ends.t, ends.b] + 1, ends.raw_obs)
-        if head:
+        if head and self._memory is not None:
             self._put_state(rollout.state, number[0])
         self.storage.end = number[steps]
         self._expected = rollout.start + steps
@@ -258,13 +256,9 @@ class StepStore:
     def _blank(self, slots: Array, flags: int) -> None:
         for name, column in self.storage.data.items():
             if name not in self.observations.columns and name not in ("age", "ordinal"):
-                column[slots] = 0
-        if flags:
-            self.storage.data["flags"][slots] = flags
+                column[slots] = flags if name == "flags" else 0
 
     def _put_state(self, state: Tree, number: Array) -> None:
-        if self._memory is None:
-            return
         slots = self.storage.slots(np.arange(self.num_envs), number)
         for i, leaf in enumerate(arrays(state)):
             self.storage.data[f"state{i}"][slots] = leaf

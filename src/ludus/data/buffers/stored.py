@@ -11,14 +11,13 @@ from pydantic import Field, field_validator
 
 from ludus.config.model import Model
 from ludus.data.buffers.sampling import Buffer
-from ludus.data.buffers.saving import INDEX
+from ludus.data.buffers.saving import INDEX, read_space
 from ludus.data.buffers.segments import SegmentFile, columns_of
-from ludus.data.buffers.spaces import read_space
 from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Spaces, State, tree_leaves
+from ludus.types import Array, Spaces, State, tree_map
 
 
 class StoredConfig(Model):
@@ -47,44 +46,31 @@ class OfflineBuffer(Buffer):
     def __init__(self, cfg: StoredConfig, spaces: Spaces, num_envs: int, *, name: str, **details: Any) -> None:
         self.where, self.folder = f"buffers.{name}.path", _folder(cfg, f"buffers.{name}.path")
         index = _read_index(self.folder / INDEX)
-        contents = index["contents"]
-        rows = int(contents["rows"]) - int(index["frames"]) + 1
+        rows = int(index["contents"]["rows"]) - int(index["frames"]) + 1
         plain = BufferConfig(size=max(1, rows * index["num_envs"]), frames=index["frames"])
         super().__init__(plain, spaces, int(index["num_envs"]), name=name, **details)
-        saved = columns_of(contents)
+        self._saved, self._index = columns_of(index["contents"]), index
         for column, wanted in self.columns.items():
-            if saved.get(column) != wanted:
-                problem = f"{column} there is {saved.get(column)}, this run has {wanted}"
+            if self._saved.get(column) != wanted:
+                problem = f"{column} there is {self._saved.get(column)}, this run has {wanted}"
                 raise ConfigError(self.where, problem, "use steps of an environment with the same spaces")
-        self._saved, self._contents, self._index_data = saved, contents, index
 
     @property
     def storage(self) -> SegmentFile:
         """The steps, read when they are first needed."""
-        self.read()
-        assert self._storage is not None
-        return self._storage
-
-    def read(self) -> None:
-        """Read the steps from disk, unless that has been done."""
         if self._storage is None:
             missing = [name for name in self.columns if name not in self._saved]
             if missing:
                 raise ConfigError(self.where, f"{missing[0]} was not stored there", "use steps of the same algorithm")
-            self.columns = self._saved
-            self._storage = SegmentFile(self.columns, self.num_envs, int(self._contents["rows"]))
-            self._storage.allocate()
-            self._storage.load(self._contents, self.folder)
-            after = self._index_data["next"]
-            for leaf, saved in zip(tree_leaves(self._next_obs), after["obs"], strict=True):
-                leaf[...] = np.frombuffer(bytes.fromhex(saved), leaf.dtype).reshape(leaf.shape)
-            self._next_age, self._steps = np.array(after["age"]), np.array(after["steps"])
-            self.observations.padding = self._index_data["padding"]
-            self._show_next()
+            self.columns, after = self._saved, self._index["next"]
+            texts = iter(after["obs"])
+            obs = tree_map(lambda leaf: _array(next(texts), leaf), self._next_obs)
+            self._restore(self._index["contents"], {**after, "obs": obs}, self._index["padding"], self.folder)
+        assert self._storage is not None
+        return self._storage
 
     def __len__(self) -> int:
-        self.read()
-        return super().__len__()
+        return super().__len__() if self.storage else 0  # they are read first
 
     @property
     def added(self) -> int:
@@ -100,12 +86,16 @@ class OfflineBuffer(Buffer):
 
     def save(self, tag: str, keep: tuple[str, ...]) -> State:
         """Which steps they are; the steps themselves are not saved again."""
-        return {"segments": self._contents["segments"], "rng": dict(self.rng.bit_generator.state)}
+        return {"segments": self._index["contents"]["segments"], "rng": dict(self.rng.bit_generator.state)}
 
     def load(self, state: State, source: Path | None) -> None:
-        if state["segments"] != self._contents["segments"]:
+        if state["segments"] != self._index["contents"]["segments"]:
             raise DataError(str(self.folder), "holds other steps than when this run was saved", "restore them")
         self.rng.bit_generator.state = state["rng"]
+
+
+def _array(text: str, like: Array) -> Array:
+    return np.frombuffer(bytes.fromhex(text), like.dtype).reshape(like.shape)
 
 
 def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
@@ -125,9 +115,8 @@ def _folder(cfg: StoredConfig, where: str) -> Path:
     places = [path, path / "buffers" / cfg.buffer]
     found = next((place for place in places if (place / INDEX).is_file()), None)
     if found is None:
-        raise ConfigError(
-            where, f"no buffer '{cfg.buffer}' is saved in {path}", "name a run of an off-policy algorithm"
-        )
+        problem = f"no buffer '{cfg.buffer}' is saved in {path}"
+        raise ConfigError(where, problem, "name a run of an off-policy algorithm")
     return found
 
 

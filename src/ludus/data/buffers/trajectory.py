@@ -16,17 +16,13 @@ class Trajectory(Buffer):
 
     def sample_sequences(self, batch: int, length: int, *, state: bool = False) -> Sample:
         """[L, N] steps of one episode each; a start too close to the end is moved back if the episode has room."""
-        assert not state or self._memory is not None, "store_memory was not called"
         b, a, weight = self._draw(batch, 1, REAL | (STATE if state else 0))
         if not state:  # a stored memory belongs to the drawn step
             a = self._moved_back(b, a, length)
-        out, _ = self._output(batch, length)
-        out["index"][:], out["weight"][:] = self.storage.numbers(b, a), weight
         number = a + np.arange(length + 1)[:, None]
         over = self._over(b, number)
-        last = np.argmax(over, 0) - 1  # the episode's newest slot, which pads the sequence
-        last = np.where(over.any(0), last, length)
-        out = self._sequences(out, b, a, np.minimum(number, a + last), state=state)
+        last = np.where(over.any(0), over.argmax(0) - 1, length)  # the episode's newest slot, which pads the sequence
+        out = self._sequences(b, a, np.minimum(number, a + last), weight, state=state)
         out["first"] |= np.arange(length + 1)[:, None] > last
         return out
 

@@ -36,7 +36,8 @@ def take(data: Native, claim: Callable[[np.ndarray], None]) -> State:
         claim(array)
         kinds.setdefault(array.dtype.str, []).append(array.ravel())
     packed = {kind: np.concatenate(arrays) for kind, arrays in kinds.items()}
-    return {"integration": integration, "fields": " ".join(fields), "arrays": packed, "flags": _flags(data)}
+    flags = {name: bool(getattr(data, name)) for name in FLAGS}
+    return {"integration": integration, "fields": " ".join(fields), "arrays": packed, "flags": flags}
 
 
 def give(data: Native, state: State) -> None:
@@ -75,14 +76,7 @@ def _fields(data: Native) -> dict[str, np.ndarray]:
         import mujoco
 
         untouched = mujoco.MjData(model)
-        _names[sizes] = [name for name in dir(untouched) if _is_field(name, getattr(untouched, name))]
+        fields = ((name, getattr(untouched, name)) for name in dir(untouched) if not name.startswith("_"))
+        held = ((name, value) for name, value in fields if isinstance(value, np.ndarray) and value.size)
+        _names[sizes] = [name for name, value in held if not value.flags.owndata and name != POINTERS]
     return {name: getattr(data, name) for name in _names[sizes]}
-
-
-def _is_field(name: str, value: object) -> bool:
-    held = isinstance(value, np.ndarray) and value.size and not value.flags.owndata
-    return bool(held) and name != POINTERS and not name.startswith("_")
-
-
-def _flags(data: Native) -> dict[str, bool]:
-    return {name: bool(getattr(data, name)) for name in FLAGS}

@@ -12,9 +12,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs import Action
-from ludus.envs.failure import pass_on
-from ludus.envs.info import wrapper_of
+from ludus.envs.deadline import pass_on
 from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice
+from ludus.envs.spaces import wrapper_of
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
 from ludus.types import Array, Tree, tree_index, tree_leaves
@@ -28,15 +28,11 @@ SEEDS = (101, 102)
 EPISODES = 8
 """Episodes to compare where state may survive a reset, which need not show in the first ones."""
 
-
 Beat = Callable[[], None]
+"""Called after every step: a sign of life."""
 
 
-def _unheard() -> None:
-    """The default `beat`: does nothing after a step."""
-
-
-def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2, *, beat: Beat = _unheard) -> None:
+def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Beat) -> None:
     """Raise Refused unless restored environments go on like `fresh`, from which states are taken; closes it."""
     with _trial() as stack:
         env = keeper.attach(fresh)
@@ -44,7 +40,7 @@ def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2, *, beat: Beat = _
         for seed in SEEDS:
             env.reset(seed=seed)
             keeper.capture(env)  # refused early: steps may be slow
-            _play(env, _actions(env.action_space, seed), 2, beat)
+            _play(env, seed, 2, beat)
             _require_equal_future(stack, keeper, env, seed, episodes, beat)
             env.reset()
             _require_equal_future(stack, keeper, env, seed, 1, beat)
@@ -53,65 +49,49 @@ def resumes(keeper: Keeper, fresh: gym.Env, episodes: int = 2, *, beat: Beat = _
 def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: int, episodes: int, beat: Beat) -> None:
     other = keeper.restore(keeper.capture(env))
     stack.callback(other.close)
-    expected, found = (_play(each, _actions(env.action_space, seed + 1), episodes, beat) for each in (env, other))
-    _compare(expected, found)
+    _compare(*(_play(each, seed + 1, episodes, beat) for each in (env, other)))
 
 
-def repeats(fresh: gym.Env, make: Callable[[], gym.Env], *, beat: Beat = _unheard) -> None:
+def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Beat) -> None:
     """Raise Refused unless two new environments with the same seed and actions do the same; closes both."""
     with _trial() as stack:
         stack.callback(fresh.close)
         other = make()
         stack.callback(other.close)
-        expected, found = (
-            [
-                _digest(env.reset(seed=SEEDS[0])[0]),
-                *_play(env, _actions(env.action_space, SEEDS[0]), EPISODES // 2, beat),
-            ]
-            for env in (fresh, other)
-        )
-        _compare(expected, found)
+        seed, half = SEEDS[0], EPISODES // 2
+        _compare(*([_digest(env.reset(seed=seed)[0]), *_play(env, seed, half, beat)] for env in (fresh, other)))
 
 
 def vector_choice(method: str, make: Callable[[], VectorEnv]) -> SnapshotChoice:
-    """The choice of a backend with vectors of its own: `method` if it passes its self-test, else none."""
+    """The choice of a backend with vectors of its own: `method` if it passes the same self-test, else none."""
     try:
-        if method == BARRIER:
-            vector_repeats(make)
-        else:
-            vector_resumes(make, method)
+        with _trial() as stack:
+            one, other = make(), make()
+            stack.callback(one.close)
+            stack.callback(other.close)
+            if method == BARRIER:
+                _vector_repeats(one, other)
+            else:
+                one.snapshot_method = other.snapshot_method = method
+                _vector_resumes(one, other)
     except Refused as reason:
         return SnapshotChoice(NONE, {method: str(reason)})
     return SnapshotChoice(method, {})
 
 
-def vector_resumes(make: Callable[[], VectorEnv], method: str) -> None:
-    """The same as `resumes` for a backend that saves itself."""
-    with _trial() as stack:
-        one, other = make(), make()
-        one.snapshot_method = other.snapshot_method = method
-        stack.callback(one.close)
-        stack.callback(other.close)
-        for env, seed in ((one, 0), (other, one.num_envs)):
-            env.reset(range(seed, seed + one.num_envs))
-            _play_vector(env, seed)
-        seen = other.restore(one.snapshot())
-        expected = _play_vector(one, 1)
-        if not all(np.isfinite(leaf).all() for leaf in tree_leaves(seen)):
-            raise Refused("the restored observation is not finite")
-        _compare(expected, _play_vector(other, 1))
+def _vector_resumes(one: VectorEnv, other: VectorEnv) -> None:
+    for env, seed in ((one, 0), (other, one.num_envs)):
+        env.reset(range(seed, seed + one.num_envs))
+        _play_vector(env, seed)
+    seen = other.restore(one.snapshot())
+    if not all(np.isfinite(leaf).all() for leaf in tree_leaves(seen)):
+        raise Refused("the restored observation is not finite")
+    _compare(_play_vector(one, 1), _play_vector(other, 1))
 
 
-def vector_repeats(make: Callable[[], VectorEnv]) -> None:
-    """The same as `repeats` for a backend with vectors of its own."""
-    with _trial() as stack:
-        traces = []
-        for _ in range(2):
-            env = make()
-            stack.callback(env.close)
-            first = _digest(env.reset([SEEDS[0] + i for i in range(env.num_envs)]))
-            traces.append([first, *_play_vector(env, SEEDS[1])])
-        _compare(*traces)
+def _vector_repeats(one: VectorEnv, other: VectorEnv) -> None:
+    seeds = [SEEDS[0] + i for i in range(one.num_envs)]
+    _compare(*([_digest(env.reset(seeds)), *_play_vector(env, SEEDS[1])] for env in (one, other)))
 
 
 @contextmanager
@@ -129,9 +109,9 @@ def _trial() -> Iterator[ExitStack]:
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def _play(env: gym.Env, actions: Iterator[Action], episodes: int, beat: Beat) -> list[bytes]:
+def _play(env: gym.Env, seed: int, episodes: int, beat: Beat) -> list[bytes]:
     """Play on from the current state; returns digests of everything the environment returns."""
-    meter, seen = wrapper_of(env, RawReward), []
+    meter, actions, seen = wrapper_of(env, RawReward), _actions(env.action_space, seed), []
     for episode in range(episodes):
         if episode:
             seen.append(_digest(env.reset()[0]))

@@ -1,26 +1,35 @@
-"""Plain values as nodes that can be stored, and back; decoding imports and calls nothing.
+"""Plain values and random generators as nodes that can be stored, and back; decoding imports and calls nothing.
 
 Numbers, strings and None stand for themselves; everything else is a dict with the key `is`. Two references to one
-object stay two references to one object. Dicts become pairs: a checkpoint sorts keys.
+object stay two references to one object. Dicts become pairs: a checkpoint sorts keys. MiniGrid's grid and the objects
+on it are plain, too: attributes of classes that are loaded already.
 """
 
 from __future__ import annotations
 
 import enum
+import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from ludus.envs.snapshots import Refused, generators, minigrid
-from ludus.types import State
+from ludus.envs.snapshots import Refused
+from ludus.types import Leaf, State
 
 LEAVES = (type(None), bool, int, float, str)
-_SEQUENCES: dict[type, Callable[[Iterable[Any]], Any]] = {
-    tuple: tuple, list: list, set: set, frozenset: frozenset, deque: deque
+_SEQUENCES: State = {cls.__name__: cls for cls in (tuple, list, set, frozenset, deque)}
+GENERATORS: dict[type, str] = {
+    np.random.Generator: "generator", np.random.RandomState: "legacy", random.Random: "python"
 }  # fmt: skip
+"""Exact types: a subclass may have more state."""
+_BITS: State = {
+    cls.__name__: cls
+    for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+}
+_MINIGRID = {"minigrid.core.grid": "Grid", "minigrid.core.world_object": "WorldObj"}
+"""Where MiniGrid's classes are, and the base of each kind."""
 
 Node = Any
 """A value, in the form in which it is stored or as it was."""
@@ -76,7 +85,7 @@ class ValueEncoder:
 
     def _node(self, value: Node, path: str) -> State:
         kind = type(value)
-        if kind in _SEQUENCES:
+        if _SEQUENCES.get(kind.__name__) is kind:
             items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
             node = {"is": kind.__name__, "items": items}
             return {**node, "maxlen": value.maxlen} if kind is deque else node
@@ -87,9 +96,9 @@ class ValueEncoder:
             return self._array(value, path)
         if kind in (bytes, bytearray):
             return {"is": kind.__name__, "data": np.frombuffer(bytes(value), np.uint8)}
-        if kind in generators.KINDS:
-            return {"is": generators.KINDS[kind], **generators.pack(value)}
-        if minigrid.knows(value):
+        if kind in GENERATORS:
+            return {"is": GENERATORS[kind], **pack_generator(value)}
+        if is_minigrid(value):
             parts = {name: self.encode(part, f"{path}.{name}") for name, part in vars(value).items()}
             return {"is": "minigrid", "module": kind.__module__, "type": kind.__qualname__, "attributes": parts}
         raise Refused(f"{path} is a {getattr(kind, '__module__', '?')}.{kind.__qualname__}")  # SWIG's types have none
@@ -131,9 +140,8 @@ class ValueDecoder:
             return {self.decode(key): self.decode(item) for key, item in node["pairs"]}
         if kind == "deque":
             return deque(map(self.decode, node["items"]), node["maxlen"])
-        if kind in ("tuple", "list", "set", "frozenset"):
-            make = next(make for cls, make in _SEQUENCES.items() if cls.__name__ == kind)
-            return make(map(self.decode, node["items"]))
+        if kind in _SEQUENCES:
+            return _SEQUENCES[kind](map(self.decode, node["items"]))
         if kind in ("array", "scalar"):
             array = np.array(_cooked(node), order=node.get("order", "C"))
             return array if kind == "array" else array[()]
@@ -141,22 +149,19 @@ class ValueDecoder:
             data = node["data"].astype(np.uint8).tobytes()
             return data if kind == "bytes" else bytearray(data)
         if kind == "minigrid":
-            part = minigrid.blank(node["module"], node["type"])
+            cls = _minigrid(node["module"], node["type"])
+            part = cls.__new__(cls)
             vars(part).update({name: self.decode(item) for name, item in node["attributes"].items()})
             return part
         if kind == "enum":
             return _member(node["module"], node["type"], node["member"])
-        return generators.unpack(kind, node)
+        return unpack_generator(kind, node)
 
     def _collect(self, tree: Node) -> None:
-        if isinstance(tree, dict):
-            if "is" in tree and type(tree.get("name")) is int:
-                self._nodes[tree["name"]] = tree
-            for part in tree.values():
-                self._collect(part)
-        elif isinstance(tree, list):
-            for part in tree:
-                self._collect(part)
+        if isinstance(tree, dict) and "is" in tree and type(tree.get("name")) is int:
+            self._nodes[tree["name"]] = tree
+        for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+            self._collect(part)
 
 
 def _storable(dtype: np.dtype) -> bool:
@@ -183,7 +188,7 @@ def _enum(value: enum.Enum, path: str) -> State:
     cls = type(value)
     try:
         found = _member(cls.__module__, cls.__qualname__, value.name)
-    except (KeyError, AttributeError, ValueError):
+    except (KeyError, ValueError):
         found = None
     if found is not value:
         raise Refused(f"{path} is a {cls.__module__}.{cls.__qualname__} that cannot be found by name")
@@ -191,11 +196,62 @@ def _enum(value: enum.Enum, path: str) -> State:
 
 
 def _member(module: str, qualname: str, name: str) -> enum.Enum:
-    """A member of an enumeration whose module is loaded already, by the code that made the environment."""
-    cls: Any = sys.modules[module]
-    for part in qualname.split("."):
-        cls = getattr(cls, part)
+    cls = _loaded(module, qualname)
     if not isinstance(cls, enum.EnumMeta):
         raise ValueError(f"{qualname} is no enumeration")
     member: enum.Enum = cls[name]
     return member
+
+
+def is_minigrid(value: object) -> bool:
+    """Whether a value is a grid or an object of MiniGrid's own classes, which have only attributes."""
+    cls = type(value)
+    try:
+        return getattr(cls, "__module__", "") in _MINIGRID and _minigrid(cls.__module__, cls.__qualname__) is cls
+    except ValueError:
+        return False
+
+
+def _minigrid(module: str, name: str) -> Any:
+    cls = _loaded(module, name)
+    bases = tuple(base for home, kind in _MINIGRID.items() if (base := _loaded(home, kind)))
+    if module not in _MINIGRID or not isinstance(cls, type) or not issubclass(cls, bases):
+        raise ValueError(f"{module}.{name} is no part of MiniGrid")
+    return cls
+
+
+def _loaded(module: str, qualname: str) -> Any:
+    """A class of a module that is loaded already, by the code that made the environment; None if it is not there."""
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def pack_generator(generator: np.random.Generator | np.random.RandomState | random.Random) -> State:
+    """State, and for numpy's generators the seed sequence, from which `spawn` draws."""
+    if isinstance(generator, random.Random):
+        version, words, gauss = generator.getstate()
+        return {"version": version, "words": np.array(words, np.uint64), "gauss": gauss}
+    if isinstance(generator, np.random.RandomState):
+        return {"state": generator.get_state(legacy=False), "seed": None}
+    seed, known = generator.bit_generator.seed_seq, None
+    if type(seed) is np.random.SeedSequence:
+        known = {**seed.state, "entropy": seed.entropy, "spawn_key": list(seed.spawn_key)}
+    return {"state": generator.bit_generator.state, "seed": known}
+
+
+def unpack_generator(kind: str, packed: State) -> Leaf:
+    """A new generator with this state; KeyError, TypeError or ValueError for invalid data."""
+    if kind == "python":
+        python = random.Random()
+        python.setstate((packed["version"], tuple(packed["words"].tolist()), packed["gauss"]))
+        return python
+    state, seed = packed["state"], packed["seed"]
+    if kind == "legacy":
+        legacy = np.random.RandomState(_BITS[state["bit_generator"]]())
+        legacy.set_state(state)
+        return legacy
+    bits = _BITS[state["bit_generator"]](None if seed is None else np.random.SeedSequence(**seed))
+    bits.state = state
+    return np.random.Generator(bits)

@@ -61,10 +61,8 @@ SUITES = (
     Suite("MuJoCo", "gymnasium.envs.mujoco",
           ("Ant-v", "HalfCheetah-v", "Hopper-v", "Humanoid-v", "HumanoidStandup-v", "InvertedDoublePendulum-v",
            "InvertedPendulum-v", "Pusher-v", "Reacher-v", "Swimmer-v", "Walker2d-v"), "mujoco", ("mujoco",)),
-    Suite(OURS, "ludus.envs.suites.bandit", ("Bandit",)),
-    Suite(OURS, "ludus.envs.suites.t_maze", ("TMaze",)),
-    Suite(OURS, "ludus.envs.suites.look_and_feel", ("LookAndFeel",)),
-    Suite(OURS, "ludus.envs.suites.proof_of_memory", ("ProofOfMemory", "PocMemoryEnv", "PoMEnv")),
+    Suite(OURS, "ludus.envs.suites.small",
+          ("Bandit", "TMaze", "LookAndFeel", "ProofOfMemory", "PocMemoryEnv", "PoMEnv")),
     Suite(OURS, "ludus.envs.suites.recall", ("Recall/",)),
     Suite(OURS, "ludus.envs.suites.pomdp", ("Tiger-", "RiverSwim-", "SparseRewardPOMDP-")),
     Suite("Atari", "ludus.envs.suites.atari", ("ALE/",), "atari", ("ale_py",)),
@@ -97,7 +95,7 @@ def spelled(id: str) -> str:
     return id
 
 
-def register(id: str, entry_point: str, **fields: Any) -> None:
+def register(id: str, entry_point: Any, **fields: Any) -> None:
     """Register an id with Gymnasium, once per process: a module may be imported again."""
     import gymnasium as gym
 

@@ -22,7 +22,6 @@ NAMES = (
 )  # fmt: skip
 STEPS = 1_000
 """Time limit of all of them."""
-Compiled = tuple[Any, Any, int, int]
 
 
 class Brax(gym.Env):
@@ -68,7 +67,7 @@ class Brax(gym.Env):
 
 
 @functools.cache
-def _compiled(name: str, backend: str) -> Compiled:
+def _compiled(name: str, backend: str) -> tuple[Any, Any, int, int]:
     """Compiled reset and step and the sizes of observation and action, shared by all environments of a kind."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Brax System", UserWarning)  # it announces that it is not maintained

@@ -14,13 +14,15 @@ from dm_control import suite
 from gymnasium.spaces import Box
 
 from ludus.envs import Action, Frame, Info, Options, ResetReturn, StepReturn
+from ludus.envs.catalog import hush_mujoco
 from ludus.envs.snapshots import mujoco as state_of
-from ludus.envs.suites import mujoco, register
+from ludus.envs.suites import register
 from ludus.types import Array
 
-mujoco.hush()  # dm_control logs every warning
+hush_mujoco()  # dm_control logs every warning
 
 STEPS = 1_000
+PLAIN = bool | int | float | str | np.ndarray | np.generic | np.random.RandomState | None
 KEPT = ("_step_count", "_reset_next_step")
 """Attributes of dm_control's environment that belong to its state."""
 
@@ -46,7 +48,7 @@ class ControlSuite(gym.Env):
         self.observation_space = Box(-np.inf, np.inf, (size,), np.float32)
         action = self._env.action_spec()
         self.action_space = Box(action.minimum.astype(np.float32), action.maximum.astype(np.float32), dtype=np.float32)
-        self._model = _fields(self._physics.model.ptr, copy=True)
+        self._model = {name: value.copy() for name, value in _fields(self._physics.model.ptr).items()}
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
         """Begin an episode; a seed replaces the task's random state."""
@@ -70,11 +72,11 @@ class ControlSuite(gym.Env):
 
     def snapshot_state(self) -> Info:
         """Physics, the parts of the model that a task changes, and the attributes of the task."""
-        now = _fields(self._physics.model.ptr)
+        now, made = _fields(self._physics.model.ptr), self._model
         return {
             "data": state_of.take(self._physics.data.ptr, lambda _: None),
-            "model": {name: value.copy() for name, value in now.items() if not _same(value, self._model[name])},
-            "task": {name: value for name, value in vars(self._env.task).items() if _is_plain(value)},
+            "model": {name: value.copy() for name, value in now.items() if value.tobytes() != made[name].tobytes()},
+            "task": {name: value for name, value in vars(self._env.task).items() if isinstance(value, PLAIN)},
             "env": {name: getattr(self._env, name) for name in KEPT},
         }
 
@@ -100,19 +102,10 @@ def _vector(parts: Info) -> Array:
     return np.concatenate([np.ravel(part) for part in parts.values()]).astype(np.float32)
 
 
-def _fields(model: Any, *, copy: bool = False) -> dict[str, Array]:
+def _fields(model: Any) -> dict[str, Array]:
     """The arrays of a model."""
     names = (name for name in dir(model) if not name.startswith("_"))
-    arrays = {name: value for name in names if isinstance(value := getattr(model, name), np.ndarray)}
-    return {name: value.copy() for name, value in arrays.items()} if copy else arrays
-
-
-def _same(a: Array, b: Array) -> bool:
-    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, bool | int | float | str | np.ndarray | np.generic | np.random.RandomState | None)
+    return {name: value for name in names if isinstance(value := getattr(model, name), np.ndarray)}
 
 
 for _domain, _task in suite.ALL_TASKS:

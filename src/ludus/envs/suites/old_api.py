@@ -17,10 +17,10 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from ludus.envs import Action, Info, Observation, Options, ResetReturn, StepReturn
+from ludus.envs.catalog import Creator
 
 CUT = "TimeLimit.truncated"
 """Key in `info` by which old wrappers report a truncation."""
-Creator = Callable[..., Any]
 
 
 class OldApi(gym.Wrapper):
@@ -31,9 +31,6 @@ class OldApi(gym.Wrapper):
     """
 
     adapts = True
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
 
 
 def adapted(spec: EnvSpec, creator: Creator, *, insist: bool = False) -> EnvSpec:

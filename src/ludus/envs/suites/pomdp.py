@@ -63,7 +63,6 @@ class Pomdp(VectorTask):
         self.obs[...] = (self._emit[action, self._at] <= luck[:, 1:]).sum(axis=1)
         self._age += 1
         np.greater_equal(self._age, self.model.horizon, self.terminated)
-        self.truncated.fill(False)
 
 
 def tiger(theta: float = 0.3, horizon: int = 20) -> PomdpModel:

@@ -35,7 +35,7 @@ class Cards(VectorTask, abc.ABC):
         if decks < 1:
             raise ValueError(f"decks must be at least 1, got {decks}")
         super().__init__(num, Box(0.0, 1.0, (width,), np.float32), Discrete(answers), THRESHOLD)
-        self._pile = np.arange(DECK * decks) % kinds
+        self._kinds, self._pile = kinds, np.arange(DECK * decks) % kinds
         self._cards = np.zeros((num, len(self._pile)), np.int64)
         self._at, self._rows = np.zeros(num, np.int64), np.arange(num)
         self._watched, self._steps = watched, rounds * len(self._pile)
@@ -46,9 +46,9 @@ class Cards(VectorTask, abc.ABC):
     def correct(self) -> Array:
         """The right answers [B] to what is shown."""
 
-    @abc.abstractmethod
     def show(self, rows: Rows) -> None:
-        """Write the observations of some rows."""
+        """Write the observations of some rows: first of all the kind of this step's card."""
+        self.obs[rows, : self._kinds] = _one_hot(self._card(rows, self._at[rows]), self._kinds)
 
     def begin(self, i: int, rng: np.random.Generator) -> None:
         """Shuffle the pile of a row."""
@@ -63,7 +63,6 @@ class Cards(VectorTask, abc.ABC):
         np.multiply(right, share, self.reward, casting="same_kind")
         self._at += 1
         np.greater_equal(self._at, self._steps, self.terminated)
-        self.truncated.fill(False)
         self.show(slice(None))
 
     def _card(self, rows: Rows, at: Array) -> Array:
@@ -83,10 +82,6 @@ class RepeatPrevious(Cards):
         """The suit of `k` steps ago."""
         return self._card(slice(None), self._at - self._watched)
 
-    def show(self, rows: Rows) -> None:
-        """The suit of this step."""
-        self.obs[rows] = _one_hot(self._card(rows, self._at[rows]), SUITS)
-
 
 class RepeatFirst(Cards):
     """Name the very first suit, again and again; its card is marked."""
@@ -100,9 +95,8 @@ class RepeatFirst(Cards):
 
     def show(self, rows: Rows) -> None:
         """The suit of this step, and whether it is the first."""
-        at = self._at[rows]
-        self.obs[rows, :SUITS] = _one_hot(self._card(rows, at), SUITS)
-        self.obs[rows, SUITS] = at == 0
+        super().show(rows)
+        self.obs[rows, SUITS] = self._at[rows] == 0
 
 
 class Autoencode(Cards):
@@ -117,9 +111,9 @@ class Autoencode(Cards):
 
     def show(self, rows: Rows) -> None:
         """The suit of this step, nothing once answers are asked for."""
-        at = self._at[rows]
-        asks = at >= self._watched
-        self.obs[rows, :SUITS] = _one_hot(self._card(rows, at), SUITS) * ~asks[:, None]
+        super().show(rows)
+        asks = self._at[rows] >= self._watched
+        self.obs[rows, :SUITS] *= ~asks[:, None]
         self.obs[rows, SUITS] = asks
 
 
@@ -135,7 +129,7 @@ class CountRecall(Cards):
         if DECK % kinds:
             raise ValueError(f"kinds must divide {DECK}, got {kinds}")
         super().__init__(num, decks, kinds, 2 * kinds, DECK * decks // kinds + 1)
-        self._kinds, self._asked = kinds, np.zeros_like(self._cards)
+        self._asked = np.zeros_like(self._cards)
 
     def begin(self, i: int, rng: np.random.Generator) -> None:
         """Draw the questions, then shuffle."""
@@ -150,8 +144,8 @@ class CountRecall(Cards):
 
     def show(self, rows: Rows) -> None:
         """The kind of this step's card and the kind asked for."""
+        super().show(rows)
         at = np.minimum(self._at[rows], len(self._pile) - 1)
-        self.obs[rows, : self._kinds] = _one_hot(self._card(rows, at), self._kinds)
         self.obs[rows, self._kinds :] = _one_hot(self._asked[self._rows[rows], at], self._kinds)
 
 
@@ -199,7 +193,6 @@ class Concentration(VectorTask):
         np.all(up, axis=1, out=self.terminated)
         self.terminated &= second < 0
         self.terminated |= self._age >= self._limit
-        self.truncated.fill(False)
         self._show(slice(None))
 
     def _show(self, rows: Rows) -> None:

@@ -7,7 +7,7 @@ and that of the next one loaded. That is exact but slow, so `vectorization: auto
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
@@ -20,12 +20,6 @@ from ludus.text import did_you_mean
 from ludus.types import Array
 
 Buttons = Literal["filtered", "all", "discrete", "multi_discrete"]
-_BUTTONS = {
-    "filtered": retro.Actions.FILTERED,
-    "all": retro.Actions.ALL,
-    "discrete": retro.Actions.DISCRETE,
-    "multi_discrete": retro.Actions.MULTI_DISCRETE,
-}
 
 
 class Retro(gym.Env):
@@ -43,7 +37,7 @@ class Retro(gym.Env):
         render_mode: str | None = None,
     ) -> None:
         """`filtered`: any buttons at once that make sense (MultiBinary); `discrete`: one action per combination."""
-        if actions not in _BUTTONS or observations not in ("image", "ram"):
+        if actions not in get_args(Buttons) or observations not in ("image", "ram"):
             raise ValueError(f"unknown actions {actions!r} or observations {observations!r}")
         self.game, self.render_mode = game, render_mode
         self._setup = (game, state, scenario, actions, observations)
@@ -116,7 +110,8 @@ class _Slot:
         """The emulator in the state of `player`."""
         if player is self._player:
             return self._machine
-        self._park()
+        if self._player is not None:
+            self._player._saved, self._player = self._machine.em.get_state(), None
         if player._setup != self._setup:
             self._eject()
             self._machine, self._setup = _machine(*player._setup), player._setup
@@ -140,11 +135,6 @@ class _Slot:
         if self.users == 0:
             self._eject()
 
-    def _park(self) -> None:
-        if self._player is not None:
-            self._player._saved = self._machine.em.get_state()
-            self._player = None
-
     def _eject(self) -> None:
         if self._machine is not None:
             self._machine.close()
@@ -159,8 +149,8 @@ def _machine(game: str, state: str | None, scenario: str | None, actions: str, o
         game,
         state=state or retro.State.DEFAULT,
         scenario=scenario,
-        use_restricted_actions=_BUTTONS[actions],
-        obs_type=retro.Observations.RAM if observations == "ram" else retro.Observations.IMAGE,
+        use_restricted_actions=retro.Actions[actions.upper()],
+        obs_type=retro.Observations[observations.upper()],
         render_mode="rgb_array",
     )
     if machine.initial_state is None:  # then a reset returns to the state after power-on

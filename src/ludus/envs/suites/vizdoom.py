@@ -9,8 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -117,23 +115,17 @@ class VizDoom(gym.Env):
         return self._screen
 
     def _start(self) -> None:
-        with _alone_in_this_folder():
+        """Start the engine in a locked folder: one crashes if another one removes `_LITTER` meanwhile."""
+        here = os.open(".", os.O_RDONLY)
+        try:
+            fcntl.flock(here, fcntl.LOCK_EX)
             try:
                 self.game.init()
             finally:
                 if _LITTER.is_dir() and not any(_LITTER.iterdir()):
                     _LITTER.rmdir()
-
-
-@contextmanager
-def _alone_in_this_folder() -> Iterator[None]:
-    """Lock the folder: an engine crashes if another one removes `_LITTER` while it starts."""
-    here = os.open(".", os.O_RDONLY)
-    try:
-        fcntl.flock(here, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(here)  # which releases the lock
+        finally:
+            os.close(here)  # which releases the lock
 
 
 def game_variable(name: str) -> Any:

@@ -25,8 +25,6 @@ MAX_VELOCITY = 10.0
 Walker = Any
 """An environment, or the TimeLimit around it, whose private attributes are read."""
 Step = Callable[[Any], StepReturn]
-PlainStep = Callable[[Array], tuple[Array, Any, bool]]
-"""Observation, reward, terminated."""
 Healthy = Callable[[Array, Array], bool]
 """Positions and velocities -> whether it still stands."""
 
@@ -38,22 +36,10 @@ def quick_step(env: gym.Env) -> Step | None:
     limit = env.env if type(env) is ConvertSpaces else env
     bare: Walker = limit.env if type(limit) is TimeLimit else None
     kind = (type(bare).__module__, type(bare).__name__)
-    return _timed(limit, _step(bare, WALKERS[kind](bare))) if kind in WALKERS else None
+    return _step(limit, bare, WALKERS[kind](bare)) if kind in WALKERS else None
 
 
-def _timed(limit: Walker, inner: PlainStep) -> Step:
-    nothing: dict[str, Any] = {}
-
-    def step(action: Array) -> StepReturn:
-        """Step and count towards the time limit."""
-        observation, reward, ended = inner(action)
-        limit._elapsed_steps += 1
-        return observation, reward, ended, limit._elapsed_steps >= limit._max_episode_steps, nothing
-
-    return step
-
-
-def _step(env: Walker, healthy: Healthy | None) -> PlainStep:
+def _step(limit: Walker, env: Walker, healthy: Healthy | None) -> Step:
     """Physics, then the observation; the reward is velocity minus effort, plus that of standing if it can fall."""
     from mujoco import mj_step
 
@@ -62,20 +48,23 @@ def _step(env: Walker, healthy: Healthy | None) -> PlainStep:
     seen = qpos[1:] if env._exclude_current_positions_from_observation else qpos
     forward, effort = env._forward_reward_weight, env._ctrl_cost_weight
     alive, falls = (env._healthy_reward, env._terminate_when_unhealthy) if healthy else (0.0, False)
+    nothing: dict[str, Any] = {}
 
-    def step(action: Array) -> tuple[Array, Any, bool]:
-        """One step of the walker."""
+    def step(action: Array) -> StepReturn:
+        """One step of the walker, which counts towards the time limit."""
         before = qpos[0]
         ctrl[:] = action
         mj_step(model, data, frames)
+        limit._elapsed_steps += 1
+        late = limit._elapsed_steps >= limit._max_episode_steps
         reward = forward * ((qpos[0] - before) / dt)
         cost = effort * np.add.reduce(np.square(action))
         if healthy is None:
-            return np.concatenate((seen, qvel), dtype=np.float32), reward - cost, False
+            return np.concatenate((seen, qvel), dtype=np.float32), reward - cost, False, late, nothing
         stands = healthy(qpos, qvel)
         reward = reward + stands * alive - cost
         observation = np.concatenate((seen, np.clip(qvel, -MAX_VELOCITY, MAX_VELOCITY)), dtype=np.float32)
-        return observation, reward, falls and not stands
+        return observation, reward, falls and not stands, late, nothing
 
     return step
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-import gymnasium as gym
+import numpy as np
 
-from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import NONE, UNSAVED, SnapshotChoice
+from ludus.envs.spaces import EnvInfo
 from ludus.errors import DataError, EnvironmentFailed
 from ludus.types import Array, State, StepResult, Tree
 
@@ -36,37 +38,10 @@ class VectorEnv(abc.ABC):
     """Better methods than `snapshot_method`, each with the reason why it does not work here."""
 
     def __init__(self, info: EnvInfo, num_envs: int) -> None:
-        self.info, self.num_envs = info, num_envs
-
-    @property
-    def id(self) -> str:
-        """Environment id."""
-        return self.info.id
-
-    @property
-    def observation_space(self) -> gym.Space:
-        """Space of ONE environment."""
-        return self.info.observation_space
-
-    @property
-    def action_space(self) -> gym.Space:
-        """Space of ONE environment: Discrete from 0, or one-dimensional MultiDiscrete, MultiBinary or Box."""
-        return self.info.action_space
-
-    @property
-    def reward_threshold(self) -> float | None:
-        """Mean return that counts as solved."""
-        return self.info.reward_threshold
-
-    @property
-    def max_episode_steps(self) -> int | None:
-        """Time limit."""
-        return self.info.max_episode_steps
-
-    @property
-    def is_image(self) -> bool:
-        """Observations are uint8 pixels, channels first."""
-        return self.info.is_image
+        """The spaces are those of ONE environment; actions: Discrete from 0, or one-dimensional."""
+        self.info, self.num_envs, self.id = info, num_envs, info.id
+        self.observation_space, self.action_space = info.observation_space, info.action_space
+        self.reward_threshold, self.max_episode_steps = info.reward_threshold, info.max_episode_steps
 
     def choose_snapshot_method(self) -> str:
         """Find out how the state can be saved, by a self-test; later calls return the same answer.
@@ -134,8 +109,48 @@ class VectorEnv(abc.ABC):
         self.close()
 
 
-class CountsLives(VectorEnv):
-    """A vector environment that knows how many lives are left; callers may write to the arrays it returns."""
+class VectorWrapper(VectorEnv):
+    """The base of wrappers around a whole vector environment; `spaces` are the ones it changes."""
 
-    lives: Array
-    """int [B] after a reset or step: lives left in the game that `obs` belongs to; 0 if the game has no lives."""
+    state: tuple[str, ...] = ()
+    """Names of its own arrays that later steps depend on."""
+
+    def __init__(self, inner: VectorEnv, **spaces: Any) -> None:
+        super().__init__(replace(inner.info, **spaces), inner.num_envs)
+        self.inner, self.backend = inner, inner.backend
+
+    def convert(self, obs: Tree) -> Tree:
+        """[B, ...] of the inner environment as [B, ...] of this one, in new arrays if it changes them."""
+        return obs
+
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        return self.convert(self.inner.reset(seeds))
+
+    def step(self, action: Array) -> StepResult:
+        obs, reward, terminated, truncated, final_obs, raw_reward, broken, continues = self.inner.step(action)
+        final = None if final_obs is None else self.convert(final_obs)
+        return StepResult(self.convert(obs), reward, terminated, truncated, final, raw_reward, broken, continues)
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        return self.inner.render(index, final=final)
+
+    def choose_snapshot_method(self) -> str:
+        self.snapshot_method = method = self.inner.choose_snapshot_method()
+        self.refused = self.inner.refused
+        return method
+
+    def snapshot(self) -> State:
+        own = {name: getattr(self, name).copy() for name in self.state}
+        return {"inner": self.inner.snapshot(), **own} if own else self.inner.snapshot()
+
+    def restore(self, state: State) -> Tree:
+        if any(np.shape(state.get(name, ())) != getattr(self, name).shape for name in self.state):
+            problem, remedy = "the state of its wrappers does not fit", "resume with the config it was saved with"
+            raise DataError(f"snapshot of {self.id}", problem, remedy)
+        obs = self.inner.restore(state["inner"] if self.state else state)
+        for name in self.state:
+            getattr(self, name)[...] = state[name]
+        return self.convert(obs)
+
+    def close(self) -> None:
+        self.inner.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from mmap import mmap
 
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.info import EnvInfo
+from ludus.envs.spaces import EnvInfo
 from ludus.types import Array, State, StepResult, Tree, space_tree, tree_index, tree_leaves, tree_map
 
 ALIGNMENT = 64  # a cache line: fields that different workers write never share one
@@ -42,16 +39,20 @@ class VectorArrays:
     @classmethod
     def build(cls, info: EnvInfo, num_envs: int, memory: bytearray | mmap | None = None) -> VectorArrays:
         """Over `memory` (`size` bytes), or private and zeroed."""
-        memory = bytearray(cls.size(info, num_envs)) if memory is None else memory
-        placed = [np.ndarray(shape, dtype, memory, offset) for shape, dtype, offset in _layout(info, num_envs)]
-        arrays = iter(placed)
-        return cls({name: tree_map(lambda _: next(arrays), tree) for name, tree in _fields(info, num_envs).items()})
+        memory, offset = bytearray(cls.size(info, num_envs)) if memory is None else memory, 0
+
+        def place(slot: np.dtype) -> Array:
+            nonlocal offset
+            array: Array = np.ndarray(slot.shape, slot.base, memory, offset)
+            offset += _room(slot)
+            return array
+
+        return cls({name: tree_map(place, tree) for name, tree in _fields(info, num_envs).items()})
 
     @staticmethod
     def size(info: EnvInfo, num_envs: int) -> int:
         """Bytes of shared memory it takes."""
-        *_, (shape, dtype, offset) = _layout(info, num_envs)
-        return offset + math.prod(shape) * dtype.itemsize
+        return sum(_room(slot) for tree in _fields(info, num_envs).values() for slot in tree_leaves(tree))
 
     def rows(self, begin: int, end: int) -> VectorArrays:
         """Views of environments begin to end."""
@@ -103,33 +104,25 @@ class ActionClipper:
             np.minimum(out, self._bounds[1], out=out)
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """Shape and dtype of an array, as a leaf of a tree: no tuple."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-
 def _fields(info: EnvInfo, num_envs: int) -> dict[str, Tree]:
-    action, spaces, batch = info.action_space, space_tree(info.observation_space), (num_envs,)
-    assert action.shape is not None
-    number, flag = _Slot(batch, np.dtype(np.float32)), _Slot(batch, np.dtype(np.bool_))
+    """Every array as a dtype with its whole shape."""
+
+    def slots(space: gym.Space, *batch: int) -> Tree:
+        return tree_map(lambda leaf: np.dtype((leaf.dtype, (*batch, *leaf.shape))), space_tree(space))
+
+    def per_row(kind: type, *names: str) -> dict[str, np.dtype]:
+        return dict.fromkeys(names, np.dtype((kind, (num_envs,))))
+
     return {
-        "obs": tree_map(lambda leaf: _Slot((2, num_envs, *leaf.shape), leaf.dtype), spaces),
-        "final_obs": tree_map(lambda leaf: _Slot((num_envs, *leaf.shape), leaf.dtype), spaces),
-        "action": _Slot((num_envs, *action.shape), np.dtype(action.dtype)),
-        **dict.fromkeys(("reward", "raw_reward"), number),
-        **dict.fromkeys(("terminated", "truncated", "continues"), flag),
-        "seed": _Slot(batch, np.dtype(np.uint64)),
-        "cursor": _Slot(batch, np.dtype(np.int64)),
+        "obs": slots(info.observation_space, 2, num_envs),
+        "final_obs": slots(info.observation_space, num_envs),
+        "action": slots(info.action_space, num_envs),
+        **per_row(np.float32, "reward", "raw_reward"),
+        **per_row(np.bool_, "terminated", "truncated", "continues"),
+        **per_row(np.uint64, "seed"),
+        **per_row(np.int64, "cursor"),
     }
 
 
-def _layout(info: EnvInfo, num_envs: int) -> Iterator[tuple[tuple[int, ...], np.dtype, int]]:
-    """(shape, dtype, offset in memory) of every leaf of the fields, in order."""
-    offset = 0
-    for tree in _fields(info, num_envs).values():
-        for slot in tree_leaves(tree):
-            yield slot.shape, slot.dtype, offset
-            offset += -(-math.prod(slot.shape) * slot.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+def _room(slot: np.dtype) -> int:
+    return -(-slot.itemsize // ALIGNMENT) * ALIGNMENT

@@ -7,8 +7,7 @@ here and terminated in the other backends.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
-from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
-from ludus.envs.vector import CountsLives, Unsuited, VectorEnv
-from ludus.envs.vector.buffers import ActionClipper
+from ludus.envs.spaces import Conversion
+from ludus.envs.vector import Unsuited, VectorEnv
+from ludus.envs.vector.native import ForeignVectorEnv, seed_words
 from ludus.errors import ConfigError, MissingExtra
 from ludus.text import did_you_mean
 from ludus.types import Array, StepResult, Tree, tree_index, tree_set, zeros
@@ -51,8 +50,8 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
     options = {**recipe.kwargs}
     if recipe.max_episode_steps is not None:
         options["max_episode_steps"] = recipe.max_episode_steps
-    first, *rest = recipe.wrappers or (None,)
-    if first is not None and getattr(first.cls, "observes", False) and hasattr(first.cls, "conversion"):
+    see, first = None, recipe.wrappers[:1]
+    if any(getattr(call.cls, "observes", False) and hasattr(call.cls, "conversion") for call in first):
         # MiniGrid's: it turns several observations into one
         if recipe.max_episode_steps is not None:
             problem = f"EnvPool's '{recipe.id}' would pay by it"
@@ -60,16 +59,14 @@ def build(recipe: Recipe, num_envs: int, threads: int) -> VectorEnv:
         for key in recipe.kwargs:  # `agent_view_size` makes it write beyond its memory
             problem = f"EnvPool's '{recipe.id}' is trusted without arguments only"
             raise ConfigError(f"environment.kwargs.{key}", problem, "use sync")
-        see = first.cls.conversion(recipe.bare_observation_space())
-        pool = EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see)
-        return replace(recipe, wrappers=tuple(rest)).vectorized(pool, "envpool")
-    return recipe.vectorized(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options), "envpool")
+        see = first[0].cls.conversion(recipe.bare_observation_space())
+        recipe = replace(recipe, wrappers=recipe.wrappers[1:])
+    return recipe.vectorized(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options, see), "envpool")
 
 
 def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int) -> VectorEnv:
     """Atari games: they wait first, then press FIRE; otherwise they equal ALE's own vector environment."""
-    from ludus.envs.suites.atari import preprocessing
-    from ludus.envs.vector.atari import finished
+    from ludus.envs.suites.atari import finished, preprocessing
 
     try:
         plan = preprocessing(recipe, equal=False)
@@ -92,7 +89,7 @@ def _games(envpool: Any, recipe: Recipe, task: str, num_envs: int, threads: int)
     return finished(EnvPoolVectorEnv(envpool, recipe, task, num_envs, threads, options), plan)
 
 
-class EnvPoolVectorEnv(CountsLives):
+class EnvPoolVectorEnv(ForeignVectorEnv):
     """One EnvPool; it takes seeds only when it is made, so every reset makes a new one."""
 
     backend = "envpool"
@@ -107,29 +104,23 @@ class EnvPoolVectorEnv(CountsLives):
         options: dict[str, Any],
         see: Conversion | None = None,
     ) -> None:
-        self._envpool, self._id, self._recipe, self._options = envpool, task, recipe, options
+        self._envpool, self._id, self._options = envpool, task, options
         self._arguments = {"num_envs": num_envs, "num_threads": min(threads, num_envs), **options}
         spec = envpool.make_spec(task, **self._arguments)
-        with _quiet():
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # its bounds are doubles
             observation, action = spec.gymnasium_observation_space, spec.gymnasium_action_space
-        self._see = see or observation_conversion(_repaired(observation), recipe.id)
-        self._act = action_conversion(action, recipe.id)
-        info = recipe.info(self._see.space, self._act.space, {})
         self._limit = int(spec.config.max_episode_steps)
-        super().__init__(replace(info, max_episode_steps=self._limit), num_envs)
+        limited = replace(recipe, max_episode_steps=self._limit)
+        super().__init__(limited, num_envs, (_repaired(observation), action), {}, see)
         self._obs, self._final_obs = (zeros(self.observation_space, num_envs) for _ in range(2))
-        self._action = zeros(self.action_space, num_envs)
-        self._clipper = ActionClipper(self.action_space)
-        self._reward = np.zeros(num_envs, np.float32)
         self.lives = np.zeros(num_envs, np.int32)
         self._elapsed = np.zeros(num_envs, np.int64)
         self._pool: Any = None
 
     def reset(self, seeds: Sequence[int]) -> Tree:
         self.close()
-        state = [int(np.random.SeedSequence(int(seed)).generate_state(1)[0] & 0x7FFFFFFF) for seed in seeds]
-        with _quiet():
-            self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=state, **self._arguments)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            self._pool = self._envpool.make(self._id, env_type="gymnasium", seed=seed_words(seeds), **self._arguments)
             obs, info = self._pool.reset()
         tree_set(self._obs, ..., self._see(obs))
         self._elapsed.fill(0)
@@ -156,9 +147,6 @@ class EnvPoolVectorEnv(CountsLives):
             self.lives[info["env_id"]] = info["lives"]
         return StepResult(self._obs, self._reward, terminated, truncated, self._final_obs, self._reward)
 
-    def render(self, index: int = 0, *, final: bool = False) -> Array:
-        raise ConfigError("environment.vectorization", "EnvPool does not render here", "use sync for videos")
-
     def _choose(self) -> SnapshotChoice:
         details = (2, self._arguments["num_threads"], self._options, self._see)
         make = partial(EnvPoolVectorEnv, self._envpool, self._recipe, self._id, *details)
@@ -168,14 +156,6 @@ class EnvPoolVectorEnv(CountsLives):
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress Gymnasium's warning about EnvPool's bounds, which are doubles."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
 
 
 def _repaired(space: gym.Space) -> gym.Space:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
 
 from ludus.envs.deadline import LEAST
-from ludus.envs.info import EnvInfo
-from ludus.envs.vector import protocol
-from ludus.envs.vector.worker import IGNORED, WorkerJob
-from ludus.errors import EnvironmentFailed
-from ludus.types import Array
+from ludus.envs.spaces import EnvInfo
+from ludus.envs.vector import worker as protocol
+from ludus.errors import EnvironmentFailed, LudusError
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 GRACE = 5.0
@@ -31,32 +26,29 @@ GONE = (BrokenPipeError, ConnectionResetError)
 class Lost(Exception):
     """A worker died (`code`, negative for a signal), or did not answer in time (None)."""
 
-    def __init__(self, worker: Worker, code: int | None) -> None:
+    def __init__(self, worker: Worker, code: int | None, seconds: float = 0.0) -> None:
         super().__init__(worker, code)
-        self.worker, self.code, self.seconds = worker, code, worker.deadline
+        self.worker, self.code, self.seconds = worker, code, seconds
 
     def error(self, where: str) -> EnvironmentFailed:
         """One line for the user."""
         if self.code is None:
             problem = f"no answer within {self.seconds:g} s, its worker was stopped"
             return EnvironmentFailed(where, problem, "raise environment.step_deadline if it is only slow")
-        return EnvironmentFailed(
-            where, f"its worker {self._death()}", "environment.on_worker_death=restart replaces it"
-        )
-
-    def _death(self) -> str:
-        assert self.code is not None
-        if self.code >= 0:
-            return f"ended with exit code {self.code}"
-        name = signal.Signals(-self.code).name
-        return f"was killed by {name}" + (", likely out of memory" if name == "SIGKILL" else "")
+        death = f"ended with exit code {self.code}"
+        if self.code < 0:
+            name = signal.Signals(-self.code).name
+            death = f"was killed by {name}" + (", likely out of memory" if name == "SIGKILL" else "")
+        return EnvironmentFailed(where, f"its worker {death}", "environment.on_worker_death=restart replaces it")
 
 
 class Worker:
     """A process, its socket, and the environments `first` to `end` it owns."""
 
-    def __init__(self, job: WorkerJob, memory_fd: int, deadline: float) -> None:
-        self.first, self.end, self.deadline = job.first, job.first + job.size, deadline
+    def __init__(self, job: protocol.WorkerJob, memory_fd: int, deadline: float) -> None:
+        self.first, self.end = job.first, job.first + job.size
+        self.deadline, self.patience = deadline, max(LEAST, deadline)
+        """Seconds for most commands, and for those that may make environments."""
         self.replacement = False
         """Replaces a lost worker and has not done a step yet."""
         self._link, theirs = socket.socketpair()
@@ -66,10 +58,9 @@ class Worker:
 
     def ready(self) -> EnvInfo:
         """Wait until the environments are made; errors of the worker are raised here."""
-        with self._patience() as until:
-            message = self._receive(until)
-        if isinstance(message, protocol.Failure):
-            raise message.error()
+        message = self.message(self.patience)
+        if isinstance(message, LudusError):
+            raise message
         assert isinstance(message, EnvInfo)
         return message
 
@@ -80,49 +71,34 @@ class Worker:
         except GONE:
             return
         if message is not None:
-            self._send(pickle.dumps(message))
+            self._send(message)
 
-    def answer(self, until: float | None = None) -> bytes:
+    def answer(self, until: float | None = None, seconds: float | None = None) -> bytes:
         """DONE or FINISHED; raises Lost if there is no answer, and the error of an environment."""
-        until = until or time.monotonic() + self.deadline
+        seconds = seconds or self.deadline
         try:
-            self._link.settimeout(max(until - time.monotonic(), 1e-3))
+            self._link.settimeout(max((until - time.monotonic()) if until else seconds, 1e-3))
             reply = self._link.recv(1)
         except TimeoutError:
-            raise Lost(self, None) from None
+            raise Lost(self, None, seconds) from None
         except ConnectionResetError:
             reply = b""
         if reply == b"":
             raise Lost(self, self._exit_code())
         if reply == protocol.FAILED:
-            raise self._receive(until).error()
+            raise self.message()
         return reply
 
-    def render(self, row: int, final: bool) -> Array:
-        """A frame of one of its environments."""
-        self.tell(protocol.RENDER, (row, final))
-        self.answer()
-        frame: Array = self.message()
-        return frame
-
-    def patient_answer(self) -> None:
-        """Like `answer`, for commands that may make new environments and take long."""
-        with self._patience() as until:
-            self.answer(until)
-
-    @contextmanager
-    def _patience(self) -> Iterator[float]:
-        """The deadline for commands that make environments."""
-        seconds = max(LEAST, self.deadline)
-        try:
-            yield time.monotonic() + seconds
-        except Lost as lost:
-            lost.seconds = seconds
-            raise
-
-    def message(self) -> Any:
+    def message(self, seconds: float | None = None) -> Any:
         """The message after an answer."""
-        return self._receive(time.monotonic() + self.deadline)
+        seconds = seconds or self.deadline
+        try:
+            self._link.settimeout(seconds)
+            return protocol.receive(self._link)
+        except TimeoutError:
+            raise Lost(self, None, seconds) from None
+        except (EOFError, ConnectionResetError):
+            raise Lost(self, self._exit_code()) from None
 
     def join(self) -> None:
         """Wait for its end; kill it if it does not end in time."""
@@ -142,28 +118,19 @@ class Worker:
             self.kill()
             return self._process.wait()
 
-    def _send(self, payload: bytes) -> None:
+    def _send(self, message: Any) -> None:
         self._link.settimeout(self.deadline)
         try:
-            protocol.send(self._link, payload)
+            protocol.send(self._link, message)
         except (*GONE, TimeoutError):
             return
-
-    def _receive(self, until: float) -> Any:
-        try:
-            self._link.settimeout(max(until - time.monotonic(), 1e-3))
-            return protocol.receive(self._link)
-        except TimeoutError:
-            raise Lost(self, None) from None
-        except (EOFError, ConnectionResetError):
-            raise Lost(self, self._exit_code()) from None
 
 
 def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
     """Start a new interpreter with this one's import path; signals stay blocked until the worker ignores them."""
     entry = f"from ludus.envs.vector.worker import main; main({link_fd}, {memory_fd})"
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {entry}"]
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, protocol.IGNORED)
     try:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, pass_fds=(link_fd, memory_fd), env={**ONE_THREAD, **os.environ}
@@ -172,9 +139,11 @@ def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _pickled(job: WorkerJob) -> bytes:
+def _pickled(job: protocol.WorkerJob) -> bytes:
     """Pickle a job; code that a new interpreter cannot import (a plugin file) is sent by value."""
-    modules = {sys.modules[part.__module__] for part in job.recipe.code() if not _importable(part.__module__)}
+    names = {part.__module__ for part in job.recipe.code()}
+    tops = {name: name.partition(".")[0] for name in names}
+    modules = [sys.modules[n] for n in names if not any(finder.find_spec(tops[n], None) for finder in sys.meta_path)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -183,8 +152,3 @@ def _pickled(job: WorkerJob) -> bytes:
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _importable(module: str) -> bool:
-    top = module.partition(".")[0]
-    return any(finder.find_spec(top, None) for finder in sys.meta_path)

@@ -1,26 +1,29 @@
-"""Steps environments one after the other and writes into VectorArrays: in this process, or inside a worker."""
+"""Steps environments one after the other and writes into VectorArrays: SyncVectorEnv here, or inside a worker."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
 from ludus.envs.check import misfit
-from ludus.envs.deadline import Within
-from ludus.envs.failure import close, frame, raised
-from ludus.envs.info import wrapper_of
-from ludus.envs.snapshots import Keeper, Refused
+from ludus.envs.deadline import Within, close, frame, raised
+from ludus.envs.snapshots import NONE, Keeper, Refused, SnapshotChoice, ladder
+from ludus.envs.spaces import EnvInfo, wrapper_of
 from ludus.envs.suites.walkers import quick_step
-from ludus.envs.vector.buffers import VectorArrays
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.wrappers.atari import EpisodicLife
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError
-from ludus.types import Array, State, Tree, tree_index, tree_set
+from ludus.types import Array, State, StepResult, Tree, tree_index, tree_set
+
+if TYPE_CHECKING:
+    from ludus.envs.recipe import Recipe
 
 
 class Stepper:
@@ -117,7 +120,16 @@ class Stepper:
     def snapshot(self) -> list[State]:
         """The state of every environment."""
         assert self._keeper is not None
-        return [self._captured(i, self._keeper) for i in range(len(self.envs))]
+        states: list[State] = []
+        try:
+            for env in self.envs:
+                states.append(self._keeper.capture(env))  # noqa: PERF401 - the length tells which one failed
+        except Refused as error:
+            where = f"environment {self.first + len(states)} ({self.id})"
+            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
+        except BaseException as error:  # as in reset
+            raise self._failed(len(states), "saving it", error) from error
+        return states
 
     def restore(self, states: Sequence[State]) -> None:
         """Replace the environments by new ones with these states."""
@@ -125,8 +137,15 @@ class Stepper:
         if len(states) != len(self.envs):
             raise DataError(f"snapshot of {self.id}", f"it holds {len(states)} of {len(self.envs)} environments")
         self.close()
-        for i, state in enumerate(states):
-            self.envs[i] = self._restored(i, self._keeper, state)
+        i = -1
+        try:
+            for i, state in enumerate(states):
+                self.envs[i] = self._keeper.restore(state)
+        except LudusError:
+            raise
+        except Exception as error:  # the state or the environment: both are named
+            problem = f"environment {self.first + i} cannot be restored: {type(error).__name__}: {error}"
+            raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
         self._take(self.envs)
         self._used = True
 
@@ -147,24 +166,6 @@ class Stepper:
         self._steps = [quick_step(env) or env.step for env in self.envs]
         self._raw = [meter for env in self.envs if (meter := wrapper_of(env, RawReward)) is not None]
         self._lives = [lives for env in self.envs if (lives := wrapper_of(env, EpisodicLife)) is not None]
-
-    def _captured(self, i: int, keeper: Keeper) -> State:
-        try:
-            return keeper.capture(self.envs[i])
-        except Refused as error:
-            where = f"environment {self.first + i} ({self.id})"
-            raise EnvironmentFailed(where, f"its state cannot be saved: {error}", "reset it instead") from error
-        except BaseException as error:  # as in reset
-            raise self._failed(i, "saving it", error) from error
-
-    def _restored(self, i: int, keeper: Keeper, state: State) -> gym.Env:
-        try:
-            return keeper.restore(state)
-        except LudusError:
-            raise
-        except Exception as error:  # the state or the environment: both are named
-            problem = f"environment {self.first + i} cannot be restored: {type(error).__name__}: {error}"
-            raise DataError(f"snapshot of {self.id}", problem, "resume with what it was saved with") from error
 
     def _begin_again(self, i: int, last: Tree) -> Tree:
         try:
@@ -201,10 +202,61 @@ def _views(rows: Sequence[Tree]) -> list[Any]:
     return [row.data if isinstance(row, np.ndarray) and row.ndim < 2 else None for row in rows]
 
 
-def require_equal_spaces(envs: Sequence[gym.Env], id: str) -> None:
+def require_equal_spaces(envs: Sequence[gym.Env | EnvInfo], id: str) -> None:
     """Environments of one vector must be alike."""
     first = envs[0]
     for i, env in enumerate(envs):
-        if env.observation_space != first.observation_space or env.action_space != first.action_space:
+        if (env.observation_space, env.action_space) != (first.observation_space, first.action_space):
             problem = f"'{id}' made environments with different spaces (number {i} differs from the first)"
             raise ConfigError("environment.id", problem, "fix its spaces with environment.kwargs")
+
+
+class SyncVectorEnv(VectorEnv):
+    """Environments in this process, one after the other."""
+
+    backend = "sync"
+
+    def __init__(self, recipe: Recipe, num_envs: int) -> None:
+        envs = [recipe.make() for _ in range(num_envs)]
+        info = recipe.facts(envs[0])
+        require_equal_spaces(envs, info.id)
+        super().__init__(info, num_envs)
+        self._recipe = recipe
+        self._arrays = VectorArrays.build(info, num_envs)
+        self._stepper = Stepper(envs, self._arrays, info.id, deadline=recipe.deadline)
+        self._clipper = ActionClipper(info.action_space)
+        self._side, self._closed = 0, False
+
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        self._arrays.seed[:] = seeds
+        self._side ^= 1
+        self._stepper.reset(self._side)
+        return self._arrays.sides[self._side]
+
+    def step(self, action: Array) -> StepResult:
+        arrays = self._arrays
+        self._clipper.write(action, arrays.action)
+        self._side ^= 1
+        finished = self._stepper.step(self._side)
+        return arrays.result(self._side, finished)
+
+    def render(self, index: int = 0, *, final: bool = False) -> Array:
+        return self._stepper.render(index, final)
+
+    def _snapshot(self) -> State:
+        return {**self._arrays.saved(self._side), "envs": self._stepper.snapshot()}
+
+    def _restore(self, state: State) -> Tree:
+        self._stepper.restore(state["envs"])
+        return self._arrays.restored(state, self._side)
+
+    def _choose(self) -> SnapshotChoice:
+        choice = ladder.choose(self._recipe)
+        if choice.method != NONE:
+            self._stepper.watch(ladder.keeper(choice.method, self._recipe))
+        return choice
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._stepper.close()

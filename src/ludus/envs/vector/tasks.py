@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import abc
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.info import EnvInfo
-from ludus.envs.snapshots import SnapshotChoice, generators, trial
+from ludus.envs.snapshots import SnapshotChoice, trial
+from ludus.envs.snapshots.values import pack_generator, unpack_generator
+from ludus.envs.spaces import EnvInfo
+from ludus.envs.suites import register
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.types import Array, State, StepResult, Tree, tree_index, tree_map, zeros
@@ -32,7 +34,8 @@ class VectorTask(abc.ABC):
         self.num, self.observation_space, self.action_space, self.reward_threshold = num, observation, action, threshold
         self.obs = zeros(observation, num)
         self.reward = np.zeros(num, np.float32)
-        self.terminated, self.truncated = np.zeros((2, num), bool)
+        self.ended = np.zeros((2, num), bool)
+        self.terminated, self.truncated = self.ended
 
     @abc.abstractmethod
     def begin(self, i: int, rng: np.random.Generator) -> None:
@@ -109,62 +112,62 @@ class SingleTask:
 
 def register_task(id: str, task: type[VectorTask], **fields: Any) -> None:
     """Register a task with Gymnasium, as a single environment and as a vector."""
-    vector = f"{task.__module__}:{task.__name__}"
-    if id not in gym.registry:  # a module may be imported again
-        gym.register(id, SingleTask(task), vector_entry_point=vector, **fields)
+    register(id, SingleTask(task), vector_entry_point=f"{task.__module__}:{task.__name__}", **fields)
 
 
 class TaskVectorEnv(VectorEnv):
     """A task of B rows; equal to B single environments bit for bit."""
 
-    backend = "native"
+    backend, saved_by = "native", "api"
 
     def __init__(self, info: EnvInfo, num_envs: int, make: Callable[[int], VectorTask]) -> None:
         super().__init__(info, num_envs)
         self._make, self._task = make, make(num_envs)
         self._final_obs = tree_map(np.zeros_like, self._task.obs)
-        self._done = np.zeros(num_envs, bool)
-        self._clock, self._began = 0, np.zeros(num_envs, np.int64)
+        self._limit, self._clock, self._began = info.max_episode_steps or 2**62, 0, np.zeros(num_envs, np.int64)
+        self._next_limit, self._late = 0, False
         self._random: list[np.random.Generator] = []
 
     def reset(self, seeds: Sequence[int]) -> Tree:
         self._random = [gym.utils.seeding.np_random(int(seed))[0] for seed in seeds]
         self._clock = 0
-        for i in range(self.num_envs):
-            self._begin(i)
+        self._begin(range(self.num_envs))
         return self._task.obs
 
     def step(self, action: Array) -> StepResult:
-        task, done = self._task, self._done
+        task, final = self._task, None
+        if self._late:
+            task.truncated.fill(False)
         task.step(action)
         self._clock += 1
-        if self.max_episode_steps is not None:
-            task.truncated |= self._clock - self._began >= self.max_episode_steps
-        np.logical_or(task.terminated, task.truncated, done)
-        final = None
-        if np.count_nonzero(done):
+        self._late = self._clock >= self._next_limit
+        if self._late:
+            task.truncated |= self._clock - self._began >= self._limit
+        if np.count_nonzero(task.ended):
             final = self._final_obs
             tree_map(np.copyto, final, task.obs)
-            for i in np.flatnonzero(done).tolist():
-                self._begin(i)
+            self._begin(np.flatnonzero(task.terminated | task.truncated).tolist())
         return StepResult(task.obs, task.reward, task.terminated, task.truncated, final, task.reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         raise ConfigError("render_mode", f"'{self.id}' has nothing to show", "play it unseen")
 
-    def _begin(self, i: int) -> None:
-        self._task.begin(i, self._random[i])
-        self._began[i] = self._clock
+    def _begin(self, rows: Iterable[int]) -> None:
+        for i in rows:
+            self._task.begin(i, self._random[i])
+            self._began[i] = self._clock
+        self._next_limit = int(self._began.min()) + self._limit
 
     def _snapshot(self) -> State:
-        random = [generators.pack(generator) for generator in self._random]
+        random = [pack_generator(generator) for generator in self._random]
         return {"task": self._task.save(), "clock": self._clock, "began": self._began.copy(), "random": random}
 
     def _restore(self, state: State) -> Tree:
         self._task.load(state["task"])
         self._clock, self._began[...] = state["clock"], state["began"]
-        self._random = [generators.unpack("generator", packed) for packed in state["random"]]
+        self._next_limit, self._late = int(self._began.min()) + self._limit, True
+        self._random = [unpack_generator("generator", packed) for packed in state["random"]]
         return self._task.obs
 
     def _choose(self) -> SnapshotChoice:
-        return trial.vector_choice("api", lambda: TaskVectorEnv(self.info, 4, self._make))
+        return trial.vector_choice(self.saved_by, lambda: type(self)(self.info, 4, self._make))

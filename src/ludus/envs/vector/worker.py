@@ -1,4 +1,7 @@
-"""A process of the async backend that owns some environments; it ends when its parent does."""
+"""A process of the async backend that owns some environments, and how it talks to its parent, with which it ends.
+
+Commands and replies are one byte, everything longer is a pickled message: both ends are processes of this run.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ import pickle
 import select
 import signal
 import socket
+import struct
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ludus.envs.snapshots import ladder
-from ludus.envs.vector import protocol
 from ludus.envs.vector.buffers import VectorArrays
 from ludus.envs.vector.stepper import Stepper, require_equal_spaces
 from ludus.errors import ConfigError, LudusError
@@ -23,6 +26,15 @@ if TYPE_CHECKING:
 
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Schedulers signal whole process groups; only the parent decides when to stop."""
+ATTACH, RENDER, QUIT = b"a", b"r", b"q"
+WATCH, SNAPSHOT, RESTORE = b"w", b"s", b"l"
+"""WATCH is followed by the method, RESTORE by states; SNAPSHOT is answered with states."""
+RESET = (b"0", b"1")
+"""Reset into observation side 0 or 1."""
+STEP = (b"2", b"3")
+"""Step into observation side 0 or 1."""
+DONE, FINISHED, FAILED = b".", b"!", b"x"
+"""Done; done and some episode finished; a LudusError follows."""
 
 
 class WorkerJob(NamedTuple):
@@ -47,7 +59,7 @@ def main(link_fd: int, memory_fd: int) -> None:
         job = _job(link)
         stepper = _prepare(job, link, memory_fd)
     except LudusError as error:
-        protocol.send(link, pickle.dumps(protocol.Failure.of(error)))
+        send(link, error)
         return
     if stepper is not None:
         _serve(link, stepper, job.recipe)
@@ -57,13 +69,11 @@ def main(link_fd: int, memory_fd: int) -> None:
 
 def _job(link: socket.socket) -> WorkerJob:
     try:
-        job: WorkerJob = protocol.receive(link)
+        job: WorkerJob = receive(link)
+        return job
     except (ImportError, AttributeError) as error:
-        problem = f"a worker cannot load the environment's code: {error}"
-        raise ConfigError(
-            "environment.id", problem, "put it in an importable module or use vectorization=sync"
-        ) from error
-    return job
+        problem, remedy = "a worker cannot load the environment's code", "put it in an importable module or use sync"
+        raise ConfigError("environment.id", f"{problem}: {error}", remedy) from error
 
 
 def _prepare(job: WorkerJob, link: socket.socket, memory_fd: int) -> Stepper | None:
@@ -73,8 +83,8 @@ def _prepare(job: WorkerJob, link: socket.socket, memory_fd: int) -> Stepper | N
     envs = [job.recipe.make() for _ in range(job.size)]
     info = job.recipe.facts(envs[0])
     require_equal_spaces(envs, info.id)
-    protocol.send(link, pickle.dumps(info))
-    if link.recv(1) != protocol.ATTACH:
+    send(link, info)
+    if link.recv(1) != ATTACH:
         return None
     memory = mmap.mmap(memory_fd, VectorArrays.size(info, job.num_envs))
     rows = VectorArrays.build(info, job.num_envs, memory).rows(job.first, job.first + job.size)
@@ -82,33 +92,33 @@ def _prepare(job: WorkerJob, link: socket.socket, memory_fd: int) -> Stepper | N
 
 
 def _serve(link: socket.socket, stepper: Stepper, recipe: Recipe) -> None:
-    while (command := link.recv(1)) not in (b"", protocol.QUIT):
+    while (command := link.recv(1)) not in (b"", QUIT):
         try:
-            if command in protocol.STEP:
-                link.send(protocol.FINISHED if stepper.step(protocol.STEP.index(command)) else protocol.DONE)
-            elif command in protocol.RESET:
-                stepper.reset(protocol.RESET.index(command))
-                link.send(protocol.DONE)
+            if command in STEP:
+                link.send(FINISHED if stepper.step(STEP.index(command)) else DONE)
+            elif command in RESET:
+                stepper.reset(RESET.index(command))
+                link.send(DONE)
             else:
                 _serve_rarely(command, link, stepper, recipe)
         except LudusError as error:
-            link.send(protocol.FAILED)
-            protocol.send(link, pickle.dumps(protocol.Failure.of(error)))
+            link.send(FAILED)
+            send(link, error)
 
 
 def _serve_rarely(command: bytes, link: socket.socket, stepper: Stepper, recipe: Recipe) -> None:
     answer: Any = None
-    if command == protocol.RENDER:
-        answer = stepper.render(*protocol.receive(link))
-    elif command == protocol.WATCH:
-        stepper.watch(ladder.keeper(protocol.receive(link), recipe))
-    elif command == protocol.SNAPSHOT:
+    if command == RENDER:
+        answer = stepper.render(*receive(link))
+    elif command == WATCH:
+        stepper.watch(ladder.keeper(receive(link), recipe))
+    elif command == SNAPSHOT:
         answer = stepper.snapshot()
-    elif command == protocol.RESTORE:
-        stepper.restore(protocol.receive(link))
-    link.send(protocol.DONE)
+    elif command == RESTORE:
+        stepper.restore(receive(link))
+    link.send(DONE)
     if answer is not None:
-        protocol.send(link, pickle.dumps(answer))
+        send(link, answer)
 
 
 def _leave_with_parent(link_fd: int) -> None:
@@ -117,3 +127,26 @@ def _leave_with_parent(link_fd: int) -> None:
     poll.register(link_fd, 0)  # hang-up and errors are always reported
     poll.poll()
     os._exit(1)
+
+
+def send(link: socket.socket, message: Any) -> None:
+    """Send one message with its length; bytes are sent as they are."""
+    payload = message if isinstance(message, bytes) else pickle.dumps(message)
+    link.sendall(struct.pack("!Q", len(payload)) + payload)
+
+
+def receive(link: socket.socket) -> Any:
+    """The next message; EOFError if the other side is gone."""
+    (size,) = struct.unpack("!Q", _exactly(link, 8))
+    return pickle.loads(_exactly(link, size))
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = link.recv_into(view)
+        if count == 0:
+            raise EOFError
+        view = view[count:]
+    return bytes(data)

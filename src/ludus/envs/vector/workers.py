@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ludus.envs.info import EnvInfo
 from ludus.envs.snapshots import NONE, SnapshotChoice, ladder
-from ludus.envs.vector import VectorEnv, protocol
+from ludus.envs.vector import VectorEnv
+from ludus.envs.vector import worker as protocol
 from ludus.envs.vector.buffers import ActionClipper, VectorArrays
 from ludus.envs.vector.process import Lost, Worker
-from ludus.envs.vector.worker import WorkerJob
-from ludus.errors import ConfigError, EnvironmentFailed, LudusError
+from ludus.envs.vector.stepper import require_equal_spaces
+from ludus.errors import EnvironmentFailed, LudusError
 from ludus.types import Array, State, StepResult, Tree, tree_index, tree_set
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ class AsyncVectorEnv(VectorEnv):
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         worker = next(worker for worker in self._workers if worker.first <= index < worker.end)
         try:
-            return worker.render(index - worker.first, final)
+            worker.tell(protocol.RENDER, (index - worker.first, final))
+            worker.answer()
+            frame: Array = worker.message()
+            return frame
         except Lost as lost:
             raise self._failed(lost) from lost
 
@@ -98,7 +101,8 @@ class AsyncVectorEnv(VectorEnv):
         for first, end in itertools.pairwise(edges):
             self._workers.append(self._launch(first, end, num_envs, check=first == 0))
         infos = [worker.ready() for worker in self._workers]
-        super().__init__(_common(infos), num_envs)
+        require_equal_spaces(infos, self._recipe.id)
+        super().__init__(infos[0], num_envs)
         size = VectorArrays.size(self.info, num_envs)
         os.ftruncate(self._memory_fd, size)
         self._arrays = VectorArrays.build(self.info, num_envs, mmap.mmap(self._memory_fd, size))
@@ -107,7 +111,7 @@ class AsyncVectorEnv(VectorEnv):
 
     def _launch(self, first: int, end: int, num_envs: int, *, check: bool) -> Worker:
         recipe = replace(self._recipe, deadline=math.inf)  # the worker as a whole has one
-        return Worker(WorkerJob(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
+        return Worker(protocol.WorkerJob(recipe, first, end - first, num_envs, check), self._memory_fd, self._deadline)
 
     def _choose(self) -> SnapshotChoice:
         choice = ladder.choose(self._recipe)
@@ -134,7 +138,7 @@ class AsyncVectorEnv(VectorEnv):
         failures: list[LudusError] = []
         for worker in self._workers:
             try:
-                worker.patient_answer()
+                worker.answer(seconds=worker.patience)
                 answers.append(worker.message() if replies else None)
             except Lost as lost:
                 failures.append(self._failed(lost))
@@ -188,7 +192,7 @@ class AsyncVectorEnv(VectorEnv):
             worker.tell(protocol.ATTACH)
             if self.snapshot_method not in (None, NONE):
                 worker.tell(protocol.WATCH, self.snapshot_method)
-                worker.patient_answer()
+                worker.answer(seconds=worker.patience)
             worker.tell(protocol.RESET[self._side])
             worker.answer()
         except Lost as lost:
@@ -215,12 +219,3 @@ def _anonymous_memory() -> int:
         return os.memfd_create("ludus")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
-
-
-def _common(infos: list[EnvInfo]) -> EnvInfo:
-    first = infos[0]
-    for info in infos:
-        if (info.observation_space, info.action_space) != (first.observation_space, first.action_space):
-            problem = f"'{first.id}' made environments with different spaces"
-            raise ConfigError("environment.id", problem, "fix its spaces with environment.kwargs")
-    return first

@@ -10,8 +10,6 @@ frame of an earlier step when an episode ends early, `rescale_action` and `scale
 of them also convert whole vectors.
 """
 
-from __future__ import annotations
-
 _OURS = "ludus.envs.wrappers."
 _CLASSES = {
     "gymnasium.wrappers:ClipAction": "clip_action ClipAction",
@@ -25,7 +23,7 @@ _CLASSES = {
     f"{_OURS}atari:NoopReset": "noop_reset NoopReset NoopResetEnv",
     f"{_OURS}atari_objects:BreakoutFeatures": "breakout_features BreakoutFeatures BreakoutV5_FeatureExtractor",
     f"{_OURS}atari_objects:PongFeatures": "pong_features PongFeatures PongV5_FeatureExtractor",
-    f"{_OURS}frame_stack:FrameStack": "frame_stack FrameStack FrameStackObservation VecObservationStackWrapper",
+    f"{_OURS}time:FrameStack": "frame_stack FrameStack FrameStackObservation VecObservationStackWrapper",
     f"{_OURS}images:ChannelsFirst": "channels_first",
     f"{_OURS}images:crop": "crop Crop CropObservation",
     f"{_OURS}images:grayscale": "grayscale Grayscale GrayscaleObservation",

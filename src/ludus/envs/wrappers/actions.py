@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -10,8 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Action, Options, ResetReturn, StepReturn
-from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.vector_wrapper import VectorWrapper
+from ludus.envs.vector import VectorEnv, VectorWrapper
 from ludus.types import Array, StepResult
 
 Mapping = list[Any] | dict[int, Any]
@@ -83,17 +81,12 @@ class RemapActions(gym.ActionWrapper):
 
 class _RemappedVector(VectorWrapper):
     def __init__(self, inner: VectorEnv, actions: list[Action]) -> None:
-        super().__init__(inner, inner.observation_space)
-        self.info = replace(self.info, action_space=Discrete(len(actions)))
+        super().__init__(inner, action_space=Discrete(len(actions)))
         self._actions = np.array(actions, inner.action_space.dtype)
 
     def step(self, action: Array) -> StepResult:
         """Step with the actions that are meant."""
         return super().step(self._actions[action])
-
-    def convert(self, obs: Array) -> Array:
-        """Observations pass unchanged."""
-        return obs
 
 
 def _actions(mapping: Mapping, space: gym.Space) -> list[Action]:

@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ludus.envs import Observation
-from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Conversion, Image, image_conversion, is_picture, observation_conversion
+from ludus.envs.spaces import Conversion, Image, image_conversion, is_picture, is_pixels, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.wrappers.observations import observation_wrapper
 from ludus.types import Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -50,16 +50,41 @@ def minigrid_symbols(space: gym.Space) -> Conversion:
     A mission out of a list is one-hot; one that never changes is left out; of BabyAI's the words are marked, each in
     one of 64 places.
     """
-    symbols = _Symbols(_parts(space))
+    parts, lengths = _parts(space), np.array(KINDS)
+    cells = int(np.prod(parts["image"].shape[:2]))
+    first = (np.cumsum([0, *lengths[:-1]]) + np.arange(cells)[:, None] * lengths.sum()).ravel()
+    look = cells * int(lengths.sum())
+    size, places = _missions(parts["mission"])
+    box = Box(0, 1, (look + DIRECTIONS + size,), np.uint8)
+
+    def encode(image_B: Array, direction_B: Array, missions: Sequence[str]) -> Array:
+        """One vector for each row."""
+        rows = np.arange(len(image_B))
+        vector_B = np.zeros((len(rows), *box.shape), np.uint8)
+        vector_B[rows[:, None], first + image_B.reshape(len(rows), -1)] = 1
+        vector_B[rows, look + direction_B] = 1
+        for row, mission in enumerate(missions):
+            vector_B[row, [look + DIRECTIONS + place for place in places(mission)]] = 1
+        return vector_B
 
     def convert(obs: Observation) -> Array:
         """A vector for one observation, or for each of EnvPool's, whose missions are bytes."""
         if isinstance(obs["mission"], str):
-            return symbols.encode(obs["image"][None], np.array([obs["direction"]]), [obs["mission"]])[0]
-        missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if symbols.reads else []
-        return symbols.encode(obs["image"], obs["direction"], missions)
+            return encode(obs["image"][None], np.array([obs["direction"]]), [obs["mission"]])[0]
+        missions = [bytes(row).rstrip(b"\0").decode() for row in obs["mission"]] if size else []
+        return encode(obs["image"], obs["direction"], missions)
 
-    return Conversion(symbols.space, convert)
+    return Conversion(box, convert)
+
+
+def _missions(space: Any) -> tuple[int, Callable[[str], list[int]]]:
+    """How many entries missions take, and which of them are 1."""
+    if type(space).__name__ != "MissionSpace":  # sentences made by a grammar
+        return BUCKETS, lambda mission: [zlib.crc32(word.encode()) % BUCKETS for word in mission.split()]
+    words = space.ordered_placeholders
+    choices = [space.mission_func(*chosen) for chosen in itertools.product(*words)] if words else []
+    known = {mission: i for i, mission in enumerate(dict.fromkeys(choices))}
+    return (len(known), lambda mission: [known[mission]]) if len(known) > 1 else (0, lambda _: [])
 
 
 minigrid_image.observes = minigrid_symbols.observes = True
@@ -83,43 +108,3 @@ class MiniGridRGB(gym.ObservationWrapper):
         game: Any = self.env.unwrapped
         frame: Array = game.get_frame(tile_size=self._tile, agent_pov=True)
         return frame
-
-
-class _Symbols:
-    """Where the ones are."""
-
-    def __init__(self, space: Any) -> None:
-        shape, lengths = space["image"].shape or (), np.array(KINDS)
-        cells = int(np.prod(shape[:2]))
-        self._first = (np.cumsum([0, *lengths[:-1]]) + np.arange(cells)[:, None] * lengths.sum()).ravel()
-        self._look = cells * int(lengths.sum())
-        self._missions = _Missions(space["mission"])
-        self.reads = self._missions.size > 0
-        self.space = Box(0, 1, (self._look + DIRECTIONS + self._missions.size,), np.uint8)
-
-    def encode(self, image_B: Array, direction_B: Array, missions: Sequence[str]) -> Array:
-        """One vector for each row; without `reads` the missions are not looked at."""
-        rows = np.arange(len(image_B))
-        vector_B = np.zeros((len(rows), *self.space.shape), np.uint8)
-        vector_B[rows[:, None], self._first + image_B.reshape(len(rows), -1)] = 1
-        vector_B[rows, self._look + direction_B] = 1
-        for row, mission in enumerate(missions):
-            vector_B[row, [self._look + DIRECTIONS + place for place in self._missions.places(mission)]] = 1
-        return vector_B
-
-
-class _Missions:
-    def __init__(self, space: Any) -> None:
-        self.size, self._known = 0, dict[str, int]()
-        if type(space).__name__ != "MissionSpace":  # sentences made by a grammar
-            self.size = BUCKETS
-        elif space.ordered_placeholders:
-            choices = (space.mission_func(*words) for words in itertools.product(*space.ordered_placeholders))
-            self._known = {mission: i for i, mission in enumerate(dict.fromkeys(choices))}
-            self.size = len(self._known) if len(self._known) > 1 else 0
-
-    def places(self, mission: str) -> list[int]:
-        """Which entries are 1."""
-        if not self.size:
-            return []
-        return [self._known[mission]] if self._known else [zlib.crc32(w.encode()) % BUCKETS for w in mission.split()]

@@ -12,10 +12,8 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Observation
-from ludus.envs.info import is_pixels
-from ludus.envs.spaces import Conversion
-from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.vector_wrapper import VectorWrapper
+from ludus.envs.spaces import Conversion, is_pixels
+from ludus.envs.vector import VectorEnv, VectorWrapper
 from ludus.types import Array
 
 
@@ -42,7 +40,7 @@ class ConvertObservation(gym.ObservationWrapper):
 
 class _ConvertedVector(VectorWrapper):
     def __init__(self, inner: VectorEnv, conversion: Conversion) -> None:
-        super().__init__(inner, conversion.space)
+        super().__init__(inner, observation_space=conversion.space)
         self._conversion = conversion
 
     def convert(self, obs: Observation) -> Observation:

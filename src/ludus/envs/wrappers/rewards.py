@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
+from ludus.types import Array
 
 
 class RawReward(gym.Wrapper):
@@ -114,6 +115,8 @@ class StateCountBonus(ChangedReward):
     cells; `low` and `high` replace the bounds of the space, where those are infinite.
     """
 
+    _bins: Array | None = None
+
     def __init__(
         self,
         env: gym.Env,
@@ -123,28 +126,29 @@ class StateCountBonus(ChangedReward):
         high: list[float] | None = None,
     ) -> None:
         super().__init__(env)
-        space = env.observation_space
         if scale <= 0:
             raise ValueError(f"scale must be positive, got {scale}")
         self._scale = scale
         self._visits: dict[tuple[int, ...], int] = {}
-        self._cells = None if isinstance(space, Discrete) else _Cells(space, bins, low, high)
+        if not isinstance(env.observation_space, Discrete):
+            self._divide(env.observation_space, bins, low, high)
 
     def changed(self, action: Action, result: StepReturn) -> float:
-        """The reward plus the bonus of the cell."""
+        """The reward plus the bonus of the cell; outside of the bounds it is the nearest one."""
         obs, reward = result[:2]
-        cell = (int(obs),) if self._cells is None else self._cells.of(obs)
+        place = np.asarray(obs)[None]
+        if self._bins is not None:
+            place = np.clip(((np.asarray(obs, float) - self._low) / self._width).astype(int), 0, self._bins - 1)
+        cell = tuple(place.tolist())
         visits = self._visits[cell] = self._visits.get(cell, 0) + 1
         return float(reward) + self._scale / math.sqrt(visits)
 
-
-class _Cells:
-    def __init__(self, space: gym.Space, bins: int | list[int], low: list[float] | None, high: list[float] | None):
+    def _divide(self, space: gym.Space, bins: int | list[int], *bounds: list[float] | None) -> None:
         if not isinstance(space, Box) or len(space.shape) != 1:
             raise ValueError(f"counts the states of vectors and discretes, the observation is {space}")
         size = space.shape[0]
-        self._low = np.array(space.low if low is None else low, float)
-        top = np.array(space.high if high is None else high, float)
+        given = zip((space.low, space.high), bounds, strict=True)
+        self._low, top = (np.array(own if bound is None else bound, float) for own, bound in given)
         self._bins = np.full(size, bins) if isinstance(bins, int) else np.array(bins)
         if any(values.shape != (size,) for values in (self._low, top, self._bins)):
             raise ValueError(f"low, high and bins need {size} values")
@@ -153,8 +157,3 @@ class _Cells:
         if self._bins.min() < 1:
             raise ValueError(f"bins must be at least 1, got {bins}")
         self._width = (top - self._low) / self._bins
-
-    def of(self, obs: Observation) -> tuple[int, ...]:
-        """The cell of an observation; outside of the bounds it is the nearest one."""
-        cell = ((np.asarray(obs, float) - self._low) / self._width).astype(int)
-        return tuple(np.clip(cell, 0, self._bins - 1).tolist())

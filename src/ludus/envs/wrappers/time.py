@@ -1,4 +1,4 @@
-"""Wrappers about time: several steps for one action, and the elapsed time as part of the observation."""
+"""Wrappers about time: several steps for one action, several observations as one, and the elapsed time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 
 from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
-from ludus.envs.info import is_pixels, wrapper_of
-from ludus.envs.vector import VectorEnv
-from ludus.envs.vector.vector_wrapper import VectorWrapper
+from ludus.envs.spaces import Conversion, Image, is_picture, is_pixels, observation_conversion, wrapper_of
+from ludus.envs.vector import VectorEnv, VectorWrapper
 from ludus.types import Array, State, StepResult
 
 
@@ -58,6 +57,87 @@ class MaxAndSkip(FrameSkip):
         return np.maximum(frames[0], frames[-1])
 
 
+class FrameStack(gym.Wrapper):
+    """The last `frames` observations, oldest first: images along their channels, vectors one after the other.
+
+    An episode begins with its first observation `frames` times.
+    """
+
+    def __init__(self, env: gym.Env, frames: int = 4) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        port = observation_conversion(space, "") if is_picture(space) else Conversion(space)
+        self._move, self.observation_space = port.convert, _stacked(port.space, frames)
+        self._frames = frames
+        self._stack = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """Begin an episode with copies of its first observation."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        obs = self._move(obs) if self._move else np.asarray(obs)
+        self._stack = np.concatenate([obs] * self._frames)
+        return self._stack, info
+
+    def step(self, action: Action) -> StepReturn:
+        """Step and push the observation."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs = self._move(obs) if self._move else np.asarray(obs)
+        self._stack = np.concatenate((self._stack[len(obs) :], obs))  # a new array: earlier stacks stay as they are
+        return self._stack, reward, terminated, truncated, info
+
+    @classmethod
+    def vectorize(cls, venv: VectorEnv, frames: int = 4) -> VectorEnv:
+        """The same for a whole vector at once."""
+        return _StackedVector(venv, frames)
+
+
+class _StackedVector(VectorWrapper):
+    """Stacks of all environments; after the end of an episode the next stack begins with the new first frame."""
+
+    state = ("stack",)
+
+    def __init__(self, inner: VectorEnv, frames: int) -> None:
+        super().__init__(inner, observation_space=_stacked(inner.observation_space, frames))
+        self._frames, self._size = frames, (inner.observation_space.shape or ())[0]
+        self.stack = np.zeros((self.num_envs, *(self.observation_space.shape or ())), self.observation_space.dtype)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        """Begin all episodes."""
+        self.stack = self.convert(self.inner.reset(seeds))
+        return self.stack
+
+    def step(self, action: Array) -> StepResult:
+        """Step and push the observations."""
+        result = self.inner.step(action)
+        before, self.stack = self.stack, self._pushed(self.stack, result.obs)
+        if result.final_obs is None:
+            return result._replace(obs=self.stack)
+        rows = result.done
+        self.stack[rows] = self.convert(result.obs[rows])
+        return result._replace(obs=self.stack, final_obs=self._pushed(before, result.final_obs))
+
+    def convert(self, obs: Array) -> Array:
+        """The first stack of an episode."""
+        return np.concatenate([obs] * self._frames, 1)
+
+    def restore(self, state: State) -> Array:
+        """Continue from a snapshot."""
+        super().restore(state)
+        return self.stack
+
+    def _pushed(self, stack: Array, obs: Array) -> Array:
+        return np.concatenate((stack[:, self._size :], obs), 1)
+
+
+def _stacked(space: gym.Space, frames: int) -> Box:
+    if frames < 1:
+        raise ValueError(f"frames must be at least 1, got {frames}")
+    if not isinstance(space, Box) or not space.shape:
+        raise ValueError(f"stacks images and vectors, the observation is {space}")
+    kind = type(space) if isinstance(space, Image) else Box
+    return kind(np.concatenate([space.low] * frames), np.concatenate([space.high] * frames), dtype=space.dtype)
+
+
 class TimeAware(gym.Wrapper):
     """Appends the elapsed part of the episode's time limit, 0 to 1, to a vector observation.
 
@@ -92,36 +172,28 @@ class TimeAware(gym.Wrapper):
 
 
 class _TimedVector(VectorWrapper):
+    state = ("elapsed",)
+
     def __init__(self, inner: VectorEnv) -> None:
-        super().__init__(inner, _extended(inner.observation_space))
-        self._limit, self._elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
+        super().__init__(inner, observation_space=_extended(inner.observation_space))
+        self._limit, self.elapsed = _limit(inner.max_episode_steps), np.zeros(inner.num_envs, np.int64)
 
     def reset(self, seeds: Sequence[int]) -> Array:
         """Begin all episodes at time 0."""
-        self._elapsed.fill(0)
+        self.elapsed.fill(0)
         return self.convert(self.inner.reset(seeds))
 
     def step(self, action: Array) -> StepResult:
         """Step and append the times."""
         result = self.inner.step(action)
-        self._elapsed += 1
+        self.elapsed += 1
         final = None if result.final_obs is None else self.convert(result.final_obs)
-        self._elapsed[result.done] = 0
+        self.elapsed[result.done] = 0
         return result._replace(obs=self.convert(result.obs), final_obs=final)
 
     def convert(self, obs: Array) -> Array:
         """Observations with the time of each environment."""
-        return np.concatenate((obs, self._elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
-
-    def snapshot(self) -> State:
-        """The state of the environments and their times."""
-        return {"inner": self.inner.snapshot(), "elapsed": self._elapsed.copy()}
-
-    def restore(self, state: State) -> Array:
-        """Continue from a snapshot."""
-        obs = self.inner.restore(state["inner"])
-        self._elapsed[...] = state["elapsed"]
-        return self.convert(obs)
+        return np.concatenate((obs, self.elapsed[:, None] / self._limit), axis=1, dtype=obs.dtype, casting="same_kind")
 
 
 def _limit(steps: int | None) -> int:

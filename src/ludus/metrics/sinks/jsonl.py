@@ -32,14 +32,9 @@ class Jsonl(Sink):
         if self._lost:
             row = {**row, "lost_rows": self._lost}
         line = (b"\n" if self._torn else b"") + encode(row)
-        try:
-            written = os.write(self._fd, line)
-        except OSError:
-            self._lost += 1
-            raise
-        self._torn = written != len(line)
+        self._lost += 1  # until it is written
+        self._torn = os.write(self._fd, line) != len(line)
         if self._torn:
-            self._lost += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._lost = 0
 
@@ -55,11 +50,7 @@ class Jsonl(Sink):
 
 def encode(row: Row) -> bytes:
     """One row as one line of JSON."""
-    try:
-        text = json.dumps(row, allow_nan=False)
-    except ValueError:
-        text = json.dumps({key: _strict(value) for key, value in row.items()})
-    return text.encode() + b"\n"
+    return json.dumps({key: _strict(value) for key, value in row.items()}).encode() + b"\n"
 
 
 def _strict(value: float | str) -> float | str:

@@ -6,9 +6,8 @@ import configparser
 import netrc
 import os
 import socket
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ludus.errors import ConfigError, MissingExtra
@@ -21,41 +20,23 @@ CLOUD = "api.wandb.ai"
 class WandbSink(Sink):
     """Every row over its column `x_axis`. The key stays with the client; code, argv and host are not captured."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        name: str,
-        project: str,
-        entity: str | None = None,
-        tags: Sequence[str] = (),
-        config: Mapping[str, object] | None = None,
-        x_axis: str = "env_steps",
-    ) -> None:
+    def __init__(self, folder: Path, *, x_axis: str = "env_steps", **run: Any) -> None:
+        """`run` is what `wandb.init` shows of it: name, project, entity, tags and config."""
         check()
         import wandb
 
         private: Any = dict.fromkeys(("x_disable_meta", "x_disable_machine_info", "disable_code", "disable_git"), True)
+        settings = wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private)
+        mode: Any = choose_mode()
         try:
-            self._run = wandb.init(
-                dir=str(folder),
-                name=name,
-                project=project,
-                entity=entity,
-                tags=list(tags),
-                config=dict(config or {}),
-                mode=cast(Any, choose_mode()),
-                reinit="create_new",
-                settings=wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private),
-            )
+            self._run = wandb.init(dir=str(folder), mode=mode, reinit="create_new", settings=settings, **run)
         except wandb.Error as error:  # for example a key that the server refuses
             remedy = "run `wandb login`, or set WANDB_MODE=offline"
             raise ConfigError("logging.wandb", " ".join(str(error).split()), remedy) from None
         self.mode = str(self._run.settings.mode)
         if self.mode == "offline":
-            self.warning = (
-                f"W&B is offline: {_why_offline()}; `wandb sync {Path(self._run.dir).parent}` sends the run later"
-            )
+            later = f"`wandb sync {Path(self._run.dir).parent}` sends the run later"
+            self.warning = f"W&B is offline: {_why_offline()}; {later}"
         self._x_axis = x_axis
         self._run.define_metric("*", step_metric=x_axis)
 

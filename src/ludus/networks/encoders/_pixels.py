@@ -13,8 +13,8 @@ from torch.nn.functional import conv2d, linear
 from ludus.config.model import Model
 from ludus.errors import ConfigError
 from ludus.networks.encoders import Encoder, image_shape
-from ludus.networks.layers import HIDDEN_GAIN
-from ludus.networks.layers import linear as linear_layer
+from ludus.networks.encoders.mlp import HIDDEN_GAIN
+from ludus.networks.encoders.mlp import linear as linear_layer
 
 
 class PixelConfig(Model):

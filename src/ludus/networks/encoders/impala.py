@@ -9,7 +9,7 @@ from torch.nn.functional import max_pool2d
 
 from ludus.networks.encoders import image_shape
 from ludus.networks.encoders._pixels import PixelConfig, PixelEncoder, convolution, convolve
-from ludus.networks.layers import linear
+from ludus.networks.encoders.mlp import linear
 from ludus.registry import ENCODERS
 
 

@@ -1,22 +1,45 @@
-"""Vectors, discretes, small boxes and trees of them through fully connected layers."""
+"""Fully connected layers, and the encoder made of them: vectors, discretes, small boxes and trees of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import gymnasium as gym
-import numpy as np
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.config.model import Model
 from ludus.networks.encoders import Encoder
-from ludus.networks.layers import stack
 from ludus.registry import ENCODERS
-from ludus.types import Array, Tree, space_tree, tree_leaves
+from ludus.types import Tree, space_tree, tree_leaves
 
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
+HIDDEN_GAIN = 2**0.5
 CONTAINERS = (gym.spaces.Dict, gym.spaces.Tuple)  # a tuple: every step asks, and making a union takes longer
+
+
+def linear(in_dim: int, out_dim: int, gain: float = HIDDEN_GAIN) -> nn.Linear:
+    """A linear layer with orthogonal weights of the given gain and zero bias."""
+    layer = nn.Linear(in_dim, out_dim)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def hidden_layers(
+    widths: Sequence[int], activation: str, layer: Callable[[int, int], nn.Module] = linear
+) -> list[nn.Module]:
+    """A layer from each width to the next, each followed by the activation."""
+    return [part for ends in pairwise(widths) for part in (layer(*ends), ACTIVATIONS[activation]())]
 
 
 class MLPConfig(Model):
@@ -38,8 +61,9 @@ class MLP(Encoder):
     def __init__(self, cfg: MLPConfig, space: gym.Space) -> None:
         super().__init__()
         self.space = space
-        self.layers = stack(vector_dim(space), cfg.hidden_dims, cfg.activation)
-        self.out_dim = cfg.hidden_dims[-1] if cfg.hidden_dims else vector_dim(space)
+        widths = (vector_dim(space), *cfg.hidden_dims)
+        self.layers = nn.Sequential(*hidden_layers(widths, cfg.activation))
+        self.out_dim = widths[-1]
 
     def forward(self, obs_TB: Tree) -> Tensor:
         return self.layers(as_vector(obs_TB, self.space))
@@ -62,21 +86,6 @@ def as_vector(obs_TB: Tree, space: gym.Space) -> Tensor:
         return torch.cat([_one_hot(part, int(n)) for part, n in zip(parts, sizes, strict=True)], -1)
     vector = obs_TB if len(space.shape or ()) == 1 else obs_TB.reshape(*obs_TB.shape[:2], -1)
     return vector if vector.dtype == torch.float32 else vector.float()
-
-
-def as_vector_numpy(obs_B: Tree, space: gym.Space) -> Array:
-    """`as_vector` for one step of numpy observations [B, ...]."""
-    if isinstance(space, CONTAINERS):
-        parts = zip(tree_leaves(obs_B), tree_leaves(space_tree(space)), strict=True)
-        return np.concatenate([as_vector_numpy(part, leaf) for part, leaf in parts], -1)
-    if isinstance(space, gym.spaces.Discrete):
-        return np.eye(int(space.n), dtype=np.float32)[obs_B]
-    if isinstance(space, gym.spaces.MultiDiscrete):
-        columns = obs_B.reshape(len(obs_B), -1).T
-        sizes = space.nvec.ravel()
-        return np.concatenate([np.eye(int(n), dtype=np.float32)[c] for c, n in zip(columns, sizes, strict=True)], -1)
-    vector = obs_B if obs_B.ndim == 2 else obs_B.reshape(len(obs_B), -1)
-    return vector if vector.dtype == np.float32 else vector.astype(np.float32)
 
 
 def _one_hot(index_TB: Tensor, size: int) -> Tensor:

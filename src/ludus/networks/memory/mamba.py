@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 from ludus.kernels.convolution import silu_convolution
 from ludus.kernels.normalization import gated
 from ludus.kernels.selective_scan import selective_scan
-from ludus.networks.residual import Mixer, ResidualCore, StateSpaceConfig, first_step_sizes
+from ludus.networks.residual import ResidualCore, StateSpaceConfig, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -30,7 +30,7 @@ class MambaConfig(StateSpaceConfig):
     """States of a channel begin to decay at 1 to `state_dim` times this; below 1 for tasks with long memories."""
 
 
-class SelectiveMixer(Mixer):
+class SelectiveMixer(nn.Module):
     """Convolution and selective scan of one half of the channels, gated by the other."""
 
     def __init__(self, cfg: MambaConfig) -> None:

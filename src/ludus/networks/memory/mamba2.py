@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from ludus.kernels.convolution import silu_convolution
 from ludus.kernels.normalization import gated, inverse_rms
 from ludus.kernels.ssd import dual_scan
-from ludus.networks.residual import Mixer, ResidualCore, StateSpaceConfig, first_step_sizes
+from ludus.networks.residual import ResidualCore, StateSpaceConfig, first_step_sizes
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -42,7 +42,7 @@ class Mamba2Config(StateSpaceConfig):
         return self
 
 
-class DualMixer(Mixer):
+class DualMixer(nn.Module):
     """One projection for everything, convolution of x, B and C, the dual form, a gated norm."""
 
     def __init__(self, cfg: Mamba2Config) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.kernels.selective_scan import linear_scan
-from ludus.networks.layers import linear
-from ludus.networks.residual import Mixer, ResidualConfig, ResidualCore
+from ludus.networks.encoders.mlp import linear
+from ludus.networks.residual import ResidualConfig, ResidualCore
 from ludus.registry import MEMORY
 from ludus.types import Tree
 
@@ -25,7 +25,7 @@ class MinGRUConfig(ResidualConfig):
     """Layers; gates of the first cannot depend on the past, so two are usual."""
 
 
-class MinGRULayer(Mixer):
+class MinGRULayer(nn.Module):
     """One linear recurrence."""
 
     def __init__(self, cfg: MinGRUConfig) -> None:

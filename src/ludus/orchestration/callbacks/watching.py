@@ -12,7 +12,6 @@ import numpy as np
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 from ludus.types import Array, space_tree, tree_leaves
-from ludus.watch import idle
 from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Idle(Callback):
     def on_end(self, run: Run) -> None:
         """Raise the alert, unless the run will be resumed."""
         if run.interrupted is None and made_no_update(run):
-            idle.tell(self.monitor)
+            self.monitor.idle()
 
 
 def made_no_update(run: Run) -> bool:

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.math import returns
+from ludus.math import policy_gradient as pg
+from ludus.math import values
 
 
 def close(a, b, tolerance=2e-5):
@@ -27,10 +28,8 @@ def test_scan_equals_a_loop(steps):
     expected, carry = np.empty_like(x), np.zeros(3)
     for t in reversed(range(steps)):
         expected[t] = carry = x[t] + decay[t] * carry
-    np.testing.assert_allclose(returns.scan_TB(decay, x), expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(
-        returns.scan_tensor(*map(torch.from_numpy, (decay, x))), expected, rtol=1e-12, atol=1e-12
-    )
+    np.testing.assert_allclose(pg.scan_TB(decay, x), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(values.scan_tensor(*map(torch.from_numpy, (decay, x))), expected, rtol=1e-12, atol=1e-12)
     assert (decay == given_decay).all() and (x == given_x).all()
 
 
@@ -41,37 +40,19 @@ def test_gae_golden(golden):
     done = terminated | truncated
     assert done.any() and (truncated & ~terminated).any()
     next_value = np.where(done, final, np.concatenate([value[1:], last.reshape(1, -1)]))
-    advantage, target = returns.gae(reward, value, next_value, terminated, done, g["gamma"], g["lam"])
+    advantage, target = pg.gae(reward, value, next_value, terminated, done, g["gamma"], g["lam"])
     assert advantage.dtype == target.dtype == np.float32
     close(advantage, g["advantages"])
     close(target, g["returns"])
-
-
-def test_lambda_returns_golden(golden):
-    g = golden["lambda_returns"]
-    close(returns.lambda_returns(*tensors(g, "r_t", "discount_t", "v_t"), g["lam"]), g["out"])
-
-
-def test_n_step_golden(golden):
-    g = golden["n_step"]
-    close(returns.n_step_returns(*tensors(g, "r_t", "discount_t", "v_t"), 3), g["out"])
 
 
 def test_discounted_returns_golden(golden):
     g = golden["discounted_returns"]
     reward, discount, value = (np.float32(g[k])[:, None] for k in ("r_t", "discount_t", "v_t"))
     terminated = discount == 0
-    out = returns.reward_to_go(reward, value, terminated, terminated, float(discount[0, 0]))
+    out = values.reward_to_go(reward, value, terminated, terminated, float(discount[0, 0]))
     close(out[:, 0], g["out"])
-    close(returns.lambda_returns(*tensors(g, "r_t", "discount_t", "v_t"), 1.0), g["out"])
-
-
-def test_vtrace_golden(golden):
-    g = golden["vtrace"]
-    value, *rest = tensors(g, "v_tm1", "v_t", "r_t", "discount_t", "rho")
-    target, advantage = returns.vtrace(value, *rest, lam=0.95)
-    close(target - value, g["errors"])
-    close(advantage, g["pg_advantage"])
+    close(values.lambda_returns(*tensors(g, "r_t", "discount_t", "v_t"), 1.0), g["out"])
 
 
 @st.composite
@@ -102,7 +83,7 @@ def episodes(terminated, done):
 @given(rollouts(), st.floats(0, 1), st.floats(0, 1))
 def test_gae_is_the_exponential_average_of_n_step_advantages_of_each_episode(rollout, gamma, lam):
     reward, value, next_value, terminated, done = rollout
-    advantage, target = returns.gae(*rollout, gamma, lam)
+    advantage, target = pg.gae(*rollout, gamma, lam)
     for b, part in episodes(terminated, done):
         r, v, nv, end = reward[part, b], value[part, b], next_value[part, b], terminated[part.stop - 1, b]
         nv = np.append(nv[:-1], 0.0 if end else nv[-1])
@@ -118,7 +99,7 @@ def test_monte_carlo_returns_episode_by_episode(rollout, gamma):
     reward, _, next_value, terminated, done = rollout
     before = [x.copy() for x in rollout]
     arguments = (reward, next_value, terminated, done, gamma)
-    rtg, whole = returns.reward_to_go(*arguments), returns.episode_returns(*arguments)
+    rtg, whole = values.reward_to_go(*arguments), values.episode_returns(*arguments)
     for b, part in episodes(terminated, done):
         carry = 0.0 if terminated[part.stop - 1, b] else float(next_value[part.stop - 1, b])
         for t in reversed(range(part.start, part.stop)):
@@ -134,34 +115,60 @@ def test_monte_carlo_by_hand():
     terminated = np.array([[0], [0], [1], [0]], bool)
     next_value = np.float32([[9], [9], [9], [8]])
     arguments = (reward, next_value, terminated, terminated.copy(), 0.5)
-    assert returns.reward_to_go(*arguments)[:, 0].tolist() == [2.75, 3.5, 3.0, 8.0]
-    assert returns.episode_returns(*arguments)[:, 0].tolist() == [2.75, 2.75, 2.75, 8.0]
+    assert values.reward_to_go(*arguments)[:, 0].tolist() == [2.75, 3.5, 3.0, 8.0]
+    assert values.episode_returns(*arguments)[:, 0].tolist() == [2.75, 2.75, 2.75, 8.0]
 
 
 def test_termination_wins_over_truncation():
     one = np.ones((1, 1), np.float32)
     yes, no = np.ones((1, 1), bool), np.zeros((1, 1), bool)
     for terminated, expected in ((yes, 1.0), (no, 6.0)):
-        advantage, _ = returns.gae(one, 0 * one, 10 * one, terminated, yes, 0.5, 0.9)
+        advantage, _ = pg.gae(one, 0 * one, 10 * one, terminated, yes, 0.5, 0.9)
         assert advantage.item() == expected
-        assert returns.reward_to_go(one, 10 * one, terminated, yes, 0.5).item() == expected
+        assert values.reward_to_go(one, 10 * one, terminated, yes, 0.5).item() == expected
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_n_step_equals_brute_force_over_batches(n):
-    generator = torch.Generator().manual_seed(n)
-    reward, value = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
-    discount = 0.9 * (torch.rand(6, 4, generator=generator, dtype=torch.float64) > 0.3)
-    out = returns.n_step_returns(reward, discount, value, n)
-    for t in range(6):
-        expected, weight = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
-        for k in range(t, min(t + n, 6)):
-            expected, weight = expected + weight * reward[k], weight * discount[k]
-        torch.testing.assert_close(out[t], expected + weight * value[min(t + n, 6) - 1])
+# ---- losses --------------------------------------------------------------------------------------------
 
 
-def test_lambda_returns_carry_gradients():
-    reward, value = torch.randn(2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
-    discount = torch.full((7, 3), 0.9, dtype=torch.float64)
-    inputs = [x.requires_grad_() for x in (reward, discount, value)]
-    assert torch.autograd.gradcheck(lambda r, d, v: returns.lambda_returns(r, d, v, 0.8), inputs)
+@pytest.mark.parametrize("clip", [0.2, torch.tensor(0.2)])
+def test_clipped_surrogate_golden(golden, clip):
+    g = golden["ppo_clip"]
+    loss = pg.clipped_surrogate(torch.tensor(g["ratios"]), torch.tensor(g["advantages"]), clip)
+    assert loss.item() == pytest.approx(g["loss"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "slope"), [(1.5, 1.0, 0.0), (0.5, -1.0, 0.0), (1.5, -1.0, 1.0), (0.5, 1.0, -1.0)]
+)
+def test_the_clip_only_stops_moves_that_would_gain(ratio, advantage, slope):
+    r = torch.tensor([ratio], requires_grad=True)
+    pg.clipped_surrogate(r, torch.tensor([advantage]), 0.2).backward()
+    assert r.grad.item() == slope
+
+
+def test_clipped_value_loss_takes_the_worse_of_both():
+    value, old, target = torch.tensor([2.0, 0.0, 0.05]), torch.zeros(3), torch.tensor([3.0, 1.0, 0.0])
+    # 2.0 is pulled to 0.1: (0.1 - 3)^2; the others stay where they are
+    expected = (2.9**2 + 1 + 0.05**2) / 3
+    assert pg.clipped_value_loss(value, old, target, 0.1).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_advantages_are_normalised_and_a_single_one_is_nothing() -> None:
+    advantage = torch.tensor([1.0, 4.0, -2.0, 7.0])
+    torch.testing.assert_close(pg.normalized(advantage), (advantage - 2.5) / advantage.std())
+    assert pg.normalized(torch.tensor([[3.0]])).tolist() == [[0.0]]
+    weight = torch.tensor([2.0, 0.0, 2.0, 0.0])  # what weighs nothing counts neither in the mean nor in the deviation
+    found = pg.normalized(advantage, weight)
+    torch.testing.assert_close(found[[0, 2]], pg.normalized(advantage[[0, 2]]))
+    assert pg.normalized(advantage, torch.tensor([1.0, 0.0, 0.0, 0.0]))[0] == 0
+    assert torch.isfinite(pg.normalized(advantage, torch.zeros(4))).all()
+
+
+def test_weights_leave_steps_out() -> None:
+    x, weight = torch.tensor([1.0, 5.0, 3.0]), torch.tensor([1.5, 0.0, 1.5])
+    assert pg.weighted_mean(x, None) == 3
+    assert pg.weighted_mean(x, weight) == 2
+    old, target = torch.zeros(3), torch.tensor([2.0, 9.0, 2.0])
+    expected = torch.maximum((x - target).square(), (x.clamp(-0.5, 0.5) - target).square())[[0, 2]].mean()
+    torch.testing.assert_close(pg.clipped_value_loss(x, old, target, 0.5, weight), expected)

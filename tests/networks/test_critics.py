@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.acting.actors import NumpyActor, TorchActor, make_actor
+from ludus.acting.behaviour import TorchActor
+from ludus.acting.numpy_actor import NumpyActor, make_actor
 from ludus.config.schema import Head, Network
-from ludus.networks.heads import WIDE, ActorHead, Critics, EnsembleLinear
-from ludus.networks.trunk import Trunk, features_of
+from ludus.networks.critics import WIDE, Critics, EnsembleLinear, features_of
+from ludus.networks.policy import ActorHead, Trunk
 
 BOX = gym.spaces.Box(-1, 1, (5,), np.float32)
 

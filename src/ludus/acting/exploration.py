@@ -1,12 +1,10 @@
-"""Strategies: how the outputs of a network become an action while exploring, sampling and acting greedily.
+"""How algorithms explore that do not sample a policy gradient's distribution: SAC, TD3, DQN, random actions.
 
-A strategy also says how an action as it is stored (and learned from) becomes the one that the environment gets, and
-which facts it can tell about a decision. Shapes: B environments, A actions, Z atoms.
+Shapes: B environments, A actions, Z atoms.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
@@ -14,73 +12,13 @@ import gymnasium as gym
 import numpy as np
 from torch import Tensor
 
-from ludus.acting.actors import Outputs
+from ludus.acting.behaviour import Outputs, SampleClipped, Strategy
 from ludus.acting.facts import Makers, lowest_q, policy_facts, q_facts
 from ludus.acting.uniform import bounds, uniform
 from ludus.errors import ConfigError
 from ludus.math.distributions import Distribution, distribution_for
-from ludus.networks.heads import QHead
+from ludus.networks.q_values import QHead
 from ludus.types import Array
-
-
-class Strategy(ABC):
-    """Turns outputs into actions: drawn -> stored -> for the environment."""
-
-    blind = False
-    """Whether it reads no output."""
-
-    @abstractmethod
-    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
-        """An action; the greedy one without a random stream."""
-
-    def explore(self, outputs: Outputs, rng: np.random.Generator) -> Array:
-        """An action while training."""
-        return self.draw(outputs, rng)
-
-    def stored(self, drawn: Array) -> Array:
-        """A drawn action as it is stored and learned from."""
-        return drawn
-
-    def for_environment(self, stored: Array) -> Array:
-        """A stored action as the environment takes it."""
-        return stored
-
-    def extras(self, outputs: Outputs) -> dict[str, Array]:
-        """What else the rollout keeps of a step."""
-        return {}
-
-    @abstractmethod
-    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
-        """What can be told about a drawn action."""
-
-
-class SampleClipped(Strategy):
-    """Draws from the policy's distribution; the environment gets actions clipped to the bounds of its space.
-
-    With `keep` the rollout carries distribution parameters and values, so that learning need not compute them again.
-    """
-
-    def __init__(self, distribution: Distribution, space: gym.Space, *, keep: bool = False) -> None:
-        self.distribution, self.space, self.keep = distribution, space, keep
-        self.bounds = (space.low.astype(np.float32), space.high.astype(np.float32)) if is_box(space) else None
-
-    def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
-        """A sample, or the mode."""
-        params = outputs("actor")
-        return self.distribution.mode_numpy(params) if rng is None else self.distribution.sample_numpy(params, rng)
-
-    def for_environment(self, stored: Array) -> Array:
-        """Clipped to the bounds of a Box."""
-        return stored if self.bounds is None else np.clip(stored, *self.bounds)
-
-    def extras(self, outputs: Outputs) -> dict[str, Array]:
-        """Distribution parameters and values, if they are kept."""
-        return {"params": outputs("actor"), "value": outputs("critic")[..., 0]} if self.keep else {}
-
-    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
-        """`value` only where there is a critic."""
-        found = policy_facts(self.distribution, outputs("actor"), drawn)
-        return {"value": lambda: outputs("critic")[..., 0], **found} if "critic" in outputs.heads else found
 
 
 class SampleSquashed(SampleClipped):

@@ -11,8 +11,7 @@ import torch
 
 from ludus.algorithms import Context
 from ludus.config.schema import Network
-from ludus.networks.heads import NoisyLinear
-from ludus.networks.q_values import QValues
+from ludus.networks.q_values import NoisyLinear, QValues
 from ludus.registry import ALGORITHMS
 from ludus.types import Spaces
 

@@ -1,8 +1,11 @@
-"""The contract of algorithms: the seed decides everything, acting disturbs nothing, a checkpoint continues exactly."""
+"""The contracts of algorithms and callbacks: the seed decides everything, watching and acting disturb nothing."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -59,6 +62,33 @@ class AlgorithmContract:
                 equal = [np.array_equal(action, expected), *(np.array_equal(info[name], facts[name]) for name in info)]
                 assert all(equal) or not deterministic
         assert learned(run) == before
+
+
+class CallbackContract(ABC):
+    """Inherit and override `make`."""
+
+    changes_learning = False
+    """Whether it stops the run or changes the algorithm's settings."""
+
+    @abstractmethod
+    def make(self) -> Callback:
+        """A new callback."""
+
+    def test_it_overrides_moments_that_exist(self) -> None:
+        """A method with another name or other parameters would never be called."""
+        for name, method in inspect.getmembers(self.make(), inspect.ismethod):
+            if name.startswith("on_"):
+                inspect.signature(method).bind(*inspect.signature(getattr(Callback(), name)).parameters)
+
+    def test_the_run_learns_the_same_and_its_state_can_be_saved(self) -> None:
+        """The state after a run is plain data that another callback can load."""
+        callback, other = self.make(), self.make()
+        config = small_config({"algorithm": {"name": "ppo", "rollout_steps": 16, "epochs": 1}})
+        watched, alone = (trained(build(config, callbacks=also)) for also in ([callback], []))
+        assert learned(watched) == learned(alone) or self.changes_learning
+        state = json.dumps(callback.state_dict())
+        other.load_state_dict(json.loads(state))
+        assert json.dumps(other.state_dict()) == state
 
 
 def small_config(sections: Sections) -> ExperimentConfig:
