@@ -1,4 +1,4 @@
-"""Greedy policies as ONNX or TorchScript files, for programs without Ludus; a JSON file beside each tells how to use it.
+"""Greedy policies as ONNX or TorchScript files, for programs without Ludus; a JSON file beside each says how to use it.
 
 Inputs are the parts of an observation as the network sees it ([B, ...]) and, for a policy with memory, `first` (bool
 [B]) and the memory; outputs are the action and the memory after it.
