@@ -22,9 +22,6 @@ PAGE = ROOT / "docs" / "coming-from.md"
 SECTIONS = dict(part.split("\n", 1) for part in PAGE.read_text().split("\n## ")[1:])
 TOOLS = [title for title in SECTIONS if title not in ("Settings", "Metrics", "Words")]
 STEPS = "256"
-READY = {"sheeprl", "RL Lab", "TorchRL"}
-AWAITED = pytest.mark.xfail(strict=True, reason="needs settings as options and presets: goes with their merge")
-"""Of what is not merged yet; strict, so that these marks have to go as soon as it is. READY goes with them."""
 EXTRAS = {"brax/": "brax"}
 """Part of a command -> the package that it needs; without it the command says how to install it."""
 
@@ -66,7 +63,7 @@ def small(command: str) -> str:
     return short if short != command or f"timesteps {STEPS}" in short else f"{command} --max-timesteps {STEPS}"
 
 
-@pytest.mark.parametrize("tool", [tool if tool in READY else pytest.param(tool, marks=AWAITED) for tool in TOOLS])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_every_command_runs(tool: str, prepared: Callable[..., Any]) -> None:
     """In the order of the section and in one folder, so that @last is the run before."""
     lines = commands(tool)
@@ -83,7 +80,6 @@ def test_every_command_runs(tool: str, prepared: Callable[..., Any]) -> None:
     assert not failed
 
 
-@AWAITED
 def test_flags_do_what_they_say(prepared: Callable[..., Any]) -> None:
     """One row read back: the numbers of the left column stand in the resolved config."""
     (command,) = [line for line in commands("BenchNetRL") if "--num-steps 128" in line]
@@ -92,7 +88,6 @@ def test_flags_do_what_they_say(prepared: Callable[..., Any]) -> None:
     assert printed["algorithm"]["batch_size"] in (0.25, 256)
 
 
-@AWAITED
 def test_every_setting_exists_and_is_what_its_other_names_mean() -> None:
     examples = [
         load(f"CartPole-v1:{name}").data for name in ("ppo", "reinforce", "ppo_trxl_masked", "ppo_mamba_masked")

@@ -32,16 +32,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 every_text = pytest.mark.parametrize("page", [*PAGES, *GUIDES], ids=lambda page: page.name)
 
 
-AWAITED = pytest.mark.xfail(strict=True, reason="needs `ludus.train`: goes with the merge of the Python interface")
-"""Strict, so that the mark has to go as soon as it is there."""
-SNIPPETS = [ROOT / "README.md", ROOT / "docs" / "coming-from.md", ROOT / "docs" / "platforms.md"]
-
-
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=AWAITED) if page in SNIPPETS else page for page in PAGES],
-    ids=lambda page: page.name,
-)
+@every_page
 def test_everything_runs(page: Path, ludus: Any, blocks: Any, tmp_path: Path) -> None:
     """In the order of the page: files are written, commands run, snippets executed, settings validated."""
     namespace: dict[str, Any] = {"__name__": page.stem}

@@ -105,7 +105,7 @@ def run(args: list[str]) -> int:
         command = getattr(importlib.import_module(module), name)
     if not (inspect.isfunction(command) and "debug" in inspect.signature(command).parameters):
         args = [arg for arg in args if arg != "--debug"]
-    if isinstance(command, Typer) and args[-1] == selected:
+    if isinstance(command, Typer) and args == [selected]:
         args = [*args, "--help"]
     app = get_command(build(selected, command))
     result = app(settings_as_overrides(args, app), prog_name="ludus", standalone_mode=False)
