@@ -20,6 +20,12 @@ settings.register_profile("ludus", deadline=None, derandomize="CI" in os.environ
 settings.load_profile("ludus")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def config_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests agree to is not what the user of this machine has agreed to."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
 @pytest.fixture(scope="session")
 def golden() -> dict[str, Any]:
     """Known answers computed by other people's code."""

@@ -27,17 +27,20 @@ def train(
     env: str | gym.Env | Callable[[], gym.Env] | None = None,
     tags: Sequence[str] = (),
     init_from: str | SavedRun | None = None,
+    plugins: Sequence[Folder] = (),
     quiet: bool = False,
     runs_dir: Folder = "runs",
 ) -> SavedRun:
     """Train what `ludus train SPEC OVERRIDES` trains and return its run; with `env`, SPEC may be an algorithm alone."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.session.train import train as train_run
 
+    loaded = load_for_spec(str(spec), override_words(overrides), plugins)
     resolved = resolve(spec, overrides, seed=seed, env=env, tags=tags, quiet=quiet)
     start = init_from.id if isinstance(init_from, SavedRun) else init_from
-    run = train_run(resolved, runs_dir=Path(runs_dir), init_from=start)
+    run = train_run(resolved, runs_dir=Path(runs_dir), plugins=loaded, init_from=start)
     assert run.folder is not None
-    return SavedRun(RunFolder(run.folder))
+    return SavedRun(RunFolder(run.folder), plugins)
 
 
 def resolve(
@@ -68,9 +71,9 @@ def resolve(
     return load(str(spec), words)
 
 
-def load_run(run: str | Path = "@last", *, runs_dir: Folder = "runs") -> SavedRun:
-    """A run by id, unique prefix, `@last`, `@best` or the path of its folder."""
-    return SavedRun(find_run(run, runs_dir))
+def load_run(run: str | Path = "@last", *, plugins: Sequence[Folder] = (), runs_dir: Folder = "runs") -> SavedRun:
+    """A run by id, unique prefix, `@last`, `@best` or the path of its folder; `plugins` replace those it was made with."""
+    return SavedRun(find_run(run, runs_dir), plugins)
 
 
 def runs(*filters: str, sort: str = "started", runs_dir: Folder = "runs") -> list[SavedRun]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ludus.archive.record import Record
     from ludus.config.schema import ExperimentConfig
     from ludus.orchestration.evaluator import EvalResult
+    from ludus.plugins import Plugin
     from ludus.policy import Policy
 
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -25,8 +26,8 @@ Overrides = Mapping[str, Any] | Sequence[str]
 class SavedRun:
     """One run folder: its config and metrics, and what can be done with it."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: RunFolder, plugins: Sequence[str | Path] = ()) -> None:
+        self._folder, self._plugins = folder, plugins
 
     @property
     def id(self) -> str:
@@ -43,6 +44,7 @@ class SavedRun:
         """The resolved config, typed and frozen."""
         from ludus.session.player import saved_config
 
+        self._load_plugins()
         return saved_config(self._folder)
 
     @property
@@ -80,6 +82,7 @@ class SavedRun:
 
         if episodes < 1:
             raise ConfigError("evaluate", f"{episodes} episodes cannot be played", "ask for at least one")
+        self._load_plugins()
         return evaluated(self._folder, checkpoint_name(self._folder, checkpoint), episodes, deterministic, seed, env)
 
     def policy(
@@ -89,6 +92,7 @@ class SavedRun:
         from ludus.policy import policy_of_run
         from ludus.session.player import checkpoint_name
 
+        self._load_plugins()
         return policy_of_run(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed)
 
     def resume(self, overrides: Overrides = (), *, quiet: bool = False) -> SavedRun:
@@ -96,15 +100,17 @@ class SavedRun:
         from ludus.session.resume import budget_field, resume
 
         words = [*override_words(overrides), *(["logging.console=false"] if quiet else [])]
-        if resume(self.id, words, runs_dir=self.folder.parent) is None:
+        if resume(self.id, words, runs_dir=self.folder.parent, plugins=self._load_plugins()) is None:
             problem, field = f"{self.id} has already finished", budget_field(self._folder)
             raise ConfigError("resume", problem, f'give it a larger budget: resume({{"training.{field}": ...}})')
         return self
 
     def report(self) -> Path:
         """Write report.md and report.html again; the path of the HTML file."""
+        from ludus.archive.run_plugins import load_if_allowed
         from ludus.reports.report import write_report
 
+        load_if_allowed(self._folder, self._plugins)
         return write_report(self.folder)
 
     def curve(self, metric: str | None = None) -> tuple[list[float], list[float]]:
@@ -116,6 +122,12 @@ class SavedRun:
             return history.curve(self.folder, metric)
         found = history.curve(self.folder, EVAL_RETURN)
         return found if found[0] else history.curve(self.folder, RETURN)
+
+    def _load_plugins(self) -> list[Plugin]:
+        """Run the plugins that its parts are in."""
+        from ludus.archive.run_plugins import load_for
+
+        return load_for(self._folder, self._plugins)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {', '.join(self._facts())}>"

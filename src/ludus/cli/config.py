@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from ludus.cli.plugin import Plugin, import_environment, load_plugins
+from ludus.cli.options import Plugin
 from ludus.errors import LudusError
 from ludus.files import to_json
 
@@ -24,13 +24,13 @@ def show(
     plugin: Plugin = None,
 ) -> None:
     """Print the resolved config as YAML."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.cli.job import pick_spec, split
     from ludus.config.compose import config_hash, load, to_yaml
 
-    load_plugins(plugin)
     spec, overrides = split(words)
     spec = pick_spec(spec, None, None)
-    import_environment(spec, overrides)
+    load_for_spec(spec, overrides, plugin)
     resolved = load(spec, overrides)
     for remark in resolved.remarks:
         print(f"# {remark}")
@@ -46,8 +46,10 @@ def show(
 @app.command()
 def validate(
     specs: Annotated[list[str] | None, Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
+    plugin: Plugin = None,
 ) -> int:
     """Check configs and print their hashes; exit 2 if one is bad."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
     from ludus.envs.facts import facts_of
 
@@ -56,6 +58,7 @@ def validate(
     bad = 0
     for spec in specs:
         try:
+            load_for_spec(spec, [], plugin)
             config = load(spec).config
             if config.environment.num_envs != "auto":
                 config.algorithm.config.check(config.environment.num_envs)

@@ -9,7 +9,9 @@ from typing import Annotated
 from typer import Option
 
 from ludus.archive.index import Index
-from ludus.cli.options import Run, RunsDir
+from ludus.archive.run_plugins import load_if_allowed
+from ludus.archive.store import RunFolder
+from ludus.cli.options import Plugin, Run, RunsDir
 from ludus.errors import ResourceError
 from ludus.reports.report import write_report
 
@@ -17,10 +19,12 @@ from ludus.reports.report import write_report
 def report(
     run: Run = "@last",
     open: Annotated[bool, Option("--open", help="Open it in the browser.")] = False,
+    plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Write the report of a run again and print its path."""
     folder = Index(runs_dir).get(run).folder
+    load_if_allowed(RunFolder(folder), plugin)
     try:
         path = write_report(folder)
     except OSError as error:

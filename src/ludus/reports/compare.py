@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ludus.archive import history, query
-from ludus.archive.record import ALIASES, MISSING, Record, paths, value_at
+from ludus.archive.record import ALIASES, MISSING, Record, paths, read, value_at
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.reports.columns import NUMBERS, config_text
@@ -21,6 +22,8 @@ from ludus.text import did_you_mean
 IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
            "training.checkpoints.*", "training.evaluation.video.*")  # fmt: skip
 """Config values that do not separate groups: they change no learning curve."""
+ORIGINS = ("plugins", "init_from")
+"""Fields that separate groups like config values."""
 SHORT = {"loss": "train/loss/total", "train_reward": RETURN, "entropy": "train/policy/entropy",
          "kl": "train/policy/kl", "fps": "train/time/fps_total"}  # fmt: skip
 """Short names of metrics."""
@@ -183,11 +186,19 @@ def _steps_to_threshold(record: Record) -> float | None:
 
 
 def _group_key(record: Record, group_by: str) -> str:
-    """Equal for runs of one group; a config value that an older ludus did not have counts as null."""
+    """Equal for runs of one group: of one config (a value that an older ludus did not have is null), with the same
+    plugins, and from weights of one config, or from none."""
     if group_by != "config":
         return query.shown(record.get(group_by)) or "(none)"
+    start = record.init_from.partition("/")[0]
+    parent = read(record.folder.with_name(start)) if start and Path(start).name == start else None
+    origin = start if parent is None else _values(parent)
+    return json.dumps([_values(record), record.plugins, origin], sort_keys=True)
+
+
+def _values(record: Record) -> dict[str, object]:
     values = {path: value_at(record.config, path) for path in paths(record.config) if not _ignored(path)}
-    return json.dumps({path: value for path, value in values.items() if value is not None}, sort_keys=True)
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _ignored(path: str) -> bool:
@@ -195,7 +206,7 @@ def _ignored(path: str) -> bool:
 
 
 def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...]]:
-    known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
+    known = dict.fromkeys(path for runs in groups for record in runs for path in (*paths(record.config), *ORIGINS))
     found = {}
     for path in known:
         values = tuple(" | ".join(dict.fromkeys(_written(record, path) for record in runs)) for runs in groups)
@@ -205,6 +216,8 @@ def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...
 
 
 def _written(record: Record, path: str) -> str:
+    if path in ORIGINS:
+        return config_text(record.get(path)) or "none"
     value = value_at(record.config, path)
     return "-" if value is MISSING else config_text(value)
 
