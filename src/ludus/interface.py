@@ -72,7 +72,7 @@ def resolve(
 
 
 def load_run(run: str | Path = "@last", *, plugins: Sequence[Folder] = (), runs_dir: Folder = "runs") -> SavedRun:
-    """A run by id, unique prefix, `@last`, `@best` or the path of its folder; `plugins` replace those it was made with."""
+    """A run by id, unique prefix, `@last`, `@best` or the path of its folder; `plugins` instead of its own."""
     return SavedRun(find_run(run, runs_dir), plugins)
 
 

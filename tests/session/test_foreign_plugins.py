@@ -119,7 +119,16 @@ def test_a_plugin_inside_the_folder_is_not_run(
 
 
 def test_nonsense_in_meta_json_is_no_plugin(ludus: Ludus, foreign: Path, canary: Path) -> None:
-    for entry in ({"path": 3}, {"path": ""}, {"module": None}, "evil", None, {"path": "/dev/zero", "sha256": []}):
+    for entry in (
+        {"path": 3},
+        {"path": ""},
+        {"module": None},
+        "evil",
+        None,
+        {"path": "/dev/zero", "sha256": []},
+        {"path": "/a\0.py"},
+        {"module": "a\0"},
+    ):
         plugins(foreign, entry)  # type: ignore[arg-type]
         done = ludus("evaluate", foreign.name, "-n", "1")
         assert done.code == 2 and done.err.startswith("error: ") and not canary.exists()

@@ -146,7 +146,7 @@ def _now(one: Recorded) -> Plugin | None:
     """The plugin as it is now; None if it is gone."""
     try:
         return read_plugin(one.name)
-    except OSError:
+    except (OSError, ValueError):  # also a path that no system takes
         return None
 
 
@@ -194,9 +194,8 @@ def _recorded(folder: RunFolder) -> list[Recorded]:
 def _entries(part: object) -> Iterator[Recorded]:
     """The plugins in a part of meta.json, which may contain anything."""
     for entry in part if isinstance(part, list) else []:
-        texts = (
-            {key: value for key, value in entry.items() if isinstance(value, str)} if isinstance(entry, dict) else {}
-        )
+        facts = entry if isinstance(entry, dict) else {}
+        texts = {key: value for key, value in facts.items() if isinstance(value, str)}
         if is_file(texts.get("path", "")):
             yield Recorded(texts["path"], texts.get("sha256", ""), texts.get("copy", ""))
         elif texts.get("module") and not is_file(texts["module"]):

@@ -25,8 +25,8 @@ from ludus.reports.report import Saved, checkpoints_of, watch
 from ludus.text import clean, number, points, sparkline
 
 _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "updates", "seconds", "reward", "last",
-          "threshold", "solved", "exact", "compiled", "started", "commit", "config_hash", "plugins", "init_from", "tags",
-          "size")  # fmt: skip
+          "threshold", "solved", "exact", "compiled", "started", "commit", "config_hash", "plugins", "init_from",
+          "tags", "size")  # fmt: skip
 
 
 def show(
