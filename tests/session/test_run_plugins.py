@@ -15,7 +15,7 @@ import ludus as interface
 from ludus.archive.run_plugins import allow, load_for
 from ludus.archive.store import RunFolder
 from ludus.errors import ConfigError
-from ludus.plugins import load_plugins
+from ludus.plugins import Plugin, load_plugins
 from session.conftest import SMALL, Ludus, only_run
 from support import forget_plugins
 
@@ -283,12 +283,12 @@ def test_what_was_shown_is_what_is_run(tmp_path: Path, monkeypatch: pytest.Monke
     allow(run.path, plugin)
     (tmp_path / "good").unlink()
     forget_plugins()
-    real = compile
+    real = Plugin.run
 
-    def swapped(*arguments: object, **others: object) -> object:
-        mine.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'bad')!r}).touch()")
-        return real(*arguments, **others)
+    def late(plugin: Plugin) -> None:
+        mine.write_text(mine.read_text().replace("good", "bad"))
+        real(plugin)
 
-    monkeypatch.setattr("builtins.compile", swapped)
+    monkeypatch.setattr(Plugin, "run", late)
     load_for(run)
     assert (tmp_path / "good").exists() and not (tmp_path / "bad").exists()
