@@ -71,9 +71,23 @@ def resolve(
     return load(str(spec), words)
 
 
-def load_run(run: str | Path = "@last", *, plugins: Sequence[Folder] = (), runs_dir: Folder = "runs") -> SavedRun:
-    """A run by id, unique prefix, `@last`, `@best` or the path of its folder; `plugins` instead of its own."""
-    return SavedRun(find_run(run, runs_dir), plugins)
+def load_run(
+    run: str | Path = "@last",
+    *,
+    env: gym.Env | Callable[[], gym.Env] | None = None,
+    plugins: Sequence[Folder] = (),
+    runs_dir: Folder = "runs",
+) -> SavedRun:
+    """A run by id, unique prefix, `@last`, `@best` or the path of its folder.
+
+    `env` is what was handed to `train`; `plugins` are files and modules instead of those that the run was made with.
+    """
+    found = SavedRun(find_run(run, runs_dir), plugins)
+    if env is not None:
+        from ludus.envs.local import env_id
+
+        env_id(env, found.config.environment.id)
+    return found
 
 
 def runs(*filters: str, sort: str = "started", runs_dir: Folder = "runs") -> list[SavedRun]:
