@@ -25,7 +25,8 @@ class UnknownName(KeyError):
 
     def __init__(self, kind: str, name: str, options: Iterable[str]) -> None:
         self.kind, self.name = kind, name
-        self.remedy = did_you_mean(name, options)
+        close = did_you_mean(name, options)
+        self.remedy = close if close.startswith("did") else f"{close}; --plugin FILE adds one of yours"
         super().__init__(f"unknown {kind} '{name}'; {self.remedy}")
 
     def __str__(self) -> str:

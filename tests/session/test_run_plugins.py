@@ -19,16 +19,22 @@ from ludus.plugins import Plugin, load_plugins
 from session.conftest import SMALL, Ludus, only_run
 from support import forget_plugins
 
-SCALE = """
+BRIEF = """
 import gymnasium as gym
 from ludus.registry import WRAPPERS
 
-@WRAPPERS.register("scale")
-class Scale(gym.RewardWrapper):
-    def reward(self, reward):
-        return reward * {factor}
+@WRAPPERS.register("brief")
+class Brief(gym.Wrapper):
+    def reset(self, **arguments):
+        self.t = 0
+        return self.env.reset(**arguments)
+
+    def step(self, action):
+        self.t += 1
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, reward, terminated, truncated or self.t >= {steps}, info
 """
-WORDS = [*SMALL, "training.total_timesteps=128", "environment.wrappers=[scale]"]
+WORDS = [*SMALL, "training.total_timesteps=128", "environment.wrappers=[brief]"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,21 +44,20 @@ def clean() -> None:
 
 @pytest.fixture
 def trained(ludus: Ludus, tmp_path: Path) -> Path:
-    """The folder of a run with a plugin beside it whose rewards are 2."""
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=2))
+    """The folder of a run with a plugin beside it whose episodes have 2 steps."""
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=2))
     done = ludus("train", *WORDS, "--plugin", "mine.py")
     assert done.code == 0, done.err
     forget_plugins()
     return only_run(tmp_path)
 
 
-def reward(ludus: Ludus, *words: str) -> float:
-    """The reward of a step, as an evaluation meets it."""
+def steps(ludus: Ludus, *words: str) -> float:
+    """How many steps an episode has, as an evaluation meets it."""
     forget_plugins()
     done = ludus("evaluate", "@last", "-n", "2", "--json", *words)
     assert done.code == 0, done.err
-    facts = json.loads(done.out)
-    return facts["mean"] / facts["length_mean"]
+    return json.loads(done.out)["length_mean"]
 
 
 def test_the_run_folder_tells_path_sum_and_content(trained: Path, tmp_path: Path) -> None:
@@ -86,7 +91,7 @@ def test_every_command_finds_it_again(ludus: Ludus, trained: Path) -> None:
 
 @pytest.mark.parametrize("runs_dir", ["runs", "my runs"])
 def test_the_next_commands_work(ludus: Ludus, tmp_path: Path, runs_dir: str) -> None:
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=2))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=2))
     told = ludus("train", *WORDS, "--plugin", "mine.py", "--runs-dir", runs_dir).out
     lines = [line.partition("ludus ")[2].partition("   ")[0] for line in told.splitlines() if "ludus play" in line]
     assert len(lines) == 2 and not any("--plugin" in line for line in lines)
@@ -100,7 +105,7 @@ def test_the_next_commands_work(ludus: Ludus, tmp_path: Path, runs_dir: str) -> 
 def test_without_a_place_to_remember_it_the_next_commands_name_it(
     ludus: Ludus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=2))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=2))
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     told = ludus("train", *WORDS, "--plugin", "mine.py")
@@ -109,15 +114,15 @@ def test_without_a_place_to_remember_it_the_next_commands_name_it(
 
 
 def test_a_changed_file_is_refused_with_what_to_type(ludus: Ludus, trained: Path, tmp_path: Path) -> None:
-    assert reward(ludus) == 2
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=3))
+    assert steps(ludus) == 2
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=3))
     forget_plugins()
     for command in ("evaluate", "play", "verify", "resume"):
         done = ludus(command, "@last")
         assert done.code == 2 and done.err.count("\n") == 1, done.err
         assert "mine.py, which has changed since; add --plugin mine.py as it is now, or --plugin runs/" in done.err
-    assert reward(ludus, "--plugin", "mine.py") == 3
-    assert reward(ludus, "--plugin", str(trained / "plugins" / "mine.py")) == 2
+    assert steps(ludus, "--plugin", "mine.py") == 3
+    assert steps(ludus, "--plugin", str(trained / "plugins" / "mine.py")) == 2
 
 
 def test_a_file_that_is_gone_leaves_its_copy(ludus: Ludus, trained: Path, tmp_path: Path) -> None:
@@ -125,8 +130,8 @@ def test_a_file_that_is_gone_leaves_its_copy(ludus: Ludus, trained: Path, tmp_pa
     done = ludus("evaluate", "@last")
     assert done.code == 2 and "mine.py, which is gone; add --plugin FILE where it is now, or --plugin" in done.err
     copy = done.err.partition(" or --plugin ")[2].partition(",")[0]
-    assert reward(ludus, "--plugin", copy) == 2
-    assert reward(ludus, "--plugin", "yours.py") == 2
+    assert steps(ludus, "--plugin", copy) == 2
+    assert steps(ludus, "--plugin", "yours.py") == 2
     (trained / "plugins" / "mine.py").write_text("")
     assert "the copy" not in ludus("evaluate", "@last").err
 
@@ -141,7 +146,7 @@ def test_a_report_is_written_without_the_plugin(ludus: Ludus, trained: Path, tmp
 def test_at_a_terminal_a_changed_file_asks_once(
     ludus: Ludus, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool
 ) -> None:
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=3))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=3))
     asked: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr("ludus.archive.run_plugins.can_answer", lambda: True)
@@ -151,9 +156,9 @@ def test_at_a_terminal_a_changed_file_asks_once(
     assert f"mine.py, which has changed since: sha256 {sum_of_it}" in done.out and len(asked) == 1
     assert (done.code == 0) is runs
     if runs:
-        assert reward(ludus) == 3  # remembered
+        assert steps(ludus) == 3  # remembered
         assert "has changed since" in ludus("evaluate", "@last", "-n", "1").err
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=4))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=4))
     forget_plugins()
     assert ludus("evaluate", "@last").code == 2  # for that very content only
 
@@ -162,7 +167,7 @@ def test_a_resume_with_other_code_says_so_and_is_another_run_in_comparisons(
     ludus: Ludus, trained: Path, tmp_path: Path
 ) -> None:
     before = interface.load_run("@last").record.plugins
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=3))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=3))
     done = ludus("resume", "@last", "training.total_timesteps=256", "--plugin", "mine.py")
     assert done.code == 0 and f"resumed with other code: plugins {before} -> mine.py" in done.out + done.err
     after = interface.load_run("@last").record.plugins
@@ -170,17 +175,17 @@ def test_a_resume_with_other_code_says_so_and_is_another_run_in_comparisons(
     told = json.loads((trained / "meta.json").read_text())
     assert told["plugins"][0]["copy"] == "plugins/mine.py"
     assert told["resumed"][0]["plugins"][0]["copy"] == "plugins/mine_2.py"
-    assert reward(ludus) == 3  # what it was resumed with is what it is now
+    assert steps(ludus) == 3  # what it was resumed with is what it is now
 
 
 def test_what_is_typed_replaces_what_was_recorded(ludus: Ludus, trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text(SCALE.format(factor=5))
-    assert reward(ludus, "--plugin", "other.py") == 5
-    assert reward(ludus) == 2
+    (tmp_path / "other.py").write_text(BRIEF.format(steps=5))
+    assert steps(ludus, "--plugin", "other.py") == 5
+    assert steps(ludus) == 2
 
 
 def test_several_plugins_are_all_named_in_the_refusal(ludus: Ludus, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=2))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=2))
     (tmp_path / "two.py").write_text("x = 1\n")
     assert ludus("train", *WORDS, "--plugin", "two.py", "--plugin", "mine.py").code == 0
     (tmp_path / "mine.py").unlink()
@@ -190,28 +195,27 @@ def test_several_plugins_are_all_named_in_the_refusal(ludus: Ludus, tmp_path: Pa
 
 def test_the_python_interface_finds_it_again(trained: Path, tmp_path: Path) -> None:
     run = interface.load_run("@last")
-    assert run.config.environment.wrappers[0].id == "scale"
+    assert run.config.environment.wrappers[0].id == "brief"
     forget_plugins()
-    result = interface.load_run("@last").evaluate(1)
-    assert result.mean == 2 * result.length_mean
+    assert interface.load_run("@last").evaluate(1).length_mean == 2
     forget_plugins()
     assert interface.load_policy("@last").deterministic is not None
     forget_plugins()
     interface.load_run("@last").resume({"training.total_timesteps": 192}, quiet=True)
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=3))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=3))
     forget_plugins()
     with pytest.raises(ConfigError, match=r"has changed since.*in Python: plugins="):
         interface.load_policy("@last")
-    assert interface.load_run("@last", plugins=["mine.py"]).evaluate(1).mean == 3 * result.length_mean
+    assert interface.load_run("@last", plugins=["mine.py"]).evaluate(1).length_mean == 3
     forget_plugins()
     assert interface.load_policy("@last", plugins=[tmp_path / "mine.py"]).deterministic is not None
 
 
 def test_python_trains_with_plugins(ludus: Ludus, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SCALE.format(factor=2))
+    (tmp_path / "mine.py").write_text(BRIEF.format(steps=2))
     words = [word for word in WORDS[1:] if "=" in word]
     interface.train("CartPole-v1:ppo", words, plugins=["mine.py"], quiet=True)
-    assert reward(ludus) == 2
+    assert steps(ludus) == 2
 
 
 CORNER = """
