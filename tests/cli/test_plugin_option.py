@@ -20,11 +20,11 @@ class Corner(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
-        return self.observation_space.low, {}
+        return self.observation_space.low.copy(), {}
 
     def step(self, action):
         self.t += 1
-        return self.observation_space.low, float(action), self.t >= 5, False, {}
+        return self.observation_space.low.copy(), float(action), self.t >= 5, False, {}
 
 gym.register("Corner-v0", Corner)
 """
@@ -59,7 +59,9 @@ def test_a_command_takes_it(
     assert stop.value.code == 0, told.out + told.err
     if "--json" in words:
         assert json.loads(told.out)
+    assert "unknown" not in told.out
     forget_plugins()
     with pytest.raises(SystemExit) as stop:
         cli.main(list(words))
-    assert stop.value.code == 2, "and needs it"
+    told = capsys.readouterr()
+    assert "'Corner-v0' is unknown" in told.out + told.err, "it needs it"

@@ -59,10 +59,12 @@ def validate(
     for spec in specs:
         try:
             load_for_spec(spec, [], plugin)
-            config = load(spec).config
+            resolved = load(spec)
+            config = resolved.config
             if config.environment.num_envs != "auto":
                 config.algorithm.config.check(config.environment.num_envs)
-            facts_of(environment_file(spec))
+            if not resolved.preset:
+                facts_of(environment_file(spec))
             print(f"ok  {config_hash(config)}  {spec}")
         except LudusError as error:
             bad += 1
