@@ -37,8 +37,11 @@ def find_cut(cfg: Environment) -> Deployment:
 
 
 def write_cut(folder: RunFolder, config: ExperimentConfig) -> None:
-    """Write the border into a run folder, so that loading its policy needs no environment."""
-    if config.environment.id and not suite_of(config.environment.id).alone:  # of those there is one per process
+    """Write the border into a run folder, so that loading its policy needs no environment.
+
+    Not of a run that learns from stored steps, whose environment may be missing, nor where a process can hold one only.
+    """
+    if config.environment.id and not config.training.offline and not suite_of(config.environment.id).alone:
         files.write_json(folder.path / FILE, _data(find_cut(config.environment)))
 
 
