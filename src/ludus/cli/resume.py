@@ -31,10 +31,11 @@ def resume(
     from ludus.session.resume import resume as go_on
     from ludus.session.signals import EARLY
     from ludus.session.train import train
+    from ludus.terminal import can_answer
 
     folder = RunFolder.load(runs_dir, run)
     plugins = load_for(folder, plugin)
-    if mode != "exact" or consent.can_answer():
+    if mode != "exact" or can_answer():
         changed = load(str(folder.config_path), overrides or [])
         consent.ask(changed)
     if mode == "exact":
