@@ -18,6 +18,7 @@ from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
 from ludus.experiment import Run
 from ludus.learning.learner import Learner
+from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.registry import ALGORITHMS
 from ludus.types import Report
@@ -155,10 +156,38 @@ def test_dead_units_are_counted(tmp_path: Path) -> None:
         first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
         first.bias.data[:4] = 100.0  # nor come back: tanh is flat there
 
-    _run(tmp_path, prepare=kill)
+    rows: list[dict[str, Any]] = []
+    _run(tmp_path, prepare=lambda run: (kill(run), run.recorder.sinks.append(_Rows(rows)))[0])
     last = json.loads((tmp_path / "debug" / "activations.jsonl").read_text().splitlines()[-1])
     tanh = [layer for name, layer in last["layers"].items() if name.startswith("policy.trunk.encoder")][-1]
     assert tanh["dead_pct"] == 50.0
+    dead = {key: value for key, value in rows[0].items() if key.endswith("/dead_pct")}
+    assert rows[0]["train/activations/dead_max"] == max(dead.values()) == 50.0
+    assert rows[0]["epoch"] == 1
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_dead_units_of_actor_critics_are_metrics_and_targets_do_not_count(tmp_path: Path, name: str) -> None:
+    rows: list[dict[str, Any]] = []
+    run = _short(name)
+    run.callbacks.append(Debug(tmp_path))
+    run.recorder.sinks.append(_Rows(rows))
+    run.run()
+    close(run)
+    found = next(row for row in rows if "train/activations/dead_max" in row)
+    layers = {key.removesuffix("/dead_pct"): found[key] for key in found if key.endswith("/dead_pct")}
+    assert {layer.split("/")[2].split(".")[0] for layer in layers} >= {"actor", "critic", "target_critic"}
+    own = [dead for layer, dead in layers.items() if not layer.startswith("train/activations/target_")]
+    assert found["train/activations/dead_max"] == max(own)
+    assert {f"{layer}/{fact}" for layer in layers for fact in ("mean", "std")} <= set(found)
+
+
+class _Rows(Sink):
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def write(self, row: Row) -> None:
+        self.rows.append(dict(row))
 
 
 def _bad_weight(run: Run) -> None:
@@ -266,6 +295,7 @@ def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -
 _FAILING = """
 import sys
 from pathlib import Path
+from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.debug import Debug, NotFinite
 from support import build, config
 
