@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 
 from ludus.experiment import Run
@@ -31,7 +30,6 @@ def _alerts(monitor: Monitor) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_a_wild_learning_rate_raises_alerts_that_say_so() -> None:
     run, monitor = _watched(lr=1.0)
     run.run()

@@ -72,7 +72,5 @@ def _range(space: spaces.Box, mean: Array, std: Array) -> Finding | None:
     if aside.max() <= ASIDE:
         return None
     at = tuple(int(i) for i in np.unravel_index(aside.argmax(), aside.shape))
-    problem = (
-        f"the first policy prefers one end of the action range: entry {list(at)} is {aside[at]:.0%} off the middle"
-    )
+    problem = f"the first policy prefers one end of the range of action {list(at)}: {aside[at]:.0%} off the middle"
     return Finding("train/policy/mean", float(mean.mean(0)[at]), problem)
