@@ -381,7 +381,7 @@ def test_steps_are_appended_to_a_copy_of_another_runs(tmp_path: Path, storage: s
     from ludus.registry import BUFFERS
 
     script = Script(2, 1, frames=3)
-    ours = make("uniform", script, 100)
+    ours = make("uniform", script, 200, memory=False)
     ours.attach(tmp_path / "first" / "buffers" / "replay")
     fill(ours, script, [("add", 30)])
     ours.save("step=1", ())
