@@ -30,3 +30,8 @@ def test_every_test_that_is_named_is_there() -> None:
 
 def test_what_does_not_work_has_a_reason() -> None:
     assert not [row for row, verdict, text in ROWS if verdict != "works" and len(text) < 40]
+
+
+def test_what_runs_leave_is_ignored_by_git() -> None:
+    lines = (ROOT / ".gitignore").read_text().splitlines()
+    assert {"/runs/", "/experiments/", "/datasets/", "/bench/"} <= set(lines)
