@@ -46,9 +46,21 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 
 def test_importing_the_parts_leaves_the_names_alone() -> None:
-    code = "import ludus.session, ludus.cli.listing, ludus; print(callable(ludus.archive), callable(ludus.compare))"
+    code = "import ludus.session, ludus.cli.listing, ludus; print(callable(ludus.runs), callable(ludus.compare))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "True True"
+
+
+def test_a_trajectory_is_one_whole_episode_and_follows_its_seed(trained: ludus.Run) -> None:
+    found = trained.trajectory(seed=5)
+    steps = len(found)
+    assert found.obs.shape == (steps, 4) and found.action.shape == found.reward.shape == (steps,)
+    assert found.terminated != found.truncated
+    assert found.total == steps == trained.evaluate(1, seed=5).lengths[0]  # a point for every step
+    again = trained.trajectory(seed=5)
+    assert np.array_equal(found.obs, again.obs) and np.array_equal(found.action, again.action)
+    policy = trained.policy()
+    assert [policy(obs) for obs in found.obs] == found.action.tolist()
 
 
 def test_trains_what_the_command_trains(trained: ludus.Run) -> None:
