@@ -42,7 +42,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def train(resolved, *, runs_dir, init_from, debug):
         calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir, init_from=init_from, debug=debug))
-        return types.SimpleNamespace(interrupted=None)
+        return types.SimpleNamespace(interrupted=None, folder=runs_dir / f"run-{len(calls)}")
 
     monkeypatch.setattr("ludus.session.train.train", train)
     return calls

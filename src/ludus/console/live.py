@@ -195,7 +195,8 @@ class Console(Sink):
         if not evaluated and self._clock() < self._line_due:
             return
         at = self._progress()
-        text = pipe.evaluation(at, last, self._threshold) if evaluated else pipe.progress(at, self._history, self._rules)
+        running = "" if evaluated else pipe.progress(at, self._history, self._rules)
+        text = running or pipe.evaluation(at, last, self._threshold)
         line: screen.Line = [(text, "")]
         self._print([line] if self._plain else [], [line])
         seconds = float(self._history.position.get("seconds", 0.0))
