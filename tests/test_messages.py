@@ -92,9 +92,8 @@ def problems(text: str) -> list[str]:
         if hasattr(named, "commands") and second and second not in named.commands:
             found.append(f"ludus {first} {second}")
         takes = any("OVERRIDES" in str(option.metavar) for option in named.params)
-        for option in OPTION.findall(f" {second} {rest}"):
-            if option not in options(named) and not (takes and is_setting(option)):
-                found.append(f"ludus {first} {option}")
+        given = [option for option in OPTION.findall(f" {second} {rest}") if option not in options(named)]
+        found += [f"ludus {first} {option}" for option in given if not (takes and is_setting(option))]
     known = set[str]().union(*(options(command(name)) for name in cli.COMMANDS)) | {"--version"}
     named_options = [option for option in OPTION.findall(text) if option not in known and option not in FOREIGN]
     return found + [option for option in named_options if not is_setting(option)]
