@@ -12,7 +12,8 @@ import pytest
 from faults.support import SMALL
 from ludus import cli
 
-TRAIN = ["train", *SMALL, "training.total_timesteps=64", "training.evaluation.every_steps=64"]
+EVALUATED = ["training.evaluation.every_steps=64", "training.evaluation.episodes=2"]
+TRAIN = ["train", *(word for word in SMALL if "evaluation" not in word), *EVALUATED, "training.total_timesteps=64"]
 
 
 @pytest.fixture(scope="module")
