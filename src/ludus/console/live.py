@@ -129,9 +129,9 @@ class Console(Sink):
 
     def tick(self) -> None:
         """Print what was announced; let the clock go on if there was no row for a while."""
-        while self._announced:
-            self.note(self._announced.popleft(), screen.WARN)
         with self._lock:
+            while self._announced:
+                self.note(self._announced.popleft(), screen.WARN)
             now = self._clock()
             if self._live is not None and now - max(self._heard, self._ticked) >= _SILENCE:
                 self._ticked = now
