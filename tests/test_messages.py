@@ -101,7 +101,9 @@ def problems(text: str) -> list[str]:
 
 def test_every_text_names_what_exists() -> None:
     wrong = [f"{place}: {problem}" for place, text in texts() for problem in problems(text)]
-    tools = [line for line in wrong if line.startswith("playbooks/") and "ludus" not in line]  # options of git and others
+    tools = [
+        line for line in wrong if line.startswith("playbooks/") and "ludus" not in line
+    ]  # options of git and others
     assert [line for line in wrong if line not in tools] == []
 
 

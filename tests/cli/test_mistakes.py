@@ -42,7 +42,7 @@ ANSWERED = [
     (f"train {CART} -q device=cuda", "use auto or cpu"),
     (f"train {CART} -q logging.wandb=true", "pip install 'ludus-rl[wandb]'"),
     (f"train {CART} -q --track", "pip install 'ludus-rl[wandb]'"),
-    ("train LunarLander-v3:ppo -q", "pip install 'ludus-rl[box2d]'"),
+    ("train LunarLander-v3:ppo -q training.total_timesteps=8", "pip install 'ludus-rl[box2d]'"),
     ("play", "there is no last run in runs/; train one: ludus train CartPole-v1:ppo"),
     ("play @last", "there is no last run in runs/; train one: ludus train CartPole-v1:ppo"),
     ("resume nope", "train one: ludus train CartPole-v1:ppo"),
@@ -53,7 +53,7 @@ ANSWERED = [
     ("sweep", "write ludus train CartPole-v1:ppo algorithm.lr=1e-3, once per value"),
     ("env lsit", "Did you mean 'list'?"),
     ("frobnicate", "known: train, resume, "),
-    ("train nofile.yaml", "no such file or directory; check the path"),
+    ("train nofile.yaml", "no such file or directory; name a .yaml or .json file"),
     (f"train {CART} --lerning-rate 1", "did you mean '--learning-rate'?"),
 ]
 MEANT = [
@@ -72,8 +72,8 @@ def ludus(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
     """Run a command line in an empty directory, on a machine with the core packages only."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(job, "debugger_attached", lambda: False)
-    monkeypatch.setattr("ludus.envs.suites._importable", lambda module: module not in ("Box2D", "highway_env"))
-    monkeypatch.setitem(sys.modules, "wandb", None)
+    for module in ("wandb", "gymnasium.envs.box2d", "gymnasium.envs.box2d.lunar_lander"):
+        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     def run(line: str) -> SimpleNamespace:

@@ -78,7 +78,7 @@ def play(
         print(to_json(about | facts(ended)), end="")
         return
     print(summary(ended))
-    if mode is None and render is None and not quiet():
+    if mode is None and render is None and not (step or quiet()):
         print(f"there is no display to watch it on; --video {'auto' if found else 'FILE.mp4'} records it")
 
 
