@@ -283,6 +283,7 @@ def test_a_wrong_environment_is_one_sentence(env: Any, sentence: str, tmp_path: 
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lrr": 1}), "did you mean"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": "fast"}), "lr"),
         (lambda: resolve("CartPole-v1"), "variant"),
+        (lambda: resolve({"algorithm": {"name": "ppo"}}), "the spec is a dict; give a spec such as 'CartPole-v1:ppo'"),
         (lambda: resolve("CartPole-v1:ppo", seed=-1), "seed"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": print}), "overrides: .*is a builtin"),
         (lambda: resolve("CartPole-v1:ppo", 3), "overrides: is a int.*give a dict"),

@@ -60,6 +60,9 @@ def resolve(
     from ludus.archive.tags import check
     from ludus.config.compose import load
 
+    if not isinstance(spec, str | Path):
+        remedy = "give a spec such as 'CartPole-v1:ppo' or the path of a config file, and values as overrides"
+        raise ConfigError("train", f"the spec is a {type(spec).__name__}", remedy)
     words = override_words(overrides)
     words += [] if seed is None else [f"experiment.seed={seed}"]
     words += ["logging.console=false"] if quiet else []

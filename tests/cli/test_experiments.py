@@ -220,7 +220,9 @@ def test_tags_are_added_removed_and_found(ludus: Ludus, runs: Path) -> None:
 
 
 def test_report_says_where_it_is(ludus: Ludus, runs: Path) -> None:
-    assert ludus("report").out == "runs/cart_3/report.html\n"
+    path, how = ludus("report").out.splitlines()
+    address = (runs / "cart_3" / "report.html").resolve().as_uri()
+    assert path == "runs/cart_3/report.html" and how == f"open it with --open, or in a browser: {address}"
     assert "SOLVED" in (runs / "cart_3" / "report.html").read_text()
     assert (runs / "cart_3" / "report.md").exists()
 

@@ -183,7 +183,7 @@ def _steps_to_threshold(record: Record) -> float | None:
 
 
 def _group_key(record: Record, group_by: str) -> str:
-    """Equal for runs of one group; a config value that an older ludus did not have counts as null."""
+    """Equal for runs of one group; a config value that an older Ludus did not have counts as null."""
     if group_by != "config":
         return query.shown(record.get(group_by)) or "(none)"
     values = {path: value_at(record.config, path) for path in paths(record.config) if not _ignored(path)}

@@ -73,8 +73,8 @@ class RunReport:
         """The headline, and whether it is good, bad or open."""
         if self.run.state in ("failed", "lost"):
             return self.run.state.upper(), "bad"
-        if self.run.state == "running":
-            return "RUNNING", "open"
+        if self.run.state in ("running", "stopped"):
+            return self.run.state.upper(), "open"
         if self.run.solved is not None:
             return ("SOLVED", "good") if self.run.solved else ("NOT SOLVED", "bad")
         return self.run.state.upper(), "open"

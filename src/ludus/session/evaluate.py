@@ -9,7 +9,6 @@ import numpy as np
 
 from ludus.archive import checkpoint
 from ludus.archive.store import RunFolder
-from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import make_vector
 from ludus.orchestration.evaluator import MOST_ENVS, EvalResult
 from ludus.play import episodes as play_episodes
