@@ -18,7 +18,7 @@ from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tas
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.reports.compare import Scores
+from ludus.reports.scores import Scores
 from ludus.reports.export import render
 
 CARTPOLE = TASKS["CartPole-v1-masked"]

@@ -198,6 +198,8 @@ class Console(Sink):
         p = self._progress()
         mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")
         spread = f" ± {points(float(std))}" if std is not None else ""
+        if (count := row.get("val/roll/episodes")) is not None:
+            spread += f" over {float(count):.0f} episodes"
         goal = f"  threshold {points(self._threshold)}" if self._threshold is not None else ""
         return f"[{duration(p.seconds):>7}] evaluation at {p.position:,} {p.noun}: return {points(mean)}{spread}{goal}"
 

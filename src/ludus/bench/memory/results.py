@@ -19,8 +19,9 @@ from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
 from ludus.metrics.names import EVAL_RETURN
 from ludus.networks.policy import Policy
-from ludus.reports.compare import Scores, compare
+from ludus.reports.compare import compare
 from ludus.reports.export import TextTable
+from ludus.reports.scores import Scores
 from ludus.text import number
 from ludus.types import zeros
 
