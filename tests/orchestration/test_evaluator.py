@@ -177,7 +177,7 @@ def test_confirming_changes_no_weight_and_is_exact_over_resume(name: str) -> Non
 
     def train(*callbacks, state=None):
         sink = Rows()
-        found = build(cfg, sinks=[sink], callbacks=callbacks)
+        found = build(cfg, sinks=[sink], callbacks=callbacks, will_checkpoint=True)
         if state is not None:
             found.load_state_dict(state)
         found.run()
