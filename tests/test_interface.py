@@ -168,6 +168,14 @@ def test_takes_environments_that_are_handed_in(env: Any, tmp_path: Path) -> None
     assert run.evaluate(2).episodes == 2
 
 
+def test_an_environment_can_be_handed_in_again(tmp_path: Path) -> None:
+    run = ludus.train("ppo", TINY, env=make_corridor, quiet=True, runs_dir=tmp_path)
+    del gym.registry[run.config.environment.id]
+    with pytest.raises(ludus.LudusError, match="make_corridor"):
+        run.evaluate(1)
+    assert ludus.load_run(run.folder, env=make_corridor).evaluate(1).episodes == 1
+
+
 def test_an_instance_is_never_touched(tmp_path: Path) -> None:
     env = Corridor()
     env.reset(seed=1)

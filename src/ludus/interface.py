@@ -68,9 +68,16 @@ def resolve(
     return load(str(spec), words)
 
 
-def load_run(run: str | Path = "@last", *, runs_dir: Folder = "runs") -> SavedRun:
-    """A run by id, unique prefix, `@last`, `@best` or the path of its folder."""
-    return SavedRun(find_run(run, runs_dir))
+def load_run(
+    run: str | Path = "@last", *, env: gym.Env | Callable[[], gym.Env] | None = None, runs_dir: Folder = "runs"
+) -> SavedRun:
+    """A run by id, unique prefix, `@last`, `@best` or the path of its folder; `env` as it was handed to `train`."""
+    found = SavedRun(find_run(run, runs_dir))
+    if env is not None:
+        from ludus.envs.local import env_id
+
+        env_id(env, found.config.environment.id)
+    return found
 
 
 def runs(*filters: str, sort: str = "started", runs_dir: Folder = "runs") -> list[SavedRun]:

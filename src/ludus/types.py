@@ -22,6 +22,7 @@ Tree = Any
 The leaves of a dict come in the order of its sorted keys, in whatever order they were put in.
 """
 
+BRANCHES = (dict, tuple)
 Leaf = Any
 """An array, tensor, or any value that is no tuple and no dict."""
 Index = Any
@@ -139,20 +140,26 @@ def to_device(tree: Tree, device: torch.device) -> Tree:
 def tree_map(function: Callable[..., Leaf], *trees: Tree) -> Tree:
     """Apply `function` to matching leaves; all trees have the structure of the first one."""
     first = trees[0]
+    if not isinstance(first, BRANCHES):  # nearly always: this runs several times in every environment step
+        return function(*trees)
     if isinstance(first, dict):
         if any(tree.keys() != first.keys() for tree in trees):
             raise ValueError(f"trees with other keys than {sorted(first)}")
         return {key: tree_map(function, *[tree[key] for tree in trees]) for key in sorted(first)}
-    if isinstance(first, tuple):
-        return tuple(tree_map(function, *parts) for parts in zip(*trees, strict=True))
-    return function(*trees)
+    return tuple(tree_map(function, *parts) for parts in zip(*trees, strict=True))
 
 
 def tree_leaves(tree: Tree) -> list[Leaf]:
     """The leaves, in the order in which `tree_map` visits them."""
-    if isinstance(tree, dict):
-        return [leaf for key in sorted(tree) for leaf in tree_leaves(tree[key])]
-    return [leaf for part in tree for leaf in tree_leaves(part)] if isinstance(tree, tuple) else [tree]
+    if not isinstance(tree, BRANCHES):
+        return [tree]
+    leaves: list[Leaf] = []
+    for part in [tree[key] for key in sorted(tree)] if isinstance(tree, dict) else tree:
+        if isinstance(part, BRANCHES):
+            leaves += tree_leaves(part)
+        else:
+            leaves.append(part)
+    return leaves
 
 
 def tree_paths(tree: Tree, path: str = "") -> list[str]:

@@ -12,8 +12,11 @@ from gymnasium.envs.registration import EnvSpec
 from ludus.errors import ConfigError
 
 
-def env_id(env: str | gym.Env | Callable[[], gym.Env]) -> str:
-    """The id of an environment that is given as an id, an instance, or a function or class that makes one."""
+def env_id(env: str | gym.Env | Callable[[], gym.Env], id: str | None = None) -> str:
+    """The id of an environment that is given as an id, an instance, or a function or class that makes one.
+
+    With `id` it is registered under that one, and not under its own name.
+    """
     if isinstance(env, str):
         return env
     if isinstance(env, gym.vector.VectorEnv):
@@ -21,9 +24,9 @@ def env_id(env: str | gym.Env | Callable[[], gym.Env]) -> str:
             "env", "is a vector of environments", "give a function that makes one of them; Ludus vectorizes"
         )
     if isinstance(env, gym.Env):
-        return _registered(type(env.unwrapped).__name__, _copies(env))
+        return _registered(type(env.unwrapped).__name__, _copies(env), id)
     if callable(env):
-        return _registered(getattr(env, "__name__", type(env).__name__), env)
+        return _registered(getattr(env, "__name__", type(env).__name__), env, id)
     problem = f"is a {type(env).__name__}"
     raise ConfigError("env", problem, "give an id, a Gymnasium environment, or a function or class that makes one")
 
@@ -42,9 +45,9 @@ def _copies(env: gym.Env) -> Callable[..., gym.Env]:
     return make
 
 
-def _registered(name: str, creator: Callable[..., gym.Env]) -> str:
+def _registered(name: str, creator: Callable[..., gym.Env], id: str | None) -> str:
     """Register a creator; a newer one of the same name replaces it."""
-    id = f"local/{re.sub(r'[^A-Za-z0-9_]+', '', name) or 'Env'}-v0"
+    id = id or f"local/{re.sub(r'[^A-Za-z0-9_]+', '', name) or 'Env'}-v0"
 
     def make(**kwargs: object) -> gym.Env:
         made = creator(**{key: value for key, value in kwargs.items() if key != "render_mode" or value is not None})
