@@ -165,7 +165,7 @@ ALGORITHMS = {
     "ppo": (SMALL, {}, {"network": {"memory": "gru"}, "environment": {"normalize_obs": "rolling"}}),
     "dqn": ({"name": "dqn", **REPLAY}, {"deterministic": False}, {}),
     "sac": ({"name": "sac", **REPLAY}, {"deterministic": False}, {"env": "Pendulum-v1"}),
-    "reinforce": ({"name": "reinforce"}, {}, {}),
+    "reinforce": ({"name": "reinforce", "rollout_steps": 64}, {}, {}),
 }
 
 

@@ -301,5 +301,5 @@ def test_what_cannot_be_plotted_is_refused(root: Path, tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"ludus\[report\]"):
+    with pytest.raises(ConfigError, match=r"ludus-rl\[report\]"):
         plot(compare(Index(root).pick([])), tmp_path / "a.png")
