@@ -44,7 +44,11 @@ def bootstrap_band(
     ]
     if not drawn:
         raise ValueError("a bootstrap needs at least one value")
-    values_RG = statistic(np.concatenate(drawn, axis=1), axis=1)
+    return _interval(statistic(np.concatenate(drawn, axis=1), axis=1))
+
+
+def _interval(values_RG: Array) -> tuple[Array, Array]:
+    """Percentiles over resamples."""
     tail = (1 - LEVEL) / 2
     low_G, high_G = np.quantile(values_RG, (tail, 1 - tail), axis=0)
     return low_G, high_G
@@ -65,8 +69,7 @@ def probability_of_improvement(
         points.append(wins_XY.mean())
         wins_RY = wins_XY[rng.integers(len(x_N), size=(n, len(x_N)))].mean(axis=1)
         drawn_R += np.take_along_axis(wins_RY, rng.integers(len(y_N), size=(n, len(y_N))), axis=1).mean(axis=1)
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(drawn_R / len(points), (tail, 1 - tail))
+    low, high = _interval(drawn_R / len(points))
     return float(np.mean(points)), float(low), float(high)
 
 
