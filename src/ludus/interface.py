@@ -107,7 +107,7 @@ def runs(*filters: str, sort: str = "started", runs_dir: Folder = "runs") -> lis
 
 def compare(
     *chosen: str | SavedRun | Iterable[SavedRun],
-    metrics: Sequence[str] = ("reward",),
+    metrics: Sequence[str] = ("final", "best"),
     group_by: str = "config",
     runs_dir: Folder = "runs",
 ) -> Comparison:
