@@ -61,6 +61,7 @@ def train(
     from ludus.session.signals import EARLY
 
     done: list[Path] = []
+    code = 0
     for job in jobs:
         begun = earlier.unfinished(job.config, runs_dir) if resume else None
         run = earlier.resume(begun, [], runs_dir=runs_dir, debug=debug) if begun else None
@@ -68,9 +69,10 @@ def train(
         assert run.folder is not None
         done.append(run.folder)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):
+            code = EARLY
             break
     tell(done, json=json)
-    return EARLY if run.interrupted and (run.stopped_early or len(done) < len(jobs)) else 0
+    return code
 
 
 def _resume(

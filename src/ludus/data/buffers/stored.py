@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from pydantic import Field, field_validator
 
 from ludus.config.model import Model
