@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from ludus.cli.options import Checkpointed, Overrides, Plugin, RunsDir
+from ludus.cli.options import Checkpointed, LastLines, Overrides, Plugin, RunsDir
+from ludus.cli.outcome import tell
 
 Mode = Literal["exact", "warm_start", "warm_start_optimizer"]
 _REBUILD = "Start with empty buffers if the stored steps are damaged."
@@ -20,6 +21,7 @@ def resume(
     rebuild_buffer: Annotated[bool, Option("--rebuild-buffer", help=_REBUILD)] = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
+    json: LastLines = False,
     debug: Annotated[bool, Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
     """Continue a run from its newest good checkpoint."""
@@ -50,4 +52,6 @@ def resume(
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         optimizer = mode == "warm_start_optimizer"
         done = train(resolved, runs_dir=runs_dir, plugins=plugins, init_from=run, optimizer=optimizer, debug=debug)
+    assert done.folder is not None
+    tell([done.folder], json=json)
     return EARLY if done.stopped_early else 0
