@@ -60,17 +60,18 @@ def train(
     from ludus.session import train as session
     from ludus.session.signals import EARLY
 
-    done: list[Path] = []
+    done, early = list[Path](), False
     for job in jobs:
         begun = earlier.unfinished(job.config, runs_dir) if resume else None
         run = earlier.resume(begun, [], runs_dir=runs_dir, debug=debug) if begun else None
         run = run or session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
         assert run.folder is not None
         done.append(run.folder)
-        if run.interrupted and (run.stopped_early or job is not jobs[-1]):
+        early = run.interrupted is not None and (run.stopped_early or job is not jobs[-1])
+        if early:
             break
     tell(done, json=json)
-    return EARLY if run.interrupted and (run.stopped_early or len(done) < len(jobs)) else 0
+    return EARLY if early else 0
 
 
 def _resume(
