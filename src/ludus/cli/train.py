@@ -60,18 +60,19 @@ def train(
     from ludus.session import train as session
     from ludus.session.signals import EARLY
 
-    done, early = list[Path](), False
+    done: list[Path] = []
+    code = 0
     for job in jobs:
         begun = earlier.unfinished(job.config, runs_dir) if resume else None
         run = earlier.resume(begun, [], runs_dir=runs_dir, debug=debug) if begun else None
         run = run or session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
         assert run.folder is not None
         done.append(run.folder)
-        early = run.interrupted is not None and (run.stopped_early or job is not jobs[-1])
-        if early:
+        if run.interrupted and (run.stopped_early or job is not jobs[-1]):
+            code = EARLY
             break
     tell(done, json=json)
-    return EARLY if early else 0
+    return code
 
 
 def _resume(

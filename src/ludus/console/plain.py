@@ -32,6 +32,8 @@ def evaluation(p: Standing, row: Row, threshold: float | None) -> str:
     """The result of an evaluation."""
     mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")
     spread = f" ± {points(float(std))}" if std is not None else ""
+    if (count := row.get("val/roll/episodes")) is not None:
+        spread += f" over {float(count):.0f} episodes"
     goal = f"  threshold {points(threshold)}" if threshold is not None else ""
     return f"{_clock(p)} evaluation at {p.position:,} {p.noun}: return {points(mean)}{spread}{goal}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def run_config(run: RunFolder, env: str | None = None) -> ExperimentConfig:
         raise ConfigError(str(run.config_path), problem, "name one: --env ID")
     named = config.environment.model_copy(update={"id": env or config.environment.id})
     return config.model_copy(update={"environment": named})
+
+
+def seeded(config: ExperimentConfig, seed: int | None) -> ExperimentConfig:
+    """The config with another seed, if one is given."""
+    if seed is None:
+        return config
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise ConfigError("seed", f"{seed!r} is no seed", "give a whole number from 0 on")
+    return config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": int(seed)})})
 
 
 def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
@@ -103,7 +113,6 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
     if state is not None and "precision" in state:
         precision.load_state_dict(state["precision"])
     streams = Streams(config.experiment.seed)
-    torch.manual_seed(streams.integers("weights", 1)[0])
     context = Context(
         spaces=spaces,
         network=config.network,
@@ -113,7 +122,9 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         rng=streams.generator("play"),
         evaluation_rng=streams.generator("play"),
     )
-    algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
+    with torch.random.fork_rng(devices=[]):  # the program around it may draw from torch's global generator
+        torch.manual_seed(streams.integers("weights", 1)[0])
+        algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
     normalizer = make_normalizer(config.environment, spaces.observation)
     if state is not None:
         for name, part in algorithm.state().items():

@@ -48,11 +48,20 @@ class SavedSteps(StepStore):
         index = {"format": "ludus-buffer", "version": 2, "num_envs": self.num_envs, "frames": self.observations.frames}
         index |= {"contents": contents, "next": after, "padding": self.observations.padding}
         index |= {"observation": describe_space(self.spaces.observation), "action": describe_space(self.spaces.action)}
+        index |= {"scaled_actions": self.scaled_actions}
         path = self._folder / INDEX
         try:
             files.write_json(path, index)
         except OSError as error:
             raise ResourceError(str(path), f"cannot be written: {error.strerror}", "free space") from None
+
+    def _read(self, index: State, source: Path) -> None:
+        """Take over the steps in a folder by the index beside them."""
+        texts = iter(index["next"]["obs"])
+        obs = tree_map(
+            lambda leaf: np.frombuffer(bytes.fromhex(next(texts)), leaf.dtype).reshape(leaf.shape), self._next_obs
+        )
+        self._restore(index["contents"], {**index["next"], "obs": obs}, index["padding"], source)
 
     def load(self, state: State, source: Path | None) -> None:
         """Go on exactly where the state was taken; `source` is the folder with the steps it refers to."""

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import gymnasium as gym
 from pydantic import Field, field_validator
 
 from ludus.config.model import Model
@@ -17,7 +17,7 @@ from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Spaces, State, tree_map
+from ludus.types import Array, Spaces, State
 
 
 class StoredConfig(Model):
@@ -44,8 +44,8 @@ class OfflineBuffer(Buffer):
     own = False
 
     def __init__(self, cfg: StoredConfig, spaces: Spaces, num_envs: int, *, name: str, **details: Any) -> None:
-        self.where, self.folder = f"buffers.{name}.path", _folder(cfg, f"buffers.{name}.path")
-        index = _read_index(self.folder / INDEX)
+        self.where, self.folder = f"buffers.{name}.path", find_folder(cfg, f"buffers.{name}.path")
+        index = read_index(self.folder / INDEX)
         rows = int(index["contents"]["rows"]) - int(index["frames"]) + 1
         plain = BufferConfig(size=max(1, rows * index["num_envs"]), frames=index["frames"])
         super().__init__(plain, spaces, int(index["num_envs"]), name=name, **details)
@@ -62,12 +62,19 @@ class OfflineBuffer(Buffer):
             missing = [name for name in self.columns if name not in self._saved]
             if missing:
                 raise ConfigError(self.where, f"{missing[0]} was not stored there", "use steps of the same algorithm")
-            self.columns, after = self._saved, self._index["next"]
-            texts = iter(after["obs"])
-            obs = tree_map(lambda leaf: _array(next(texts), leaf), self._next_obs)
-            self._restore(self._index["contents"], {**after, "obs": obs}, self._index["padding"], self.folder)
+            self._check_actions()
+            self.columns = self._saved
+            self._read(self._index, self.folder)
         assert self._storage is not None
         return self._storage
+
+    def _check_actions(self) -> None:
+        """Refuse actions of another scale: they would be read as others than were taken."""
+        known, box = self._index["scaled_actions"], isinstance(self.spaces.action, gym.spaces.Box)
+        if box and known not in (None, self.scaled_actions):
+            ranges = ("in the bounds of the environment", "scaled to -1 to 1")
+            problem = f"actions there are {ranges[known]}, this algorithm learns from actions {ranges[not known]}"
+            raise ConfigError(self.where, problem, "use steps that such an algorithm stored")
 
     def __len__(self) -> int:
         return super().__len__() if self.storage else 0  # they are read first
@@ -94,14 +101,10 @@ class OfflineBuffer(Buffer):
         self.rng.bit_generator.state = state["rng"]
 
 
-def _array(text: str, like: Array) -> Array:
-    return np.frombuffer(bytes.fromhex(text), like.dtype).reshape(like.shape)
-
-
 def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
     """The spaces of the stored steps, read from their index; no environment is made."""
-    path = _folder(cfg, where) / INDEX
-    index = _read_index(path)
+    path = find_folder(cfg, where) / INDEX
+    index = read_index(path)
     if index["observation"] is None:
         raise ConfigError(where, f"{path} does not say which spaces its steps have", "collect them again")
     try:
@@ -110,7 +113,8 @@ def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
         raise DataError(str(path), f"its spaces cannot be read: {error}", "name another buffer") from None
 
 
-def _folder(cfg: StoredConfig, where: str) -> Path:
+def find_folder(cfg: StoredConfig, where: str) -> Path:
+    """The folder of a saved buffer."""
     path = Path(cfg.path)
     places = [path, path / "buffers" / cfg.buffer]
     found = next((place for place in places if (place / INDEX).is_file()), None)
@@ -120,12 +124,13 @@ def _folder(cfg: StoredConfig, where: str) -> Path:
     return found
 
 
-def _read_index(path: Path) -> State:
+def read_index(path: Path) -> State:
+    """What lies beside the steps of a saved buffer and describes them."""
     try:
         index = json.loads(path.read_text())
         if index["format"] != "ludus-buffer" or index["version"] != 2:
             raise ValueError(f"version {index['version']} of {index['format']}")
-        spaces = {key: index.get(key) for key in ("observation", "action")}
+        spaces = {key: index.get(key) for key in ("observation", "action", "scaled_actions")}
         return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")} | spaces
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None
