@@ -6,14 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 import ludus
 from ludus import exported
+from ludus.acting.behaviour import Outputs, SampleClipped
+from ludus.acting.exploration import AddNoise, Level, SampleSquashed
+from ludus.data.normalizer import ObservationNormalizer
 from ludus.errors import ConfigError, DataError
-from ludus.exported import export_policy
+from ludus.exported import export_policy, greedy_action, scaled
+from ludus.math.distributions import distribution_for
 
 SMALL = {"environment.num_envs": 2, "runtime.compile": "never"}
 PPO = {"training.total_timesteps": 64, "algorithm.rollout_steps": 16, "algorithm.batch_size": 0.5, **SMALL}
@@ -70,12 +75,57 @@ def inputs(policy: ludus.Policy, obs: Any, first: bool, memory: dict[str, Any]) 
     return {**fed, **({"first": np.array([first])} if memory else {}), **memory}
 
 
+BOX = gym.spaces.Box(np.float32([-1, 0]), np.float32([1, 3]))
+STRATEGIES = {
+    "clipped": SampleClipped(distribution_for(BOX), BOX),
+    "discrete": SampleClipped(distribution_for(gym.spaces.Discrete(3)), gym.spaces.Discrete(3)),
+    "several": SampleClipped(distribution_for(gym.spaces.MultiDiscrete([2, 4])), gym.spaces.MultiDiscrete([2, 4])),
+    "binary": SampleClipped(distribution_for(gym.spaces.MultiBinary(3)), gym.spaces.MultiBinary(3)),
+    "squashed": SampleSquashed(distribution_for(BOX, squash=True), BOX),
+    "with noise": AddNoise(BOX, Level(0.1)),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_greedy_actions_are_those_of_the_strategy(name: str) -> None:
+    """Also where means leave the bounds, which no policy of a short training does."""
+    strategy = STRATEGIES[name]
+    size = 2 if name == "with noise" else strategy.distribution.param_dim
+    params = (3 * np.random.default_rng(1).normal(size=(64, size))).astype(np.float32)
+    outputs = Outputs(64, ("actor",), known={"actor": params})
+    expected = strategy.for_environment(strategy.stored(strategy.draw(outputs, None)))
+    np.testing.assert_allclose(greedy_action(strategy)(torch.from_numpy(params)).numpy(), expected, atol=1e-6)
+
+
+def test_normalised_observations_are_cut_alike() -> None:
+    space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    normalizer = ObservationNormalizer("rolling", space)
+    normalizer.update(np.random.default_rng(1).normal(5, 0.1, (50, 2)).astype(np.float32))
+    obs = np.float32([[5, 5.05], [-90, 90]])
+    found = scaled(*map(torch.from_numpy, (obs, normalizer.parts.shift, normalizer.parts.scale)))
+    np.testing.assert_allclose(found.numpy(), normalizer.apply(obs), rtol=1e-5)
+
+
 def test_a_file_that_acts_otherwise_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ludus.train("CartPole-v1:ppo", PPO, quiet=True, runs_dir=tmp_path)
     monkeypatch.setattr(exported, "_load_torchscript", lambda _: lambda inputs: [7 + torch.zeros(len(inputs[0]))])
     with pytest.raises(DataError, match="acts otherwise"):
         export_policy(run.policy(), "torchscript", tmp_path / "policy.pt")
     assert not (tmp_path / "policy.pt").exists()
+
+
+def test_its_file_tells_what_the_program_around_it_has_to_do(tmp_path: Path) -> None:
+    """Choice 0 of this network is action 2 of the environment, and it sees two frames."""
+    changes = {"environment.valid_actions": [2, 0], "environment.frame_stack": 2}
+    run = ludus.train("MountainCar-v0:ppo", {**PPO, **changes}, quiet=True, runs_dir=tmp_path)
+    export_policy(run.policy(), "torchscript", tmp_path / "policy.pt")
+    facts = json.loads((tmp_path / "policy.pt.json").read_text())
+    assert facts["wrappers"] == [
+        {"setting": "environment.valid_actions", "mapping": [2, 0]},
+        {"setting": "environment.frame_stack", "frames": 2},
+    ]
+    assert (facts["action"]["n"], facts["environment"]["action"]["n"]) == (2, 3)
+    assert (facts["observation"]["shape"], facts["environment"]["observation"]["shape"]) == ([4], [2])
 
 
 def test_a_table_has_no_network(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import ludus
+from ludus.envs.local import env_id
 from ludus.errors import ConfigError
 from ludus.interface import resolve
 from ludus.saved import override_words
@@ -120,6 +122,22 @@ def test_compares(trained: ludus.Run) -> None:
         len(ludus.compare([trained, other]).groups) == len(ludus.compare(trained.id, other, runs_dir=root).groups) == 2
     )
     assert "lr=" in str(found)
+    for nothing in ([], ludus.runs("algorithm=sac", runs_dir=root)):
+        with pytest.raises(ConfigError, match="there is no run to compare"):  # not all of them instead
+            ludus.compare(nothing, runs_dir=root)
+    with pytest.raises(ConfigError, match="compare: 3 is no run"):
+        ludus.compare(3, runs_dir=root)
+    with pytest.raises(ConfigError, match="run: None is no reference to a run"):
+        ludus.load_run(None, runs_dir=root)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
+def test_a_wrong_seed_or_number_is_one_sentence(trained: ludus.Run, seed: Any) -> None:
+    for call in (trained.policy, lambda seed: trained.evaluate(1, seed=seed)):
+        with pytest.raises(ConfigError, match=r"seed: .* is no seed; give a whole number from 0 on"):
+            call(seed=seed)
+    with pytest.raises(ConfigError, match="episodes cannot be played"):
+        trained.evaluate(seed)
 
 
 def test_resumes(tmp_path: Path) -> None:
@@ -128,6 +146,19 @@ def test_resumes(tmp_path: Path) -> None:
         run.resume()
     run.resume({"training.total_timesteps": 256}, quiet=True)
     assert run.record.env_steps == 256
+
+
+def test_a_checkpoint_that_was_named_is_the_one_that_counts(tmp_path: Path) -> None:
+    run = ludus.train("CartPole-v1:ppo", TINY, seed=1, quiet=True, runs_dir=tmp_path)
+    early = ludus.load_run(f"{run.id}/step=0", runs_dir=tmp_path)
+    warm = ludus.train("CartPole-v1:ppo", TINY, init_from=run.folder, quiet=True, runs_dir=tmp_path)
+    assert json.loads((warm.folder / "meta.json").read_text())["start"]["run"] == run.id
+    warm = ludus.train("CartPole-v1:ppo", TINY, init_from=early, quiet=True, runs_dir=tmp_path)
+    assert json.loads((warm.folder / "meta.json").read_text())["start"]["step"] == "step=0"
+    again = early.resume(quiet=True)
+    assert again.record.env_steps == 128 and "resumed at 0 steps" in (run.folder / "run.log").read_text()
+    with pytest.raises(ConfigError, match=f"init_from: {run.id} is not in .*; train with runs_dir="):
+        ludus.train("CartPole-v1:ppo", TINY, init_from=run, quiet=True, runs_dir=tmp_path / "others")
 
 
 def test_trains_in_a_thread(tmp_path: Path) -> None:
@@ -188,6 +219,41 @@ def test_an_environment_can_be_handed_in_again(tmp_path: Path) -> None:
     assert ludus.load_run(run.folder, env=make_corridor).evaluate(1).episodes == 1
 
 
+def test_no_other_environment_is_replaced(trained: ludus.Run) -> None:
+    before = gym.registry["CartPole-v1"]
+    with pytest.raises(ConfigError, match="env: the run has its own environment, CartPole-v1; leave it out"):
+        ludus.load_run(trained.folder, env=Corridor)
+    assert gym.registry["CartPole-v1"] is before
+
+
+def test_environments_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
+    """The second lambda does not take the place of the first: its run is still evaluated where it was trained."""
+    short, long = (
+        ludus.train("random", {"training.total_timesteps": 64}, env=env, quiet=True, runs_dir=tmp_path)
+        for env in (lambda: gym.wrappers.TimeLimit(Corridor(50), 3), lambda: gym.wrappers.TimeLimit(Corridor(50), 9))
+    )
+    assert set(short.evaluate(3).lengths) == {3} and set(long.evaluate(3).lengths) == {9}
+
+
+def test_equal_environments_have_one_id() -> None:
+    def limited(steps: int) -> Any:
+        return lambda: gym.wrappers.TimeLimit(Corridor(), steps)
+
+    assert env_id(limited(3)) == env_id(limited(3)) != env_id(limited(4))
+    assert env_id(Corridor(3)) == env_id(Corridor(3)) != env_id(Corridor(4))
+    assert env_id(Corridor) == env_id(Corridor) and env_id(make_corridor) == "local/make_corridor-v0"
+
+
+def test_an_id_may_look_like_a_run(tmp_path: Path) -> None:
+    gym.register("own/ball_in_cup_catch", Corridor)
+    try:
+        assert isinstance(ludus.make_env("own/ball_in_cup_catch", runs_dir=tmp_path).unwrapped, Corridor)
+    finally:
+        del gym.registry["own/ball_in_cup_catch"]
+    with pytest.raises(ConfigError, match="no such run"):
+        ludus.make_env("CartPole-v1-ppo_20261117-140000_abcd", runs_dir=tmp_path)
+
+
 def test_an_instance_is_never_touched(tmp_path: Path) -> None:
     env = Corridor()
     env.reset(seed=1)
@@ -217,7 +283,12 @@ def test_a_wrong_environment_is_one_sentence(env: Any, sentence: str, tmp_path: 
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lrr": 1}), "did you mean"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": "fast"}), "lr"),
         (lambda: resolve("CartPole-v1"), "variant"),
+        (lambda: resolve({"algorithm": {"name": "ppo"}}), "the spec is a dict; give a spec such as 'CartPole-v1:ppo'"),
         (lambda: resolve("CartPole-v1:ppo", seed=-1), "seed"),
+        (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": print}), "overrides: .*is a builtin"),
+        (lambda: resolve("CartPole-v1:ppo", 3), "overrides: is a int.*give a dict"),
+        (lambda: resolve("CartPole-v1:ppo", tags="fast"), "tags: is one text.*list"),
+        (lambda: resolve(3), "names no variant"),
     ],
 )
 def test_misuse_is_one_sentence(call: Any, sentence: str) -> None:
@@ -234,6 +305,7 @@ def test_misuse_is_one_sentence(call: Any, sentence: str) -> None:
         ({"training.stop": None, "logging.csv": False}, ["training.stop=null", "logging.csv=false"]),
         ({"experiment.tags": ["a b", "it's"]}, [r"experiment.tags=['a b','it\'s']"]),
         ({"environment.kwargs": {"gravity": 9.0}}, ["++environment.kwargs.gravity=9.0"]),
+        ({"network.encoder.hidden_dims": np.array([32, 16])}, ["network.encoder.hidden_dims=[32,16]"]),
         (["lr=1e-3"], ["lr=1e-3"]),
     ],
 )
@@ -243,5 +315,12 @@ def test_overrides_become_words(given: Any, words: list[str]) -> None:
 
 def test_words_come_back_as_they_were_given() -> None:
     tags = ("a b", "it's", "back\\slash", 'quo"te', "a,b", "{x}")
-    found = resolve("CartPole-v1:ppo", {"experiment.tags": tags, "environment.kwargs": {"sutton_barto_reward": True}})
-    assert found.config.experiment.tags == tags and found.config.environment.kwargs == {"sutton_barto_reward": True}
+    wrappers = [{"id": "mask_observation", "indices": [1, 3]}, {"id": "frame_stack", "frames": 2}]
+    phases = [{"name": "a", "hooks": ["collect", {"update_controller": {"per_env_step": 0.5}}], "set": {"lr": 0.1}}]
+    given = {"experiment.tags": tags, "environment": {"kwargs": {"sutton_barto_reward": True}, "wrappers": wrappers}}
+    config = resolve("CartPole-v1:ppo", {**given, "training.phases": phases}).config
+    assert config.experiment.tags == tags and config.environment.kwargs == {"sutton_barto_reward": True}
+    assert [dict(id=one.id, **one.arguments) for one in config.environment.wrappers] == wrappers
+    assert [(one.hooks[1], one.set) for one in config.training.phases] == [(phases[0]["hooks"][1], {"lr": 0.1})]
+    with pytest.raises(ConfigError, match="'a b' is no name of a setting"):
+        resolve("CartPole-v1:ppo", {"environment.wrappers": [{"a b": 1}]})

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 import ludus
 from ludus.errors import ConfigError, DataError
@@ -27,6 +28,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "picture and vector": ("LookAndFeel-v0:ppo", PPO),
     "one-hot states": ("FrozenLake-v1:ppo", PPO),
     "stacked vectors": ("CartPole-v1:ppo", {**PPO, "environment.frame_stack": 3}),
+    "rescaled actions": (
+        "Pendulum-v1:ppo",
+        {**PPO, "environment.wrappers": [{"id": "rescale_action", "low": -0.5, "high": 0.1}]},
+    ),
 }
 
 
@@ -148,17 +153,53 @@ def test_one_of_a_batch_begins_anew(tmp_path: Path) -> None:
 def test_misuse_is_one_sentence(tmp_path: Path) -> None:
     run = ludus.train("CartPole-v1:ppo", PPO, quiet=True, runs_dir=tmp_path)
     policy = run.policy()
-    for wrong in (np.zeros(3), np.zeros((2, 2, 4)), {"obs": np.zeros(4)}, "left", None):
+    shapes, numbers = [np.zeros(3), np.zeros((2, 2, 4)), np.zeros((0, 4)), []], [np.full(4, np.nan), np.full(4, 1e300)]
+    for wrong in (*shapes, *numbers, {"obs": np.zeros(4)}, "left", None):
         with pytest.raises(ConfigError, match="make_env") as caught:
             policy(wrong)
         assert "\n" not in str(caught.value)
     policy(np.zeros((2, 4)))
     with pytest.raises(ConfigError, match=r"3 observations after 2.*policy\.reset"):
         policy(np.zeros((3, 4)))
+    with pytest.raises(ConfigError, match=r"\(3,\) is the shape of done, there are 2"):
+        policy.reset([True, False, True])
     with pytest.raises(ConfigError, match="no such run"):
         ludus.load_policy("Missing", runs_dir=tmp_path)
     with pytest.raises(ConfigError, match="checkpoint"):
         run.policy(checkpoint="step=77")
+
+
+def test_numbers_that_the_space_cannot_hold_are_refused(tmp_path: Path) -> None:
+    """numpy would cut a picture with numbers from 0 to 1 down to a black one."""
+    policy = ludus.train("LookAndFeel-v0:ppo", PPO, quiet=True, runs_dir=tmp_path).policy()
+    good = {key: np.zeros(space.shape, space.dtype) for key, space in policy.observation_space.spaces.items()}
+    picture = next(key for key, value in good.items() if value.dtype == np.uint8)
+    policy({**good, picture: good[picture].astype(int) + 255})
+    for wrong in (good[picture] + 0.5, good[picture].astype(int) + 256, (good[picture].astype(int) - 1).tolist()):
+        with pytest.raises(ConfigError, match=r"no uint8|out of bounds"):
+            policy({**good, picture: wrong})
+    for wrong in (good[picture], [0], None, {}):
+        with pytest.raises(ConfigError, match="make_env"):
+            policy(wrong)
+
+
+def test_states_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    policy = ludus.train("FrozenLake-v1:ppo", PPO, quiet=True, runs_dir=tmp_path).policy()
+    assert policy(15) in range(4)
+    for wrong in (-1, 16, 3.5, True + 0.1):
+        policy.reset()
+        with pytest.raises(ConfigError, match=r"none of its choices|no int64"):
+            policy(wrong)
+
+
+def test_loading_leaves_the_random_numbers_of_the_program_alone(tmp_path: Path) -> None:
+    run = ludus.train("CartPole-v1:ppo", PPO, quiet=True, runs_dir=tmp_path)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    policy = run.policy(deterministic=False)
+    policy(np.zeros(4))
+    run.evaluate(1)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_damaged_file_of_spaces_is_named(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ def test_a_phase_collects_in_its_own_environment_and_the_next_one_goes_back() ->
     [
         ({"num_env": 4}, r"phases\.other\.environment\.num_env.*did you mean 'num_envs'"),
         ({"max_episode_steps": 0}, r"phases\.other\.environment\.max_episode_steps"),
+        ({"num_envs": 4}, r"phases\.other\.environment\.num_envs: is fixed for the whole run"),
+        ({"normalize_obs": "rolling"}, r"environment\.normalize_obs: is fixed for the whole run"),
         ({"id": "Pendulum-v1"}, "space differs"),
         ({"id": "CartPoel-v1"}, "unknown"),
     ],

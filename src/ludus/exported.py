@@ -1,7 +1,9 @@
 """Greedy policies as ONNX or TorchScript files, for programs without Ludus; a JSON file beside each says how to use it.
 
 Inputs are the parts of an observation as the network sees it ([B, ...]) and, for a policy with memory, `first` (bool
-[B]) and the memory; outputs are the action and the memory after it.
+[B]) and the memory; outputs are the action and the memory after it. The JSON file also has the spaces of the
+environment and, from the inside to the outside, the `wrappers` between it and the network: the program has to do what
+they do to observations (stack frames, say) and to actions (map them to other numbers).
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class GreedyNetwork(nn.Module):
         count = len(tree_leaves(space_tree(self.space)))
         parts, rest = inputs[:count], inputs[count:]
         if any(scale is not None for scale in self.scales):
-            parts = tuple(x if s is None else _scaled(x, *s) for x, s in zip(parts, self.scales, strict=True))
+            parts = tuple(x if s is None else scaled(x, *s) for x, s in zip(parts, self.scales, strict=True))
         obs = _filled(space_tree(self.space), iter(part.unsqueeze(0) for part in parts))
         first = rest[0] if self.recurrent else torch.zeros(parts[0].shape[0], dtype=torch.bool)
         state = _filled(self.memory, iter(rest[1:])) if self.recurrent else ()
@@ -101,7 +103,8 @@ def _finite(spaces: Tree, obs: Tree) -> Tree:
     return tree_map(lambda space, value: np.asarray(value, space.dtype), spaces, obs)
 
 
-def _scaled(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+def scaled(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """A normalised observation, as `ObservationNormalizer.apply` computes it."""
     return ((x - shift) * scale).clamp(-CLIP, CLIP)
 
 
@@ -167,7 +170,11 @@ def _facts(policy: Policy, network: GreedyNetwork, kind: str) -> dict[str, objec
         "inputs": network.inputs,
         "outputs": network.outputs,
         "memory": {name: {"shape": list(leaf.shape[1:]), "dtype": str(leaf.dtype)} for name, leaf in memory},
-        "wrappers": [str(wrapper.id) for wrapper in policy.config.environment.wrappers],
+        "environment": {
+            "observation": describe_space(policy.observation_space),
+            "action": describe_space(policy.action_space),
+        },
+        "wrappers": [{"setting": call.where, **call.arguments} for call in policy.wrappers],
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ludus.archive.store import RunFolder
     from ludus.config.schema import ExperimentConfig
     from ludus.envs.deployment import Deployment, Pipeline
+    from ludus.envs.recipe import WrapperCall
     from ludus.session.player import Player
 
 
@@ -68,11 +69,21 @@ class Policy:
         border = Pipeline(self.config.environment, self._cut)
         return Spaces(border.observation_space, border.action_space)
 
+    @property
+    def wrappers(self) -> list[WrapperCall]:
+        """The wrappers that the policy carries along, the innermost first."""
+        from ludus.envs.deployment import carried_wrappers
+
+        return carried_wrappers(self.config.environment, self._cut)
+
     def reset(self, done: Array | bool | None = None) -> None:
         """Begin new episodes: of all environments, or of those where `done` is true."""
         if done is None or not self._size:
             self._size, self._state = 0, None
             return
+        if np.shape(done) not in ((), (self._size,)):
+            problem = f"{np.shape(done)} is the shape of done, there are {self._size} environments"
+            raise ConfigError("policy.reset(done)", problem, "give one truth for every environment")
         for i in np.flatnonzero(np.broadcast_to(done, self._size)):
             self._first[i], self._last[i] = True, None
 
@@ -87,15 +98,15 @@ class Policy:
         """Observations as arrays [B, ...], and whether there is only the one."""
         spaces = space_tree(self.observation_space)
         try:
-            arrays = tree_map(lambda space, value: np.asarray(value, space.dtype), spaces, _like(spaces, obs))
-        except (ValueError, TypeError, KeyError) as error:
+            arrays = tree_map(_array, spaces, _like(spaces, obs))
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
             raise self._misfit(f"does not fit {self.observation_space} ({error})") from None
         shapes = [
             (np.shape(leaf), space.shape) for leaf, space in zip(*map(tree_leaves, (arrays, spaces)), strict=True)
         ]
         if all(shape == own for shape, own in shapes):
             return tree_map(lambda leaf: leaf[None], arrays), True
-        if all(shape[1:] == own and shape for shape, own in shapes) and len({shape[0] for shape, _ in shapes}) == 1:
+        if all(shape[1:] == own and any(shape[:1]) for shape, own in shapes) and len({s[0] for s, _ in shapes}) == 1:
             return arrays, False
         names = tree_paths(spaces)
         wrong = next(f"{name or 'obs'} has shape {s}" for name, (s, own) in zip(names, shapes, strict=True) if s != own)
@@ -113,7 +124,26 @@ def _like(spaces: Tree, obs: Tree) -> Tree:
     """Observations with the structure of their spaces: mappings as dicts without further keys, sequences as tuples."""
     if isinstance(spaces, dict):
         return {key: _like(space, obs[key]) for key, space in spaces.items()}
-    return tuple(map(_like, spaces, obs)) if isinstance(spaces, tuple) else obs
+    if isinstance(spaces, tuple):
+        return tuple(_like(space, part) for space, part in zip(spaces, obs, strict=True))
+    return obs
+
+
+def _array(space: gym.Space, value: object) -> Array:
+    """An observation in the type of its space; one that the type cannot hold, such as a float image, is refused."""
+    from gymnasium import spaces
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.asarray(value, space.dtype)
+    if not np.isfinite(found).all():
+        raise ValueError("a number is not finite")
+    if found.dtype.kind != "f" and not np.array_equal(found, np.asarray(value)):
+        raise ValueError(f"a number is no {space.dtype}")
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):  # -1 would be read from the end of a table
+        place, count = found - space.start, space.n if isinstance(space, spaces.Discrete) else space.nvec
+        if not ((place >= 0) & (place < count)).all():
+            raise ValueError("a number is none of its choices")
+    return found
 
 
 def load_policy(
@@ -141,11 +171,9 @@ def policy_of_run(folder: RunFolder, step: str, deterministic: bool | None, seed
     from ludus.envs.deployment import Pipeline
     from ludus.play import greedy
     from ludus.session.border import cut_of
-    from ludus.session.player import player_of, saved_config
+    from ludus.session.player import player_of, saved_config, seeded
 
-    config = saved_config(folder)
-    if seed is not None:
-        config = config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": seed})})
+    config = seeded(saved_config(folder), seed)
     cut = cut_of(folder, config)
     border = Pipeline(config.environment, cut)
     player = player_of(

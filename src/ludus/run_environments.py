@@ -20,6 +20,9 @@ from ludus.types import Spaces
 if TYPE_CHECKING:
     from ludus.experiment import Run
 
+FIXED = frozenset({"num_envs", "normalize_obs", "normalize_reward", "reward_threshold"})
+"""Settings of the environment that a phase cannot change: they belong to parts that live as long as the run."""
+
 
 def training_environments(config: ExperimentConfig) -> VectorEnv | None:
     """The environments to train in; none for a run that takes no steps and learns from stored ones."""
@@ -94,6 +97,10 @@ class PhaseEnvironments:
     def __init__(self, base: Environment, phases: Sequence[Phase], collector: Collector, streams: Streams) -> None:
         self.collector, self.streams = collector, streams
         self.current = base
+        for phase in phases:
+            for field in FIXED.intersection(phase.environment or {}):
+                where = f"training.phases.{phase.name}.environment.{field}"
+                raise ConfigError(where, "is fixed for the whole run", f"set environment.{field}")
         self.wanted = {
             phase.name: changed(base, phase.environment or {}, f"training.phases.{phase.name}.environment")
             for phase in phases

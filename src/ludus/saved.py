@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,11 @@ class SavedRun:
     def id(self) -> str:
         """Name of the run."""
         return self._folder.id
+
+    @property
+    def reference(self) -> str:
+        """Its id and, if it was loaded by one such as `RUN/@best`, the checkpoint that stands for it."""
+        return "/".join(filter(None, (self.id, self._folder.checkpoint)))
 
     @property
     def folder(self) -> Path:
@@ -79,8 +85,8 @@ class SavedRun:
         from ludus.session.evaluate import evaluated
         from ludus.session.player import checkpoint_name
 
-        if episodes < 1:
-            raise ConfigError("evaluate", f"{episodes} episodes cannot be played", "ask for at least one")
+        if isinstance(episodes, bool) or not isinstance(episodes, Integral) or episodes < 1:
+            raise ConfigError("evaluate", f"{episodes!r} episodes cannot be played", "ask for at least one")
         return evaluated(self._folder, checkpoint_name(self._folder, checkpoint), episodes, deterministic, seed, env)
 
     def trajectory(
@@ -107,14 +113,14 @@ class SavedRun:
         return policy_of_run(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed)
 
     def resume(self, overrides: Overrides = (), *, quiet: bool = False) -> SavedRun:
-        """Go on from the newest checkpoint, bit for bit; a finished run needs a larger budget."""
+        """Go on bit for bit from the newest checkpoint, or that of `reference`; a finished run needs more budget."""
         from ludus.session.resume import budget_field, resume
 
         words = [*override_words(overrides), *(["logging.console=false"] if quiet else [])]
-        if resume(self.id, words, runs_dir=self.folder.parent) is None:
+        if resume(self.reference, words, runs_dir=self.folder.parent) is None:
             problem, field = f"{self.id} has already finished", budget_field(self._folder)
             raise ConfigError("resume", problem, f'give it a larger budget: resume({{"training.{field}": ...}})')
-        return self
+        return SavedRun(RunFolder(self.folder))
 
     def report(self) -> Path:
         """Write report.md and report.html again; the path of the HTML file."""
@@ -158,6 +164,9 @@ def override_words(overrides: Overrides) -> list[str]:
     """Overrides as the command line takes them."""
     if isinstance(overrides, str):
         raise ConfigError(overrides, "is one text", f'give a dict, {{"key": value}}, or a list, ["{overrides}"]')
+    if not isinstance(overrides, Mapping | Sequence):
+        problem = f"is a {type(overrides).__name__}"
+        raise ConfigError("overrides", problem, 'give a dict, {"key": value}, or a list, ["key=value"]')
     if not isinstance(overrides, Mapping):
         return [str(word) for word in overrides]
     flat: dict[str, object] = {}
@@ -180,13 +189,25 @@ def _word(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_word(str(key))}:{_word(part)}" for key, part in value.items()) + "}"
+        return "{" + ",".join(f"{_key(key)}:{_word(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_word, value)) + "]"
     if isinstance(value, str | Path):
         return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + "\\'" * bool(m[2]), str(value)) + "'"
-    to_python: Callable[[], object] | None = getattr(value, "item", None)  # numbers of numpy and torch
-    return repr(to_python() if to_python is not None else value)
+    to_python: Callable[[], object] | None = getattr(value, "tolist", None)  # numbers and arrays of numpy and torch
+    if to_python is not None:
+        return _word(to_python())
+    if not isinstance(value, int | float):
+        problem = f"{str(value)[:60]} is a {type(value).__name__}"
+        raise ConfigError("overrides", problem, "give numbers, texts, lists, dicts, true, false or None")
+    return repr(value)
+
+
+def _key(key: object) -> str:
+    """A key of a mapping, which Hydra's grammar has no quotes for."""
+    if not re.fullmatch(r"\w[\w.-]*", str(key)):
+        raise ConfigError("overrides", f"{str(key)[:60]!r} is no name of a setting", "write it into a file")
+    return str(key)
 
 
 def _svg(steps: Sequence[float], values: Sequence[float], threshold: float | None) -> str:

@@ -129,6 +129,19 @@ def test_new_environments_forget_the_step_that_was_under_way() -> None:
     looks.close()
 
 
+def test_a_state_without_environments_has_no_step_under_way() -> None:
+    """`resume --rebuild-buffer` resets them: a step of the old episodes would lead from one state into another."""
+    looks, policy = collector(LookAheadCollector), Counting()
+    looks.collect(policy, 2)
+    looks.load_state_dict({**looks.state_dict(), "env": None, "barrier_seeds": [7, 8, 9]})
+    rollout = looks.collect(policy, 1)
+    env = make_vector(Environment(id="CartPole-v1", num_envs=3, max_episode_steps=17))
+    env.reset([7, 8, 9])
+    np.testing.assert_array_equal(rollout.raw_obs[1], env.step(rollout.action[0]).obs)
+    looks.close()
+    env.close()
+
+
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_runs_are_reproducible_and_not_those_that_wait(memory: str) -> None:
     def theta(overlap: bool) -> torch.Tensor:

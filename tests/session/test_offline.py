@@ -14,8 +14,11 @@ from ludus.archive import checkpoint
 from ludus.config.read import to_yaml
 from ludus.data.buffers.saving import describe_space, read_space
 from ludus.data.buffers.stored import StoredConfig
-from ludus.envs import make
+from ludus.envs import deployment, make
+from ludus.errors import ConfigError
+from ludus.interface import make_env
 from ludus.metrics.sinks.jsonl import read_rows
+from ludus.policy import load_policy
 
 DQN = {"name": "dqn", "batch_size": 16, "lr": "lin_0.001", "learning_starts": 32, "target_every": 10}
 
@@ -38,7 +41,8 @@ def no_environments(steps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(cfg: Any, *_: Any, **__: Any) -> None:
         raise AssertionError(f"somebody asked for {cfg.id}")
 
-    monkeypatch.setattr(make, "resolve", absent)
+    for module in (make, deployment):
+        monkeypatch.setattr(module, "resolve", absent)
 
 
 def write(folder: Path, name: str, **sections: Any) -> str:
@@ -76,6 +80,19 @@ def test_it_trains_without_any_environment(ludus: Any, tmp_path: Path, steps: Pa
     status = json.loads((run / "status.json").read_text())
     assert (status["state"], status["updates"], status["env_steps"]) == ("finished", 60, 0)
     assert "60 / 60 updates" in done.out or "for 0 steps, 3 epochs, 60 updates" in done.out
+
+
+@pytest.mark.usefixtures("no_environments")
+@pytest.mark.parametrize("environment", ["", "Nowhere-v0"])
+def test_its_policy_needs_no_environment_either(ludus: Any, tmp_path: Path, steps: Path, environment: str) -> None:
+    assert ludus("train", offline(tmp_path, steps, environment), "-q").code == 0
+    assert load_policy(last_run(tmp_path))(np.zeros((3, 4))).shape == (3,)
+
+
+def test_a_run_without_an_environment_says_so(ludus: Any, tmp_path: Path, steps: Path) -> None:
+    assert ludus("train", offline(tmp_path, steps, ""), "-q").code == 0
+    with pytest.raises(ConfigError, match="has no environment; name one"):
+        make_env(last_run(tmp_path))
 
 
 def test_it_plays_and_is_evaluated_later(ludus: Any, tmp_path: Path, steps: Path) -> None:
@@ -147,6 +164,20 @@ def test_it_goes_back_to_an_earlier_update(ludus: Any, tmp_path: Path, steps: Pa
     after = checkpoint.load(checkpoint.find(run, "last"))
     names = before["algorithm"]["learner"]["model"]
     assert all((names[name] == after["algorithm"]["learner"]["model"][name]).all() for name in names)
+
+
+def test_actions_of_another_scale_are_refused(ludus: Any, tmp_path: Path) -> None:
+    """PPO stores actions as the environment takes them, SAC learns from actions between -1 and 1."""
+    environment = {"id": "Pendulum-v1", "num_envs": 2}
+    replay = {"name": "ppo_replay", "rollout_steps": 16, "epochs": 1}
+    steps = write(tmp_path, "a", environment=environment, algorithm=replay, training={"total_timesteps": 64})
+    assert ludus("train", steps, "-q").code == 0
+    buffers = {"replay": {"type": "stored", "path": str(last_run(tmp_path))}}
+    sac = {"name": "sac", "batch_size": 8}
+    file = write(tmp_path, "b", algorithm=sac, buffers=buffers, training={"total_updates": 4})
+    done = ludus("train", file, "-q")
+    assert done.code == 2
+    assert "actions there are in the bounds of the environment, this algorithm learns from actions scaled" in done.err
 
 
 @pytest.mark.parametrize("field", ["normalize_obs", "normalize_reward"])

@@ -155,6 +155,8 @@ class Strategy(ABC):
 
     blind = False
     """Whether it reads no output."""
+    scaled = False
+    """Whether stored actions lie in the unit box and are scaled to the bounds of a Box for the environment."""
 
     @abstractmethod
     def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:

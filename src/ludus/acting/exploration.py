@@ -24,6 +24,8 @@ from ludus.types import Array
 class SampleSquashed(SampleClipped):
     """Draws from a squashed Gaussian stored in [-1, 1], or from the probabilities of discrete actions (SAC)."""
 
+    scaled = True
+
     def __init__(self, distribution: Distribution, space: gym.Space) -> None:
         super().__init__(distribution, space)
         self._scale = scale_to(space)
@@ -50,6 +52,8 @@ class SampleSquashed(SampleClipped):
 
 class AddNoise(Strategy):
     """A deterministic policy's action in [-1, 1], while exploring with Gaussian noise (TD3)."""
+
+    scaled = True
 
     def __init__(self, space: gym.Space, sigma: Level) -> None:
         self.space, self.sigma, self._scale = space, sigma, scale_to(space)

@@ -88,6 +88,7 @@ class ReplayBuffers:
         self.buffers, self.device = context.buffers, context.device
         self.learner, self.behaviour, self.trunk, self.stored = learner, behaviour, trunk, stored
         for buffer in self.buffers.values():
+            buffer.scaled_actions = behaviour.strategy.scaled
             if trunk.recurrent and stored:
                 buffer.store_memory(behaviour.initial_state(1))
 

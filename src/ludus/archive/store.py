@@ -152,6 +152,10 @@ class RunFolder:
 
 def find_run(reference: str | Path, root: str | Path = ROOT) -> RunFolder:
     """A run by the path of its folder, or by a reference such as `@last` in the folder `root` of all runs."""
+    if not isinstance(reference, str | Path):
+        raise ConfigError(
+            "run", f"{reference!r} is no reference to a run", "give an id, @last or the path of its folder"
+        )
     path = Path(reference)
     if (path / "config.yaml").is_file() and not str(reference).startswith("@"):
         path = path.resolve()

@@ -93,7 +93,7 @@ class LookAheadCollector(Collector):
         self._forget()
         super().load_state_dict(state)
         saved = state["ahead"]
-        if saved is not None:
+        if saved is not None and state["env"] is not None:  # otherwise they were reset, and the step led elsewhere
             done: Future[StepResult] = Future()
             done.set_result(StepResult(*(_copied(saved["result"][name]) for name in StepResult._fields)))
             self._ahead = _Ahead(Acted(**saved["acted"]), done)

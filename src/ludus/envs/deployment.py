@@ -14,6 +14,7 @@ import gymnasium as gym
 from ludus.envs import Action, ResetReturn, StepReturn
 from ludus.envs.deadline import close
 from ludus.envs.make import resolve, wrapper_calls
+from ludus.envs.recipe import WrapperCall
 from ludus.envs.spaces import ConvertSpaces, convert_spaces
 from ludus.envs.wrappers.actions import RemapActions, RescaleAction
 from ludus.envs.wrappers.images import ChannelsFirst
@@ -61,6 +62,13 @@ def deployment_env(cfg: Environment, carried: int, render_mode: str | None = Non
     return replace(recipe, wrappers=recipe.wrappers[: len(recipe.wrappers) - carried]).layers()[-1]
 
 
+def carried_wrappers(cfg: Environment, cut: Deployment) -> list[WrapperCall]:
+    """The wrappers that the policy carries along, the innermost first, without those that change rewards only."""
+    calls = wrapper_calls(cfg)
+    carried = calls[len(calls) - cut.carried :]
+    return [call for call in carried if not (isinstance(call.cls, type) and issubclass(call.cls, REWARDS))]
+
+
 def _converts(env: gym.Env, inside: gym.Env) -> bool:
     return env is inside or (isinstance(env, CONVERT + REWARDS) and env.env is inside)
 
@@ -71,10 +79,8 @@ class Pipeline:
     def __init__(self, cfg: Environment, cut: Deployment) -> None:
         self._given = _Given(cut.observation, cut.action)
         env: gym.Env = self._given
-        calls = wrapper_calls(cfg)
-        for call in calls[len(calls) - cut.carried :]:
-            if not (isinstance(call.cls, type) and issubclass(call.cls, REWARDS)):
-                env = call.apply(call.cls, env)
+        for call in carried_wrappers(cfg, cut):
+            env = call.apply(call.cls, env)
         self._env = convert_spaces(env, cfg.id)
         self.observation_space, self.action_space = self._env.observation_space, self._env.action_space
 

@@ -1,8 +1,14 @@
-"""Environments that a Python program hands in: registered under `local/Name-v0` for as long as the process lives."""
+"""Environments that a Python program hands in: registered under `local/Name-v0` for as long as the process lives.
+
+Another environment of the same name gets a number, `local/Name2-v0`: a run that was trained in the first one is still
+evaluated and resumed there. Equal ones share an id, so that runs of several seeds are compared as one group.
+"""
 
 from __future__ import annotations
 
 import copy
+import itertools
+import pickle
 import re
 from collections.abc import Callable
 
@@ -10,6 +16,10 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from ludus.errors import ConfigError
+
+LOCAL = "local/"
+_KNOWN: dict[str, tuple[object, ...]] = {}
+"""Id -> what tells its environment from others."""
 
 
 def env_id(env: str | gym.Env | Callable[[], gym.Env], id: str | None = None) -> str:
@@ -24,9 +34,9 @@ def env_id(env: str | gym.Env | Callable[[], gym.Env], id: str | None = None) ->
             "env", "is a vector of environments", "give a function that makes one of them; Ludus vectorizes"
         )
     if isinstance(env, gym.Env):
-        return _registered(type(env.unwrapped).__name__, _copies(env), id)
+        return _registered(type(env.unwrapped).__name__, _copies(env), (_content(env),), id)
     if callable(env):
-        return _registered(getattr(env, "__name__", type(env).__name__), env, id)
+        return _registered(getattr(env, "__name__", type(env).__name__), env, _likeness(env), id)
     problem = f"is a {type(env).__name__}"
     raise ConfigError("env", problem, "give an id, a Gymnasium environment, or a function or class that makes one")
 
@@ -45,9 +55,44 @@ def _copies(env: gym.Env) -> Callable[..., gym.Env]:
     return make
 
 
-def _registered(name: str, creator: Callable[..., gym.Env], id: str | None) -> str:
-    """Register a creator; a newer one of the same name replaces it."""
-    id = id or f"local/{re.sub(r'[^A-Za-z0-9_]+', '', name) or 'Env'}-v0"
+def _likeness(creator: Callable[..., gym.Env]) -> tuple[object, ...]:
+    """Equal for creators that make the same: classes of one name, functions with the same code and inner values."""
+    if isinstance(creator, type):
+        return creator.__module__, creator.__qualname__
+    code = getattr(creator, "__code__", None)
+    if code is None:
+        return (_content(creator),)
+    inner = [cell.cell_contents for cell in getattr(creator, "__closure__", None) or ()]
+    return code, *map(_content, (*inner, getattr(creator, "__defaults__", None), getattr(creator, "__self__", None)))
+
+
+def _content(value: object) -> object:
+    """What can be compared instead of a value, which need not have an `==` that says true or false."""
+    try:
+        return pickle.dumps(value)
+    except (pickle.PickleError, TypeError, AttributeError, ValueError, RuntimeError):
+        return _Same(value)
+
+
+class _Same:
+    """Equal only to the same object."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _registered(name: str, creator: Callable[..., gym.Env], likeness: tuple[object, ...], id: str | None) -> str:
+    """Register a creator under `id`, or under the first id of its name that is free or has its like."""
+    if id is None:
+        plain = re.sub(r"[^A-Za-z0-9_]+", "", name) or "Env"
+        ids = (f"{LOCAL}{plain}{'' if number == 1 else number}-v0" for number in itertools.count(1))
+        id = next(one for one in ids if _KNOWN.setdefault(one, likeness) == likeness)
+    _KNOWN[id] = likeness
 
     def make(**kwargs: object) -> gym.Env:
         made = creator(**{key: value for key, value in kwargs.items() if key != "render_mode" or value is not None})

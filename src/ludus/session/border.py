@@ -9,6 +9,7 @@ from ludus.data.buffers.saving import describe_space, read_space
 from ludus.envs.deployment import Deployment, deployments
 from ludus.envs.suites import suite_of
 from ludus.errors import DataError
+from ludus.experiment import Run
 
 FILE = "spaces.json"
 
@@ -36,10 +37,16 @@ def find_cut(cfg: Environment) -> Deployment:
     return deployments(cfg)[-1]
 
 
-def write_cut(folder: RunFolder, config: ExperimentConfig) -> None:
-    """Write the border into a run folder, so that loading its policy needs no environment."""
-    if config.environment.id and not suite_of(config.environment.id).alone:  # of those there is one per process
-        files.write_json(folder.path / FILE, _data(find_cut(config.environment)))
+def write_cut(folder: RunFolder, run: Run) -> None:
+    """Write the border into a run folder, so that loading its policy needs no environment.
+
+    A run that learns from stored steps may have none: its policy takes observations as they are stored.
+    """
+    cfg = run.config.environment
+    if run.collector is None:
+        files.write_json(folder.path / FILE, _data(Deployment(0, run.spaces.observation, run.spaces.action)))
+    elif not suite_of(cfg.id).alone:  # of those there is one per process
+        files.write_json(folder.path / FILE, _data(find_cut(cfg)))
 
 
 def _data(cut: Deployment) -> dict[str, object]:

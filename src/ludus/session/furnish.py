@@ -87,7 +87,8 @@ def show(session: Session, run: Run) -> Console:
     run.recorder.sinks += [*sinks, console]
     console.replay(earlier)
     facts = header(run, folder, session.title, session.memory)
-    console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold)
+    starts = run.settings.first_update if run.collector is not None else 0
+    console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold, learning_starts=starts)
     for caution in (*session.cautions, *about_environments(run)):
         console.note(caution, "yellow")
     warnings = [*(sink.warning for sink in sinks if sink.warning), *session.warnings]

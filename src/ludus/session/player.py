@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ludus.config.schema import ExperimentConfig
 from ludus.data.normalizer import ObservationNormalizer, make_normalizer
 from ludus.envs.make import number_of_envs
 from ludus.envs.vector import VectorEnv
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 from ludus.networks.precision import Precision
 from ludus.play import Act, greedy, policy_of
 from ludus.preflight import pick_device
@@ -42,6 +43,15 @@ def run_config(run: RunFolder, env: str | None = None) -> ExperimentConfig:
         raise ConfigError(str(run.config_path), problem, "name one: --env ID")
     named = config.environment.model_copy(update={"id": env or config.environment.id})
     return config.model_copy(update={"environment": named})
+
+
+def seeded(config: ExperimentConfig, seed: int | None) -> ExperimentConfig:
+    """The config with another seed, if one is given."""
+    if seed is None:
+        return config
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise ConfigError("seed", f"{seed!r} is no seed", "give a whole number from 0 on")
+    return config.model_copy(update={"experiment": config.experiment.model_copy(update={"seed": int(seed)})})
 
 
 def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
@@ -75,6 +85,19 @@ def policy_in(
     return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
 
 
+def present_policy(
+    config: ExperimentConfig, run: RunFolder, wanted: str | None, env: VectorEnv, deterministic: bool | None
+) -> tuple[Act, str]:
+    """The policy of the checkpoint that is there now, and its name: a run that trains on replaces its checkpoints."""
+    while True:
+        step = checkpoint_name(run, wanted)
+        try:
+            return policy_in(config, run, step, env, deterministic)[0], step
+        except LudusError:
+            if checkpoint.checkpoints(run.path).get(step) is not None:
+                raise
+
+
 @dataclass(frozen=True)
 class Player:
     """A trained policy off the training loop: play, video, inspector."""
@@ -90,7 +113,6 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
     if state is not None and "precision" in state:
         precision.load_state_dict(state["precision"])
     streams = Streams(config.experiment.seed)
-    torch.manual_seed(streams.integers("weights", 1)[0])
     context = Context(
         spaces=spaces,
         network=config.network,
@@ -100,7 +122,9 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         rng=streams.generator("play"),
         evaluation_rng=streams.generator("play"),
     )
-    algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
+    with torch.random.fork_rng(devices=[]):  # the program around it may draw from torch's global generator
+        torch.manual_seed(streams.integers("weights", 1)[0])
+        algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
     normalizer = make_normalizer(config.environment, spaces.observation)
     if state is not None:
         for name, part in algorithm.state().items():

@@ -40,7 +40,7 @@ def train(
             overrides=resolved.overrides,
             start=start,
         )
-        write_cut(folder, resolved.config)
+        write_cut(folder, run)
         session.meta = folder.meta()
         session.hold(folder)
         furnish(session, run)

@@ -26,7 +26,7 @@ class AppendBuffer(Buffer):
 
     def __init__(self, cfg: AppendConfig, *arguments: Any, **details: Any) -> None:
         super().__init__(cfg, *arguments, **details)
-        self._begun = False
+        self.source, self._begun = cfg, False
 
     @property
     def storage(self) -> SegmentFile:
@@ -38,7 +38,7 @@ class AppendBuffer(Buffer):
 
     def _begin(self) -> None:
         where = f"buffers.{self.name}"
-        folder = find_folder(self.cfg, f"{where}.path")
+        folder = find_folder(self.source, f"{where}.path")
         index = read_index(folder / INDEX)
         self._check(where, index)
         self._read(index, folder)

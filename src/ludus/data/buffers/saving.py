@@ -48,6 +48,7 @@ class SavedSteps(StepStore):
         index = {"format": "ludus-buffer", "version": 2, "num_envs": self.num_envs, "frames": self.observations.frames}
         index |= {"contents": contents, "next": after, "padding": self.observations.padding}
         index |= {"observation": describe_space(self.spaces.observation), "action": describe_space(self.spaces.action)}
+        index |= {"scaled_actions": self.scaled_actions}
         path = self._folder / INDEX
         try:
             files.write_json(path, index)

@@ -52,6 +52,8 @@ class StepStore:
     Config: type[BufferConfig] = BufferConfig
     own: ClassVar[bool] = True
     """Whether its steps belong to this run and are saved with it."""
+    scaled_actions: bool = False
+    """Whether actions of a Box lie between -1 and 1 instead of the environment's bounds."""
 
     def __init__(
         self,

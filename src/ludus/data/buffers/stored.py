@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 from pydantic import Field, field_validator
 
 from ludus.config.model import Model
@@ -61,10 +62,19 @@ class OfflineBuffer(Buffer):
             missing = [name for name in self.columns if name not in self._saved]
             if missing:
                 raise ConfigError(self.where, f"{missing[0]} was not stored there", "use steps of the same algorithm")
+            self._check_actions()
             self.columns = self._saved
             self._read(self._index, self.folder)
         assert self._storage is not None
         return self._storage
+
+    def _check_actions(self) -> None:
+        """Refuse actions of another scale: they would be read as others than were taken."""
+        known, box = self._index["scaled_actions"], isinstance(self.spaces.action, gym.spaces.Box)
+        if box and known not in (None, self.scaled_actions):
+            ranges = ("in the bounds of the environment", "scaled to -1 to 1")
+            problem = f"actions there are {ranges[known]}, this algorithm learns from actions {ranges[not known]}"
+            raise ConfigError(self.where, problem, "use steps that such an algorithm stored")
 
     def __len__(self) -> int:
         return super().__len__() if self.storage else 0  # they are read first
@@ -120,7 +130,7 @@ def read_index(path: Path) -> State:
         index = json.loads(path.read_text())
         if index["format"] != "ludus-buffer" or index["version"] != 2:
             raise ValueError(f"version {index['version']} of {index['format']}")
-        spaces = {key: index.get(key) for key in ("observation", "action")}
+        spaces = {key: index.get(key) for key in ("observation", "action", "scaled_actions")}
         return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")} | spaces
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None

@@ -62,7 +62,8 @@ class Debug(Callback):
 
     def _activation_metrics(self) -> dict[str, float]:
         """Every statistic of every layer, and of the dead units the largest share that a learning layer has."""
-        found, dead = {}, [0.0]
+        found: dict[str, float] = {}
+        dead = [0.0]
         for watched in self.watched:
             learner = f"{watched.name}." if len(self.watched) > 1 else ""
             for layer, facts in watched.activations.statistics().items():
