@@ -20,6 +20,20 @@ settings.register_profile("ludus", deadline=None, derandomize="CI" in os.environ
 settings.load_profile("ludus")
 
 
+WHOLE = ("cli", "docs", "faults", "golden", "learn", "session")
+"""Folders of tests that run whole commands, runs or processes; `pytest -m unit` leaves them out."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test as `integration` or `unit`."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.get_closest_marker("integration") is None:
+            whole = item.path.relative_to(here).parts[0] in WHOLE or item.get_closest_marker("slow") is not None
+            item.add_marker("integration" if whole else "unit")
+
+
 @pytest.fixture(scope="session")
 def golden() -> dict[str, Any]:
     """Known answers computed by other people's code."""

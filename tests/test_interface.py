@@ -53,6 +53,18 @@ def test_importing_the_parts_leaves_the_names_alone() -> None:
     assert out.strip() == "True True"
 
 
+def test_a_trajectory_is_one_whole_episode_and_follows_its_seed(trained: ludus.Run) -> None:
+    found = trained.trajectory(seed=5)
+    steps = len(found)
+    assert found.obs.shape == (steps, 4) and found.action.shape == found.reward.shape == (steps,)
+    assert found.terminated != found.truncated
+    assert found.total == steps == trained.evaluate(1, seed=5).lengths[0]  # a point for every step
+    again = trained.trajectory(seed=5)
+    assert np.array_equal(found.obs, again.obs) and np.array_equal(found.action, again.action)
+    policy = trained.policy()
+    assert [policy(obs) for obs in found.obs] == found.action.tolist()
+
+
 def test_trains_what_the_command_trains(trained: ludus.Run) -> None:
     words = [f"{key}={value}" for key, value in TINY.items()]
     again = ludus.train("CartPole-v1:ppo", words, seed=1, quiet=True, runs_dir=str(trained.folder.parent))
@@ -271,6 +283,7 @@ def test_a_wrong_environment_is_one_sentence(env: Any, sentence: str, tmp_path: 
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lrr": 1}), "did you mean"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": "fast"}), "lr"),
         (lambda: resolve("CartPole-v1"), "variant"),
+        (lambda: resolve({"algorithm": {"name": "ppo"}}), "the spec is a dict; give a spec such as 'CartPole-v1:ppo'"),
         (lambda: resolve("CartPole-v1:ppo", seed=-1), "seed"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": print}), "overrides: .*is a builtin"),
         (lambda: resolve("CartPole-v1:ppo", 3), "overrides: is a int.*give a dict"),

@@ -44,6 +44,11 @@ def test_the_metadata_is_that_of_ludus_rl(wheel: Path) -> None:
     assert "# Ludus" in metadata.get_payload()
 
 
+def test_the_changelog_begins_with_this_version() -> None:
+    first = next(line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## "))
+    assert re.fullmatch(rf"## {re.escape(__version__)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", first)
+
+
 def test_no_extra_leads_to_the_other_ludus() -> None:
     needs = [need for extra in PROJECT["optional-dependencies"].values() for need in extra]
     assert any(need.startswith("ludus-rl[") for need in needs)

@@ -101,6 +101,9 @@ def test_ctrl_c_while_compiling_stops_cleanly_and_goes_on_exactly(tmp_path: Path
         assert process.poll() is None
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the foreground gets it
+    while "SIGINT: stopping after this update" not in (folder / "runs" / "@last" / "run.log").read_text():
+        assert process.poll() is None  # it is said while the compiler works
+        time.sleep(0.05)
     _, errors = process.communicate()
     assert process.returncode == 75, errors
     assert "Traceback" not in errors

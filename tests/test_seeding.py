@@ -38,6 +38,13 @@ def test_a_generator_goes_on_after_json() -> None:
     close(other)
 
 
+def test_training_evaluation_and_confirmation_share_no_episode() -> None:
+    """Also not with the seed 1,000 further on, which other tools give to their evaluation environments."""
+    names = ("training environments", "evaluation 4096", "confirmation 4096", "evaluate", "video 4096")
+    drawn = [seed for run in (42, 1042, 2042) for name in names for seed in Streams(run).integers(name, 100)]
+    assert len(set(drawn)) == len(drawn)
+
+
 def test_a_seed_and_a_name_are_two_things() -> None:
     """Seeds that differ by just what two names differ by: a sum of both would be the same stream."""
     names = sorted(("exploration", "evaluation"), key=lambda name: zlib.crc32(name.encode()))

@@ -24,6 +24,7 @@ def overrides(task: Task) -> list[str]:
             "training.evaluation.warmup_epochs=0",
             "training.evaluation.deterministic=true",
             f"training.stop.eval_reward={task.threshold}",
+            "training.stop.confirm_episodes=0",
             f"training.total_timesteps={task.total}",
         ]
     return [

@@ -198,6 +198,8 @@ class Run:
     last: EvalResult | None = None
     stop_reason: str | None = None
     interrupted: str | None = None
+    to_confirm: int = 0
+    """Fresh episodes to be played at the end of this epoch."""
     entered: int = -1
     """Index of the phase whose hook was called last."""
     epoch_start: Progress = field(default_factory=Progress)
@@ -249,6 +251,10 @@ class Run:
     def stop(self, reason: str) -> None:
         """Ask the run to end after the current epoch."""
         self.stop_reason = self.stop_reason or reason
+
+    def confirm(self, episodes: int) -> None:
+        """Ask for fresh evaluation episodes at the end of the current epoch."""
+        self.to_confirm = episodes
 
     def interrupt(self, reason: str) -> None:
         """Ask the run to end after the current epoch, to be resumed later."""

@@ -42,7 +42,7 @@ def train(
             problem = f"{start.id} is not in {runs_dir}"
             raise ConfigError("init_from", problem, f"train with runs_dir={str(start.folder.parent)!r}")
     resolved = resolve(spec, overrides, seed=seed, env=env, tags=tags, quiet=quiet)
-    run = train_run(resolved, runs_dir=Path(runs_dir), init_from=start and start.reference)
+    run = train_run(resolved, runs_dir=Path(runs_dir), init_from=None if start is None else start.reference)
     assert run.folder is not None
     return SavedRun(RunFolder(run.folder))
 
@@ -60,6 +60,9 @@ def resolve(
     from ludus.archive.tags import check
     from ludus.config.compose import load
 
+    if not isinstance(spec, str | Path):
+        remedy = "give a spec such as 'CartPole-v1:ppo' or the path of a config file, and values as overrides"
+        raise ConfigError("train", f"the spec is a {type(spec).__name__}", remedy)
     words = override_words(overrides)
     words += [] if seed is None else [f"experiment.seed={seed}"]
     words += ["logging.console=false"] if quiet else []
@@ -104,7 +107,7 @@ def runs(*filters: str, sort: str = "started", runs_dir: Folder = "runs") -> lis
 
 def compare(
     *chosen: str | SavedRun | Iterable[SavedRun],
-    metrics: Sequence[str] = ("reward",),
+    metrics: Sequence[str] = ("final", "best"),
     group_by: str = "config",
     runs_dir: Folder = "runs",
 ) -> Comparison:
@@ -119,8 +122,10 @@ def compare(
     for item in chosen:
         if isinstance(item, str):
             words.append(item)
-        elif isinstance(item, SavedRun | Iterable):
-            given += [item] if isinstance(item, SavedRun) else item
+        elif isinstance(item, SavedRun):
+            given.append(item)
+        elif isinstance(item, Iterable):
+            given += item
         else:
             raise ConfigError("compare", f"{item!r} is no run", "give runs, ids, globs or conditions")
     records = {record.id: record for record in Index(Path(runs_dir)).pick(words)} if words or not chosen else {}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ludus.config.schema import ExperimentConfig
     from ludus.orchestration.evaluator import EvalResult
     from ludus.policy import Policy
+    from ludus.session.evaluate import Trajectory
 
 Overrides = Mapping[str, Any] | Sequence[str]
 """`{"algorithm.lr": 1e-3}`, or words as on the command line: `["algorithm.lr=1e-3"]`."""
@@ -87,6 +88,20 @@ class SavedRun:
         if isinstance(episodes, bool) or not isinstance(episodes, Integral) or episodes < 1:
             raise ConfigError("evaluate", f"{episodes!r} episodes cannot be played", "ask for at least one")
         return evaluated(self._folder, checkpoint_name(self._folder, checkpoint), episodes, deterministic, seed, env)
+
+    def trajectory(
+        self,
+        *,
+        checkpoint: str | None = None,
+        deterministic: bool | None = None,
+        seed: int | None = None,
+        env: str | None = None,
+    ) -> Trajectory:
+        """Play one episode and return all its steps: observations, actions, rewards and how it ended."""
+        from ludus.session.evaluate import trajectory
+        from ludus.session.player import checkpoint_name
+
+        return trajectory(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed, env)
 
     def policy(
         self, *, checkpoint: str | None = None, deterministic: bool | None = None, seed: int | None = None

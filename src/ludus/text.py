@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 MOST_NAMES = 24
+ALIKE = 0.7
+"""Least similarity of a suggestion: 'pppo' and 'ppo' have 0.86, 'a2c' and 'sac' 0.67."""
 BARS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("▁▂▃▄▅▆▇█✗▲▼━╸─╭╮╰╯│±·…⚠✓→≥", "_.,-~=+#x^v=>-++++|~-.!*>>")
 
@@ -101,7 +103,9 @@ def did_you_mean(name: object, options: Iterable[object]) -> str:
     """`did you mean 'x'?`, or a list of known names if none is similar."""
     names = [str(option) for option in options]
     lowered = {option.lower(): option for option in reversed(names)}
-    close = difflib.get_close_matches(str(name).lower(), lowered, n=1)
+    given = str(name).lower()
+    swapped = [option for option in lowered if sorted(option) == sorted(given)]  # `gur` for `gru`
+    close = difflib.get_close_matches(given, lowered, n=1, cutoff=ALIKE) or swapped
     if close:
         return f"did you mean '{lowered[close[0]]}'?"
     rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

@@ -284,7 +284,7 @@ def _forge(copy: Path, **content: Any) -> None:
 
 def test_another_format_version_is_refused_naming_both(copy: Path) -> None:
     _forge(copy, version=2)
-    with pytest.raises(DataError, match="format version 2, this ludus reads 3"):
+    with pytest.raises(DataError, match="format version 2, this Ludus reads 3"):
         checkpoint.load(copy)
 
 

@@ -18,8 +18,8 @@ from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tas
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
-from ludus.reports.compare import Scores
 from ludus.reports.export import render
+from ludus.reports.scores import Scores
 
 CARTPOLE = TASKS["CartPole-v1-masked"]
 
@@ -117,6 +117,22 @@ def test_the_table_in_every_format() -> None:
     assert render(table([row("gru", [1, 1]), row("lstm", [1, 1])]), "markdown").count("**1.000**") == 2
     assert len(list(csv.reader(render(found, "csv").splitlines()))) == 3
     assert r"\textbf{11.0}" in render(found, "latex")
+
+
+def test_trade_offs_are_said_from_the_data_and_ties_are_ties() -> None:
+    found = [row("gru", [10, 11, 12]), row("lstm", [10, 11, 12]), row("mamba", [1, 2, 3], 50.0)]
+    assert results.trade_offs(found) == [
+        "Maze: highest return gru, lstm (11.0), lowest mamba (2.000); fastest training gru, lstm (100 steps/s of CPU), "
+        "slowest mamba (50 steps/s of CPU); fastest decision gru, lstm, mamba (0.500 ms), "
+        "slowest gru, lstm, mamba (0.500 ms)"
+    ]
+
+
+def test_measurements_have_intervals() -> None:
+    assert results._median([3.0]) == (3.0, None)
+    assert results._median([1.0, 2.0, 9.0]) == (2.0, (1.0, 9.0))
+    measured = dataclasses.replace(row("gru", [1, 2]), speed=1234.0, speed_interval=(1200.0, 1300.0))
+    assert measured.cells()[-3:] == ["1,234 (1,200 to 1,300)", "1.0", "0.500"]
 
 
 def test_the_published_table_is_that_of_the_published_command() -> None:

@@ -42,7 +42,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def train(resolved, *, runs_dir, init_from, debug):
         calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir, init_from=init_from, debug=debug))
-        return types.SimpleNamespace(interrupted=None)
+        return types.SimpleNamespace(interrupted=None, folder=runs_dir / f"run-{len(calls)}")
 
     monkeypatch.setattr("ludus.session.train.train", train)
     return calls
@@ -274,7 +274,7 @@ def test_config_show_and_origins(ludus_):
     shown = ludus_("config", "show", "CartPole-v1:ppo", "seed=4")
     assert yaml.safe_load(shown.out)["experiment"]["seed"] == 4
     origins = ludus_("config", "show", "CartPole-v1:ppo", "seed=4", "--origin").out
-    assert any(line.split() == ["experiment.seed", "seed=4"] for line in origins.splitlines())
+    assert any(line.split() == ["experiment.seed", "4", "seed=4"] for line in origins.splitlines())
 
 
 def test_config_validate(ludus_, tmp_path):
@@ -287,7 +287,7 @@ def test_config_validate(ludus_, tmp_path):
 
 def test_config_schema_and_reference(ludus_, tmp_path):
     assert '"$defs"' in ludus_("config", "schema").out
-    assert ludus_("config", "schema", "--write", "--output", "s.json").out.strip() == "s.json"
+    assert ludus_("config", "schema", "--write", "--output", "s.json").out.strip() == "wrote s.json"
     assert ludus_("config", "reference").out.startswith("# Configuration reference")
     assert ludus_("config", "reference", "--write").code == 0
     assert (tmp_path / "docs/reference/config.md").is_file() and (tmp_path / "s.json").is_file()

@@ -96,6 +96,7 @@ def test_list_of_nothing(ludus: Ludus) -> None:
         (("show", "nobody"), "no such run"),
         (("compare", "cart_*", "--metrics", "entrpy"), "did you mean"),
         (("compare", "--statistic", "median"), "is not known"),
+        (("compare", "--band", "minmax"), "is not known"),
         (("compare", "--plot", "a.gif"), "is not a format of figures"),
         (("export", "--format", "excel"), "is not known"),
         (("export", "x*"), "fits no run"),
@@ -164,7 +165,8 @@ def test_show_tells_alerts_with_their_tips(ludus: Ludus, runs: Path) -> None:
 
 def test_compare_prints_groups_differences_and_writes_a_plot(ludus: Ludus, runs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    out = ludus("compare", "cart_*", "--metrics", "reward,loss", "--plot", "out/a.png").out
+    words = ("compare", "cart_*", "--metrics", "reward,loss", "--plot", "out/a.png", "--band", "range")
+    out = ludus(*words).out
     lines = out.splitlines()
     assert [line.split()[:3] for line in lines[1:3]] == [["A", "reward", "lr=0.001"], ["B", "reward", "lr=0.01"]]
     assert "480.0 to 490.0" in lines[1]
@@ -174,6 +176,20 @@ def test_compare_prints_groups_differences_and_writes_a_plot(ludus: Ludus, runs:
     found = json.loads(ludus("compare", "algorithm.lr<0.005", "--json").out)
     assert [group["runs"] for group in found["groups"]] == [["cart_2", "cart_3"]]
     assert len(json.loads(ludus("compare", "--group-by", "seed", "--json").out)["groups"]) == 3
+
+
+def test_a_comparison_fits_the_terminal(ludus: Ludus, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long values, such as phases, are cut; what a group is called stays."""
+    config = runs / "cart_1" / "config.yaml"
+    phases = "phases: [" + ", ".join(f"{{name: part {i}, hooks: [collect]}}" for i in range(20)) + "]"
+    config.write_text(config.read_text().replace("training: {", f"training: {{{phases}, "))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((100, 24)))
+    out = ludus("compare").out
+    table = [line for line in out.splitlines() if not line.startswith(("note: ", "final: "))]
+    assert max(map(len, table)) <= 100
+    assert "training.phases" in out and "IQM" in table[0] and "final" in table[1]
 
 
 def test_export_to_the_terminal_and_to_a_file(ludus: Ludus, runs: Path, tmp_path: Path) -> None:
@@ -220,7 +236,9 @@ def test_tags_are_added_removed_and_found(ludus: Ludus, runs: Path) -> None:
 
 
 def test_report_says_where_it_is(ludus: Ludus, runs: Path) -> None:
-    assert ludus("report").out == "runs/cart_3/report.html\n"
+    path, how = ludus("report").out.splitlines()
+    address = (runs / "cart_3" / "report.html").resolve().as_uri()
+    assert path == "runs/cart_3/report.html" and how == f"open it with --open, or in a browser: {address}"
     assert "SOLVED" in (runs / "cart_3" / "report.html").read_text()
     assert (runs / "cart_3" / "report.md").exists()
 

@@ -28,14 +28,14 @@ def test_a_run_folder_and_its_checkpoints(tmp_path: Path, capsys: pytest.Capture
     migrate(run.path)
     assert "nothing to migrate" in capsys.readouterr().out
     manifest.write_text(manifest.read_text().replace(f'"version": {checkpoint.VERSION}', '"version": 7'))
-    with pytest.raises(DataError, match="format version 7, this ludus reads 3; use the ludus that wrote it"):
+    with pytest.raises(DataError, match="format version 7, this Ludus reads 3; use the Ludus that wrote it"):
         migrate(run.path)
 
 
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("schema_version: 0", DataError, "schema_version 0 cannot be migrated, this ludus knows only 1; install"),
+        ("schema_version: 0", DataError, "schema_version 0 cannot be migrated, this Ludus knows only 1; install"),
         ("schema_version: 99", DataError, "schema_version 99 cannot be migrated"),
         ("schema_version: true", DataError, "schema_version True cannot be migrated"),
         ("schema_version: one", DataError, "schema_version one cannot be migrated"),

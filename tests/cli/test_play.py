@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from ludus.cli.play import play
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Run, build
+from ludus.session import player
 from support import config as small_config
 
 
@@ -107,6 +109,24 @@ def test_auto_puts_the_video_into_the_run(runs: Path, capsys: pytest.CaptureFixt
     play("@last", episodes=1, video="auto", random=True, runs_dir=runs)
     (video,) = (RunFolder.load(runs, "@last").videos).glob("play_*.mp4")
     assert str(video) in "\n".join(_lines(capsys))
+
+
+def test_a_run_that_trains_on_replaces_its_checkpoints(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "runs"
+    shutil.copytree(runs, root, symlinks=True)
+    load, pruned = player.policy_in, []
+
+    def policy_in(config: Any, run: RunFolder, step: str, *rest: Any) -> Any:
+        if not pruned:
+            shutil.rmtree(run.path / "checkpoints" / step)
+        pruned.append(step)
+        return load(config, run, step, *rest)
+
+    monkeypatch.setattr(player, "policy_in", policy_in)
+    play("@last", episodes=1, runs_dir=root)
+    assert pruned == ["step=128", "step=256"] and _lines(capsys)[0].endswith("/step=256")
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,23 @@ def test_a_package_puts_one_group_in_two_places(job: Job):
     assert [phase["name"] for phase in phases] == ["warm_up", "pretrain", "online"]
 
 
+def test_the_defaults_of_other_tools_are_options(job: Job):
+    algorithm = job("CartPole-v1:ppo", "+algorithm=solver_ppo")["algorithm"]
+    assert algorithm["optimizer"]["type"] == "adamw" and algorithm["optimizer"]["weight_decay"] == 0.01
+    assert algorithm["rollout_steps"] == job("CartPole-v1:ppo")["algorithm"]["rollout_steps"]
+    assert job("CartPole-v1:ppo", "+algorithm=cleanrl_ppo")["algorithm"]["optimizer"]["type"] == "adam"
+
+
+def test_a_budget_is_an_option_and_labels_the_run(job: Job):
+    steps = {}
+    for name in options("budget", [CONFIGS]):
+        config = job("CartPole-v1:ppo", f"+budget={name}")
+        steps[name] = config["training"]["total_timesteps"]
+        assert config["experiment"]["tags"] == [name]
+        assert config["algorithm"] == job("CartPole-v1:ppo")["algorithm"]
+    assert sorted(steps, key=steps.get) == ["smoke", "tiny", "chapter", "stretch"]
+
+
 def test_an_option_is_replaced_on_the_command_line(job: Job):
     config = job("+experiment=pendulum_wide", "network=gru")
     assert config["network"]["memory"]["type"] == "gru" and config["network"]["actor"]["hidden_dims"] == [64]

@@ -246,7 +246,8 @@ def test_a_pipe_gets_plain_lines() -> None:
     assert "\x1b" not in file.getvalue()
     assert "\r" not in file.getvalue()
     lines = file.getvalue().splitlines()
-    assert "[  3.0 s]  19%  768 / 4,096 steps  epoch 3  256 steps/s  ETA 0:13  return 90.0" in lines
+    counts = "768 / 4,096 steps  epoch 3  update 60  256 steps/s  ETA 0:13"
+    assert f"[  3.0 s]  19%  {counts}  return 90.0  loss/value 2.6667" in lines
     assert "[  8.0 s] evaluation at 2,048 steps: return 490.0 ± 12.5  threshold 475.0" in lines
     assert len([line for line in lines if line.startswith("[")]) == 3
     assert any("SOLVED" in line for line in lines)
@@ -305,6 +306,9 @@ def test_untrusted_text_cannot_act(terminal: bool) -> None:
         ({"mean": 400.0}, ["NOT SOLVED", "threshold 475.0", "gap -75.0"]),
         ({"threshold": None}, ["FINISHED", "no threshold is set"]),
         ({"mean": None}, ["FINISHED", "the run was not evaluated"]),
+        ({"mean": None, "state": "stopped"}, ["STOPPED", "the run was not evaluated"]),
+        ({"threshold": None, "state": "stopped"}, ["STOPPED", "no threshold is set"]),
+        ({"mean": 400.0, "state": "stopped"}, ["STOPPED", "gap -75.0"]),
         ({"mean": -math.inf}, ["NOT SOLVED", "gap -inf"]),
         ({"seconds": 0.0, "reason": None}, ["the budget is used up", "- steps/s"]),
         ({"next": [("ludus resume @last", "go on")]}, ["ludus resume @last", "go on"]),
@@ -316,6 +320,7 @@ def test_verdicts(change: dict[str, Any], words: list[str]) -> None:
     console.summary({**_RESULT, **change})
     for word in words:
         assert word in _screen(file.getvalue())
+    assert ("SOLVED" in _screen(file.getvalue())) == ("STOPPED" not in words and "FINISHED" not in words)
 
 
 @pytest.mark.parametrize("size", [(20, 5), (40, 10), (79, 24), (80, 24), (97, 12), (300, 80)])
@@ -406,3 +411,75 @@ def test_a_screen_that_is_gone_costs_the_screen_only(terminal: bool) -> None:
         console.note("hello")
         console.summary({"reason": "the end"})
     assert "hello" in kept
+
+
+def test_every_line_of_a_pipe_tells_what_the_update_did() -> None:
+    console, file, clock = _console(terminal=False)
+    console.start({}, Budget(4_096))
+    clock.now = 2.0
+    console.write(
+        _row(3, **{"train/loss/policy": -0.01, "train/policy/explained_var": 0.5, "train/policy/entropy": 0.6})
+    )
+    (line,) = [line for line in file.getvalue().splitlines() if line.startswith("[")]
+    told = re.search(r"update (\d+)  .* steps/s .* return (\S+)  loss/policy (\S+)  loss/value (\S+)", line)
+    assert told and told.groups() == ("60", "90.0", "-0.0100", "2.6667")
+    assert "policy/entropy 0.600  policy/explained_var 0.500" in line
+
+
+def test_the_clock_goes_on_while_nothing_is_written() -> None:
+    console, file, clock = _console()
+    console.start(_HEADER, Budget(4_096))
+    console.write(_row(1))
+    console.note("compiling the update ...")
+    clock.now = 0.5
+    console.tick()
+    assert "compiling the update  " not in file.getvalue()
+    for clock.now in (12.0, 12.5, 34.0):
+        console.tick()
+    assert "compiling the update  0:12" in file.getvalue() and "  0:13  ETA" in file.getvalue()
+    assert "  0:35  ETA" in _screen(file.getvalue()).splitlines()[-2]
+    assert _screen(file.getvalue()).splitlines()[-1] == "compiling the update  0:34"
+    before = file.getvalue()
+    clock.now = 34.5
+    console.tick()
+    assert file.getvalue() == before  # once a second is enough
+    console.write(_row(2))
+    assert "compiling the update  " not in _screen(file.getvalue())
+    console.close()
+
+
+def test_what_is_announced_is_printed_by_the_next_tick() -> None:
+    said: list[str] = []
+    console, file, _ = _console(terminal=False, copy=said.append)
+    console.start({}, Budget(4_096))
+    console.announce("SIGINT: stopping after this update ...")
+    assert "stopping" not in file.getvalue()
+    console.tick()
+    assert file.getvalue().count("SIGINT: stopping after this update ...\n") == 1
+    console.tick()
+    assert said.count("SIGINT: stopping after this update ...") == 1
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_random_actions_promise_no_end(terminal: bool) -> None:
+    console, file, clock = _console(terminal=terminal)
+    console.start({}, Budget(10_000), learning_starts=1_000)
+    for epoch in range(1, 6):  # 256 steps in a second, and from step 1,024 on ten times as slow
+        clock.now += 5.0
+        seconds = float(epoch) if epoch <= 4 else 14.0
+        console.write({"epoch": epoch, "env_steps": 256 * epoch, "phase": "main", "seconds": seconds})
+        told = _screen(file.getvalue()).splitlines()[-2 if terminal else -1]
+        assert ("ETA when learning starts at 1,000" in told) == (256 * epoch < 1_000)
+    assert "26 steps/s" in told and "ETA 5:41" in told
+    console.close()
+
+
+def test_no_return_is_explained() -> None:
+    console, file, clock = _console()
+    console.start(_HEADER, Budget(4_096))
+    console.write({"epoch": 1, "env_steps": 256, "phase": "main", "seconds": 1.0, "train/loss/value": 1.0})
+    assert "no episode has ended yet" in _screen(file.getvalue())
+    clock.now = 1.0
+    console.write(_row(2))
+    assert "no episode has ended yet" not in _screen(file.getvalue())
+    console.close()

@@ -80,7 +80,7 @@ def test_every_algorithm_is_here() -> None:
 
 
 class TestBuffers(BufferContract):
-    @pytest.fixture(autouse=True, params=sorted(set(BUFFERS.names()) - {"stored"}))
+    @pytest.fixture(autouse=True, params=sorted(set(BUFFERS.names()) - {"append", "stored"}))
     def case(self, request: pytest.FixtureRequest) -> None:
         self.kind = BUFFERS[request.param]
 
@@ -152,6 +152,7 @@ WRAPPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "state_count_bonus": (CAR, {}),
     "sticky_actions": (CAR, {"probability": 0.3}),
     "time_aware": (CAR, {}),
+    "unflatten": ({"id": "CartPole-v1"}, {"shape": [2, 2]}),
 }
 EXTRAS = {"ALE": "ale_py", "MiniGrid": "minigrid"}
 ELSEWHERE = {"old_api", "retro_mario_shaping", "vizdoom_shaping"}

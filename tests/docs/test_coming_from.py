@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -131,3 +132,15 @@ def test_every_new_path_exists() -> None:
     paths = [span for tool in TOOLS for row in rows(tool) for span in code(row[-1]) if span.startswith("src/")]
     assert len(paths) > 30
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_packages_are_where_the_page_says() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needs = {name: " ".join(packages) for name, packages in project["optional-dependencies"].items()}
+    core, extras, develop, *others = rows("The modular RL mono-repo", r"package \| here")
+    assert all(f"{name}>=" in " ".join(project["dependencies"]) for name in core[0].split(", "))
+    for name, extra in zip(extras[0].split(", "), code(extras[1]), strict=True):
+        assert f"{name}>=" in needs[extra], name
+    assert "pytest>=" in needs["dev"] and "ruff>=" in needs["dev"] and "pytest" in develop[0]
+    everything = " ".join([*project["dependencies"], *needs.values()])
+    assert not [name for row in others for name in row[0].split(", ") if f"{name}>=" in everything]

@@ -52,6 +52,7 @@ class Screen(gym.Env):
 @pytest.fixture(autouse=True, scope="module")
 def screen() -> None:
     gym.register("Screen-v0", Screen)
+    gym.register("FlatScreen-v0", FlatScreen)
 
 
 def shown(layout: str, *wrappers: dict[str, Any], **fields: Any) -> tuple[Array, Array]:
@@ -65,6 +66,43 @@ def shown(layout: str, *wrappers: dict[str, Any], **fields: Any) -> tuple[Array,
 
 
 LAYOUTS = ("HWC", "CHW", "HW")
+
+
+class FlatScreen(Screen):
+    """The same pictures as one row of numbers."""
+
+    def __init__(self, layout: str = "HWC", **options: Any) -> None:
+        super().__init__(layout, **options)
+        self.picture_space = self.observation_space
+        self.observation_space = Box(0, 255, (int(np.prod(self.picture_space.shape)),), np.uint8)
+
+    def _picture(self) -> Array:
+        return self.np_random.integers(0, 256, self.picture_space.shape, np.uint8).ravel()
+
+
+@pytest.mark.parametrize(("layout", "shape"), [("HWC", [12, 10, 3]), ("CHW", [3, 12, 10]), ("HW", [12, 10])])
+def test_a_flat_picture_of_a_known_shape_is_a_picture(layout: str, shape: list[int]) -> None:
+    picture, plain = shown(layout)
+    kwargs, wrappers = {"layout": layout}, [{"id": "unflatten", "shape": shape}]
+    env = make_env(Environment(id="FlatScreen-v0", kwargs=kwargs, wrappers=wrappers))
+    obs, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(obs, plain)
+    assert env.observation_space.contains(obs) and env.observation_space.shape == plain.shape
+    assert picture.shape == (*obs.shape[1:], obs.shape[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [([12, 10, 4], "has 480 numbers, the observation 360"), ([12, 30, -1], "numbers"), ([360], "shape")],
+)
+def test_a_shape_that_does_not_fit_is_refused(shape: list[int], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make_env(Environment(id="FlatScreen-v0", wrappers=[{"id": "unflatten", "shape": shape}]))
+
+
+def test_only_vectors_are_unflattened() -> None:
+    with pytest.raises(ConfigError, match="needs a vector"):
+        make_env(Environment(id="Screen-v0", wrappers=[{"id": "unflatten", "shape": [12, 10, 3]}]))
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])

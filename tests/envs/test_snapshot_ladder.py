@@ -250,6 +250,7 @@ WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "state_count_bonus": ("MountainCar-v0", {}),
     "sticky_actions": ("CartPole-v1", {"probability": 0.4}),
     "time_aware": ("Acrobot-v1", {}),
+    "unflatten": ("CartPole-v1", {"shape": [2, 2]}),
     "test_stack": ("CartPole-v1", {"stack_size": 3}),
     "test_delay": ("Pendulum-v1", {"delay": 2}),
     "test_sticky": ("CartPole-v1", {"repeat_action_probability": 0.4}),

@@ -251,7 +251,7 @@ def test_12_twenty_preemptions(start: Ludus, tmp_path: Path) -> None:
 def test_17_another_format_version(ludus: Ludus, stopped: Path, version: object) -> None:
     for path in checkpoint.checkpoints(stopped).values():
         forge(path, lambda _, manifest: manifest.update(version=version))
-    refused(ludus("resume", "@last"), 3, f"format version {version}, this ludus reads {checkpoint.VERSION}")
+    refused(ludus("resume", "@last"), 3, f"format version {version}, this Ludus reads {checkpoint.VERSION}")
 
 
 @pytest.mark.parametrize(

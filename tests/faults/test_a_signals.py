@@ -78,6 +78,7 @@ def test_13_signal_in_every_phase(
     stopped = ludus("train", *RUN, prelude=prelude)
     assert stopped.code == 75, stopped.err
     assert "Traceback" not in stopped.err
+    assert stopped.told.count(f"{number.name}: stopping after this update") == 1
     run = only_run(tmp_path)
     assert status(run)["state"] == "stopped" and number.name in status(run)["reason"]
     settled(stopped, run)

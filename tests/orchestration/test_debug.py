@@ -18,6 +18,7 @@ from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
 from ludus.experiment import Run
 from ludus.learning.learner import Learner
+from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.registry import ALGORITHMS
 from ludus.types import Report
@@ -74,9 +75,11 @@ def _short(name: str) -> Run:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_algorithm_can_be_watched_and_learns_the_same(tmp_path: Path, name: str) -> None:
     found = []
+    rows: list[dict[str, Any]] = []
     for debug in (None, Debug(tmp_path)):
         run = _short(name)
         run.callbacks += [debug] if debug else []
+        run.recorder.sinks += [_Rows(rows)] if debug else []
         run.run()
         close(run)
         found.append([part.theta for part in run.algorithm.state().values() if isinstance(part, Learner)])
@@ -85,6 +88,18 @@ def test_every_algorithm_can_be_watched_and_learns_the_same(tmp_path: Path, name
     lines = (tmp_path / "debug" / "weights.jsonl").read_text().splitlines() if found[0] else []
     assert bool(lines) == bool(found[0])
     assert all("grad_norm" in layer for name, layer in _layers(lines).items() if not name.startswith("target_"))
+    if found[0]:
+        check_dead_units(next(row for row in rows if "train/activations/dead_max" in row))
+
+
+def check_dead_units(row: dict[str, Any]) -> None:
+    """Every layer is in the row; networks that only follow do not count."""
+    start, end = "train/activations/", "/dead_pct"
+    layers = {key.removeprefix(start).removesuffix(end): row[key] for key in row if key.endswith(end)}
+    assert row["train/activations/dead_max"] == max(
+        dead for layer, dead in layers.items() if not layer.startswith("target_")
+    )
+    assert {f"{start}{layer}/{fact}" for layer in layers for fact in ("mean", "std")} <= set(row)
 
 
 def test_the_trace_ends_after_some_updates_also_within_an_epoch(tmp_path: Path) -> None:
@@ -155,10 +170,22 @@ def test_dead_units_are_counted(tmp_path: Path) -> None:
         first.weight.data[:4] = 0.0  # half of the units no longer depend on anything
         first.bias.data[:4] = 100.0  # nor come back: tanh is flat there
 
-    _run(tmp_path, prepare=kill)
+    rows: list[dict[str, Any]] = []
+    _run(tmp_path, prepare=lambda run: (kill(run), run.recorder.sinks.append(_Rows(rows)))[0])
     last = json.loads((tmp_path / "debug" / "activations.jsonl").read_text().splitlines()[-1])
     tanh = [layer for name, layer in last["layers"].items() if name.startswith("policy.trunk.encoder")][-1]
     assert tanh["dead_pct"] == 50.0
+    dead = {key: value for key, value in rows[0].items() if key.endswith("/dead_pct")}
+    assert rows[0]["train/activations/dead_max"] == max(dead.values()) == 50.0
+    assert rows[0]["epoch"] == 1
+
+
+class _Rows(Sink):
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def write(self, row: Row) -> None:
+        self.rows.append(dict(row))
 
 
 def _bad_weight(run: Run) -> None:
@@ -266,6 +293,7 @@ def test_a_run_without_debug_that_diverged_can_still_be_dumped(tmp_path: Path) -
 _FAILING = """
 import sys
 from pathlib import Path
+from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.debug import Debug, NotFinite
 from support import build, config
 

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.archive.fingerprint import fingerprint
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.experiment import build
+from ludus.metrics.sinks import Sink
+from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import Evaluator
+from ludus.orchestration.nan_guard import copied
 from ludus.play import episodes
 from ludus.seeding import Streams
 from ludus.session.player import build_player
@@ -74,6 +78,8 @@ def test_exact_number_of_finished_episodes(episodes: int, envs: int | None) -> N
     result = orchestrator.evaluator.evaluate(0)
     assert result.episodes == len(result.lengths) == episodes
     assert result.returns == tuple(float(length) for length in result.lengths), "CartPole pays 1 a step"
+    assert max(result.lengths) <= result.total_vec_steps < result.total_timesteps + 1
+    assert result.total_timesteps == result.total_vec_steps * (envs or min(episodes, 16)) >= sum(result.lengths)
     close(orchestrator)
 
 
@@ -113,6 +119,79 @@ def test_repeatable_and_different_later() -> None:
     assert first.returns == again.returns
     assert first.returns != later.returns
     close(orchestrator)
+
+
+def test_a_confirmation_plays_other_episodes() -> None:
+    orchestrator = build(config(SMALL, training={"evaluation": {"episodes": 8, "deterministic": False}}))
+    evaluator = orchestrator.evaluator
+    first, fresh, again = evaluator.evaluate(100), evaluator.confirm(100, 8), evaluator.confirm(100, 8)
+    assert fresh.returns == again.returns
+    assert fresh.returns != first.returns
+    assert evaluator.confirm(100, 3).episodes == 3
+    assert evaluator.evaluate(100).returns == first.returns, "what comes later does not know of it"
+    close(orchestrator)
+
+
+class Doubter(Callback):
+    """Asks for fresh episodes after every evaluation."""
+
+    def on_evaluation(self, run, result) -> None:
+        run.confirm(5)
+
+
+class Rows(Sink):
+    """Keeps the rows, without timings."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict] = []
+
+    def write(self, row) -> None:
+        self.rows.append({k: v for k, v in row.items() if "time/" not in k and k != "seconds"})
+
+
+class Saver(Callback):
+    """Keeps the state at the end of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch, self.state = epoch, None
+
+    def on_epoch_end(self, run) -> None:
+        if run.progress.epochs == self.epoch:
+            self.state = copied(run.state_dict())
+
+
+REPLAY = {"learning_starts": 64, "batch_size": 16, "epoch_steps": 128}
+ALGORITHMS = {
+    "ppo": (SMALL, {}, {"network": {"memory": "gru"}, "environment": {"normalize_obs": "rolling"}}),
+    "dqn": ({"name": "dqn", **REPLAY}, {"deterministic": False}, {}),
+    "sac": ({"name": "sac", **REPLAY}, {"deterministic": False}, {"env": "Pendulum-v1"}),
+    "reinforce": ({"name": "reinforce", "rollout_steps": 64}, {}, {}),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_confirming_changes_no_weight_and_is_exact_over_resume(name: str) -> None:
+    algorithm, habit, parts = ALGORITHMS[name]
+    training = {"total_timesteps": 1_024, "evaluation": {"every_steps": 200, "episodes": 2, **habit}}
+    cfg = config(algorithm, training=training, **parts)
+
+    def train(*callbacks, state=None):
+        sink = Rows()
+        found = build(cfg, sinks=[sink], callbacks=callbacks, will_checkpoint=True)
+        if state is not None:
+            found.load_state_dict(state)
+        found.run()
+        close(found)
+        return fingerprint(found.state_dict()["algorithm"]), sink.rows
+
+    plain, _ = train()
+    saver = Saver(3)
+    whole, rows = train(Doubter(), saver)
+    assert whole == plain
+    assert sum(row.get("val/roll/episodes") == 5 for row in rows) >= 2
+    resumed, later = train(Doubter(), state=saver.state)
+    assert resumed == whole
+    assert later == rows[-len(later) :] and 0 < len(later) < len(rows)
 
 
 def test_timeout_reports_what_finished() -> None:

@@ -13,6 +13,7 @@ from pydantic import PositiveInt
 from ludus.algorithms import Algorithm, AlgorithmConfig, PhaseContext
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.config.schema import ExperimentConfig
+from ludus.config.training import Training
 from ludus.errors import ConfigError
 from ludus.experiment import Run
 from ludus.metrics.recorder import Recorder
@@ -87,11 +88,18 @@ class FakeEvaluator:
 
     def __init__(self) -> None:
         self.calls: list[int] = []
+        self.confirmed: list[tuple[int, int]] = []
 
     def evaluate(self, env_steps: int) -> EvalResult:
         self.calls.append(env_steps)
         score = float(env_steps)
         return EvalResult(returns=(score,), lengths=(1,), env_steps=env_steps, seconds=0.0, deterministic=True)
+
+    def confirm(self, env_steps: int, count: int) -> EvalResult:
+        """Fresh episodes are 30 worse."""
+        self.confirmed.append((env_steps, count))
+        returns = (env_steps - 30.0,) * count
+        return EvalResult(returns=returns, lengths=(1,) * count, env_steps=env_steps, seconds=0.0, deterministic=True)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -119,6 +127,9 @@ class Diary(Callback):
 
     def on_evaluation(self, run, result):
         self.moments.append("evaluation")
+
+    def on_confirmation(self, run, result):
+        self.moments.append("confirmation")
 
     def on_phase_end(self, run):
         self.moments.append("phase")
@@ -222,14 +233,49 @@ def test_nan_stops_the_run_and_names_the_culprit() -> None:
 
 
 def test_evaluation_cadence_and_stop() -> None:
-    run = toy_run(1_000, evaluation={"every_steps": 25}, stop={"eval_reward": 100})
+    run = toy_run(1_000, evaluation={"every_steps": 25}, stop={"eval_reward": 100, "confirm_episodes": 0})
     stopper = EarlyStop(run.config.training.stop, 100.0)
     run.callbacks.append(stopper)
     run.run()
     assert run.evaluator.calls == [30, 50, 80, 100]
+    assert run.evaluator.confirmed == []
     assert run.progress.env_steps == 100
     assert "reached 100" in run.stop_reason
     assert run.best.mean == 100
+
+
+def test_a_goal_is_confirmed_on_fresh_episodes_before_the_run_stops() -> None:
+    diary, said = Diary(), []
+    run = toy_run(1_000, evaluation={"every_steps": 25}, stop={"eval_reward": 100}, logging={"every_epochs": 50})
+    run.callbacks += [EarlyStop(run.config.training.stop, 100.0), diary]
+    run.say = said.append
+    run.run()
+    assert run.evaluator.confirmed == [(100, 100), (130, 100)], "the first was luck"
+    assert said == [
+        "the evaluation reached 100, its confirmation did not: mean return 70 over 100 fresh episodes; training goes on"
+    ]
+    assert run.progress.env_steps == 130
+    assert run.stop_reason == "mean return 100 over 100 fresh episodes reached 100"
+    assert (run.last.mean, run.best.mean) == (100, 130)
+    returns = [(row["env_steps"], row["val/roll/ep_rew/mean"], row["val/roll/episodes"]) for row in diary.rows]
+    assert returns == [(100, 100, 1), (100, 70, 100), (130, 130, 1), (130, 100, 100)], "rows of their own"
+    assert diary.moments[-6:] == ["evaluation", "row", "confirmation", "row", "epoch", "end"]
+
+
+@pytest.mark.parametrize(("own", "episodes", "expected"), [(None, 20, 100), (None, 400, 400), (7, 20, 7), (0, 20, 0)])
+def test_how_many_episodes_confirm(own: int | None, episodes: int, expected: int) -> None:
+    training = Training(evaluation={"episodes": episodes}, stop={"confirm_episodes": own})
+    assert training.confirm_episodes == expected
+
+
+def test_a_phase_that_only_evaluates_is_confirmed_too() -> None:
+    measure = {"name": "measure", "type": "eval_only", "duration_cycles": 2, "hooks": ["evaluate"]}
+    phases = [{"name": "learn", "duration_steps": 200, "hooks": ["collect"]}, measure]
+    run = toy_run(400, phases=phases, stop={"eval_reward": 100, "confirm_episodes": 5})
+    run.callbacks.append(EarlyStop(run.config.training.stop, 100.0))
+    run.run()
+    assert run.evaluator.confirmed == [(200, 5)]
+    assert run.last.episodes == 5
 
 
 def test_train_reward_stop() -> None:
@@ -403,7 +449,7 @@ def result(*returns: float, env_steps: int = 10) -> EvalResult:
 
 def test_the_goal_is_the_mean_of_an_evaluation() -> None:
     """One episode that reaches it is not enough."""
-    run = toy_run(10, stop={"eval_reward": 100})
+    run = toy_run(10, stop={"eval_reward": 100, "confirm_episodes": 0})
     stopper = EarlyStop(run.config.training.stop, None)
     stopper.on_evaluation(run, result(150.0, 20.0))
     assert run.stop_reason is None

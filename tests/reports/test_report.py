@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ludus.archive import history
 from ludus.errors import DataError
-from ludus.reports.report import gather, write_report
+from ludus.reports.report import gather, peak_memory, write_report
 from ludus.reports.svg import ChartLine, chart, ticks
 from synthetic import DEAD, make_run
 
@@ -260,3 +260,17 @@ def test_a_chart_of_anything_stays_in_its_box(values: list[float]) -> None:
 
 def test_no_chart_of_nothing() -> None:
     assert chart([ChartLine("x", [], []), ChartLine("y", [1.0], [math.inf])], title="x") == ""
+
+
+def test_peak_memory_is_told_by_phase(tmp_path: Path) -> None:
+    """The second phase frees memory, the third sets a new peak between two rows."""
+    folder = make_run(tmp_path, "a", [1.0] * 4)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    held = [("explore", 300, 310), ("explore", 320, 330), ("rest", 200, 330), ("exploit", 250, 400)]
+    for row, (phase, used, peak) in zip(rows, held, strict=True):
+        row |= {"phase": phase, "train/system/rss_mb": used, "train/system/peak_rss_mb": peak}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert peak_memory(rows) == {"explore": 330, "rest": 200, "exploit": 400}
+    write_report(folder)
+    for page in ("report.md", "report.html"):
+        assert "explore 330 MB, rest 200 MB, exploit 400 MB" in (folder / page).read_text()

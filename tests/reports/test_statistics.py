@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.reports.statistics import bootstrap_band, iqm, on_grid, stratified_bootstrap
+from ludus.reports.statistics import (
+    bootstrap_band,
+    iqm,
+    on_grid,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 
@@ -73,6 +81,44 @@ def test_the_band_of_curves_equals_the_interval_at_each_point() -> None:
     low, high = bootstrap_band([curves], n=300, seed=9)
     single = [stratified_bootstrap([curves[:, i]], n=300, seed=9) for i in range(3)]
     np.testing.assert_allclose(np.stack([low, high], 1), single)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        ([4.0, 5.0, 6.0], [1.0, 2.0, 3.0], (1.0, 1.0, 1.0)),
+        ([1.0, 2.0], [3.0, 4.0], (0.0, 0.0, 0.0)),
+        ([7.0, 7.0], [7.0, 7.0], (0.5, 0.5, 0.5)),
+        ([1.0, 3.0], [2.0, 2.0], (0.5, 0.0, 1.0)),  # of x comes 1,1 or 1,3 or 3,1 or 3,3, each a quarter of the time
+    ],
+)
+def test_probability_of_improvement_of_known_answers(
+    x: list[float], y: list[float], expected: tuple[float, float, float]
+) -> None:
+    assert probability_of_improvement([(x, y)]) == expected
+
+
+def test_probability_of_improvement_counts_pairs_and_is_a_mean_over_tasks() -> None:
+    """Mann-Whitney U over the number of pairs, as in Agarwal et al.; 2 of 6 and 5.5 of 6 pairs here."""
+    first, second = ([1.0, 4.0], [2.0, 3.0, 9.0]), ([5.0, 6.0, 7.0], [5.0, 1.0])
+    assert probability_of_improvement([first])[0] == pytest.approx(2 / 6)
+    assert probability_of_improvement([second])[0] == pytest.approx(5.5 / 6)
+    assert probability_of_improvement([first, second])[0] == pytest.approx(7.5 / 12)
+
+
+def test_the_interval_of_the_probability_equals_brute_force() -> None:
+    """Every way to draw three of three on both sides, all equally probable."""
+    x, y = [3.0, 5.0, 9.0], [2.0, 4.0, 7.0]
+    draws = list(itertools.product(range(3), repeat=3))
+    means = [
+        np.mean([(x[i] > y[j]) + 0.5 * (x[i] == y[j]) for i in first for j in second])
+        for first in draws
+        for second in draws
+    ]
+    probability, low, high = probability_of_improvement([(x, y)], n=20_000)
+    assert probability == pytest.approx(6 / 9)
+    assert (low, high) == pytest.approx(tuple(np.quantile(means, (0.025, 0.975))), abs=0.01)
+    assert probability_of_improvement([(x, y)]) == probability_of_improvement([(x, y)])
 
 
 def test_on_grid_is_straight_between_points_empty_before_and_held_after() -> None:

@@ -35,6 +35,18 @@ def test_each_of_them_asks_the_run_to_stop(run: Any, name: str) -> None:
     assert run.told and run.told[0].startswith(name)
 
 
+def test_it_is_acknowledged_once(run: Any) -> None:
+    told: list[str] = []
+    with stopping(run, told.append):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    (line,) = told
+    assert line == "SIGINT: stopping after this update; press Ctrl-C twice more to end at once, without saving ..."
+    with stopping(run, told.append):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert told[1] == "SIGTERM: stopping after this update ..."
+
+
 def test_the_third_ends_the_process(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(signals.os, "_exit", ended.append)

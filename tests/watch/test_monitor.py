@@ -6,11 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
 import pytest
 
-from ludus.watch.monitor import SHOWN, Monitor, far_from_uniform
+from ludus.watch.monitor import SHOWN, Monitor
 from ludus.watch.rules import Rules
 
 _RULES = Rules(
@@ -153,36 +151,29 @@ def test_a_resumed_run_knows_its_past_and_tells_nothing_twice() -> None:
     assert monitor.recap()[0].startswith("train/kl: above 0.1 in 4 of 4 rows")
 
 
-@pytest.mark.parametrize(
-    ("space", "entropy", "words"),
-    [
-        (gym.spaces.Discrete(2), 0.69, None),
-        (gym.spaces.Discrete(2), 0.2, "entropy 0.20 of at most 0.69"),
-        (gym.spaces.Discrete(18), 1.0, "far from uniform"),
-        (gym.spaces.MultiDiscrete([2, 3]), 1.79, None),
-        (gym.spaces.MultiDiscrete([2, 3]), 0.3, "far from uniform"),
-        (gym.spaces.MultiBinary(4), 0.5, "far from uniform"),
-        (gym.spaces.Box(-1, 1, (3,)), 3 * 1.42, None),
-        (gym.spaces.Box(-100, 100, (1,)), 1.42, "only 2% of the action range"),
-        (gym.spaces.Box(-0.01, 0.01, (1,)), 1.42, "207 times as wide as their range"),
-        (gym.spaces.Box(-np.inf, np.inf, (1,)), 1.42, None),
-        (None, 0.0, None),
-    ],
-)
-def test_the_first_policy_tries_everything(space: Any, entropy: float, words: str | None) -> None:
-    problem = far_from_uniform(space, entropy)
-    assert (problem is None) if words is None else (problem is not None and words in problem)
+def test_an_alert_of_one_moment_is_told_once_and_does_not_last() -> None:
+    monitor, told = Monitor(_RULES), []
+    monitor.listeners.append(lambda event: told.append((event.begins, event.text)))
+    monitor.once("train/policy/std", "first", "too narrow", "widen it", value=0.1, env_steps=7)
+    monitor.write({"epoch": 1, "env_steps": 8, "train/policy/std": 0.1})
+    assert told == [(True, "train/policy/std = 0.100: too narrow; widen it")]
+    (alert,) = monitor.alerts
+    assert (alert.active, alert.rows, alert.env_steps) == (False, 1, 7)
 
 
-def test_only_the_first_row_is_compared_with_uniform() -> None:
-    key, space = "train/policy/entropy", gym.spaces.Discrete(4)
-    (alert,) = _watch(key, 0.1, 0.1, action_space=space).alerts
-    assert "far from uniform" in alert.problem
-    assert alert.rows == 1
-    assert _watch(key, 1.38, 0.3, action_space=space).alerts == []
-    late = Monitor(_RULES, action_space=space)
-    late.write({"epoch": 40, "env_steps": 4, key: 0.1})  # a resumed run whose rows are gone
-    assert late.alerts == []
+def test_an_extreme_value_alerts_at_once_and_ends_with_patience() -> None:
+    rules = Rules({"*/kl": {"min": -1, "max": 0.1, "extreme": {"max": 1.0, "min": -5}, "patience": 3}})
+    for values, times in (
+        ([1.0, 0.0], 0),  # not beyond it
+        ([1.1, 0.0], 1),
+        ([-5.0, 0.0], 0),
+        ([-5.1, 0.0], 1),
+        ([1.1, 0.0, 1.1, 0.0, 0.0, 0.0, 1.1], 2),
+    ):
+        monitor = Monitor(rules)
+        for i, value in enumerate(values):
+            monitor.write({"epoch": i, "env_steps": i, "train/kl": value})
+        assert [alert.times for alert in monitor.alerts] == ([times] if times else []), values
 
 
 @pytest.mark.parametrize(
@@ -191,8 +182,10 @@ def test_only_the_first_row_is_compared_with_uniform() -> None:
         ("train/loss/total", [math.nan]),
         ("train/policy/entropy", [0.69] + [0.001] * 10),
         ("train/policy/kl", [0.5] * 3),
+        ("train/policy/kl", [151.0]),
         ("train/policy/approx_kl", [0.5] * 3),
         ("train/policy/clip_fraction", [0.9] * 5),
+        ("train/policy/clip_fraction", [0.95]),
         ("train/policy/clip_fraction", [0.0] * 100),
         ("train/policy/value_clip_fraction", [0.9] * 5),
         ("train/explained_variance", [-0.5] * 25),

@@ -40,6 +40,12 @@ def test_order_is_priority_then_name(tmp_path: Path) -> None:
     assert sorted(["a", "b"], key=rules.group_rank) == ["b", "a"]
 
 
+def test_the_x_axis_of_curves(tmp_path: Path) -> None:
+    assert _load(tmp_path, "_global: {groups: [b]}").general.step_key is None
+    assert _load(tmp_path, "_global: {step_key: updates}").general.step_key == "updates"
+    assert _load(tmp_path, "_global: {step_key: seconds}").general.key_priority  # the shipped order stays
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
@@ -48,6 +54,8 @@ def test_order_is_priority_then_name(tmp_path: Path) -> None:
         ("train/x: {better: sideways}", ["train/x.better", "sideways"]),
         ("train/x: 3", ["train/x: expected a mapping"]),
         ("_global: {key_prioritty: []}", ["_global.key_prioritty", "did you mean 'key_priority'?"]),
+        ("_global: {step_key: train/loss}", ["_global.step_key", "train/loss"]),
+        ("train/x: {extreme: {mx: 3}}", ["train/x.extreme.mx"]),
         ("- a\n- b", ["metrics.yaml"]),
         ("a: {bold: true}\na: {bold: false}", ["duplicate key 'a'"]),
         ("a: [", ["not YAML"]),

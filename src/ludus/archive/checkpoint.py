@@ -139,8 +139,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(str(file), f"expected format '{FORMAT}'", "it is not a checkpoint of ludus")
     if manifest.get("version") != VERSION:
-        problem = f"format version {str(manifest.get('version'))[:20]}, this ludus reads {VERSION}"
-        raise DataError(str(file), problem, "use the ludus that wrote it, or train again")
+        problem = f"format version {str(manifest.get('version'))[:20]}, this Ludus reads {VERSION}"
+        raise DataError(str(file), problem, "use the Ludus that wrote it, or train again")
     expected, found = manifest.pop("sha256", None), _digest(_dump(manifest))
     if expected != found or _dump({**manifest, "sha256": found}) != raw:
         raise _bad(file, f"expected sha256 {str(expected)[:64]}, found {found}")

@@ -17,6 +17,7 @@ from ludus import __version__
 from ludus.cli import flags, process
 from ludus.errors import ConfigError, LudusError, ResourceError, of_system
 from ludus.terminal import mute
+from ludus.text import did_you_mean
 
 Command = Typer | Callable[..., int | None]
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -42,6 +43,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
 """Name -> (function or app, line in `ludus --help`). A new command is one file and one line here."""
+FAMILIAR = {
+    "enjoy": "ludus play @last",
+    "watch": "ludus play @last",
+    "run": "ludus train CartPole-v1:ppo",
+    "learn": "ludus train CartPole-v1:ppo",
+    "sweep": "ludus train CartPole-v1:ppo algorithm.lr=1e-3, once per value",
+    "tune": "ludus train CartPole-v1:ppo algorithm.lr=1e-3, once per value",
+    "eval": "ludus evaluate @last",
+    "test": "ludus evaluate @last",
+    "validate": "ludus config validate",
+    "envs": "ludus env list",
+    "runs": "ludus list",
+}
+"""Commands of other tools -> what to write here."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -62,9 +77,7 @@ def _code(args: list[str]) -> int:
         if sys.stdout is not None:  # an environment may have replaced it
             sys.stdout.flush()
     except TyperException as error:
-        command = _selected(args)
-        remedy = f"see ludus {command} --help" if command in COMMANDS else "see ludus --help"
-        return process.fail(f"{' '.join(error.format_message().split()).rstrip('.')}; {remedy}", 2)
+        return process.fail(_misuse(error.format_message(), _selected(args)), 2)
     except (KeyboardInterrupt, Abort):
         return 130
     except (LudusError, OSError, MemoryError, RuntimeError, SystemExit) as error:
@@ -73,6 +86,18 @@ def _code(args: list[str]) -> int:
             raise
         return process.fail(failure.line(), failure.exit_code, error if "--debug" in args else None)
     return code
+
+
+def _misuse(message: str, command: str | None) -> str:
+    """What is wrong with a command line and what to write instead."""
+    problem = " ".join(message.split()).rstrip(".")
+    if command is not None and command not in COMMANDS:
+        remedy = f"write {FAMILIAR[command]}" if command in FAMILIAR else did_you_mean(command, COMMANDS)
+        return ConfigError("", f"No such command '{command[:60]}'", remedy).line()
+    if problem == "Missing argument 'run'":
+        return f"{problem}; write ludus {command} @last"
+    says_more = problem.endswith(("?", ")"))  # it suggests something itself
+    return problem if says_more else f"{problem}; see ludus {f'{command} ' if command else ''}--help"
 
 
 def _failure(error: BaseException) -> LudusError | None:

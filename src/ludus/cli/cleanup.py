@@ -13,8 +13,9 @@ from typer import Option
 from ludus.archive import query
 from ludus.archive.cleanup import CleanupItem, apply, plan
 from ludus.archive.index import Index
-from ludus.cli.options import Filter, RunsDir
+from ludus.cli.options import Filter, Json, RunsDir
 from ludus.cli.table import Column, print_table, say
+from ludus.files import to_json
 from ludus.reports.columns import cell
 from ludus.text import clean
 
@@ -24,6 +25,7 @@ def cleanup(
     keep_recent: Annotated[float, Option(min=0, metavar="DAYS", help="Runs younger than this stay.")] = 30,
     filter: Filter = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Remove; without it only the plan is shown.")] = False,
+    json: Json = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> int:
     """Free space: remove checkpoints, videos, event files and replay data of runs that are not kept.
@@ -33,18 +35,27 @@ def cleanup(
     records = Index(runs_dir).records()
     among = query.select(records, [query.parse(text) for text in filter or []])
     items = plan(records, among, keep_best=keep_best, keep_recent=keep_recent)
-    _print(items, "removes" if yes else "would remove")
-    if not yes:
+    if not json:
+        _print(items, "removes" if yes else "would remove")
+    freed, problems = apply(items) if yes else (0, [])
+    if json:
+        facts = {"removed": yes, "freed": freed, "problems": problems}
+        print(to_json(facts | {"runs": [_plain(item) for item in items]}), end="")
+    elif not yes:
         going = any(item.folders for item in items)
         print("nothing was removed; add --yes to do it" if going else "there is nothing to remove")
-        return 0
-    freed, problems = apply(items)
-    for problem in problems:
-        say(f"left alone: {clean(problem, 300)}")
-    print(f"freed {size(freed)}")
+    else:
+        for problem in problems:
+            say(f"left alone: {clean(problem, 300)}")
+        print(f"freed {size(freed)}")
     if problems:
         print("error: not everything could be removed; see above", file=sys.stderr)
     return 5 if problems else 0
+
+
+def _plain(item: CleanupItem) -> dict[str, object]:
+    folders = [folder.name for folder in item.folders]
+    return {"run": item.record.id, "size": item.size, "folders": folders, "kept": item.keep or None}
 
 
 def _print(items: list[CleanupItem], verb: str) -> None:

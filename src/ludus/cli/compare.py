@@ -14,7 +14,9 @@ from ludus.errors import ConfigError
 from ludus.reports.compare import Comparison
 from ludus.reports.compare import compare as compare_runs
 from ludus.reports.export import comparison_table, export_comparison
+from ludus.reports.plots import BANDS, STATISTICS
 from ludus.reports.plots import plot as draw
+from ludus.reports.run_metrics import DEFAULT
 from ludus.text import clean, did_you_mean
 
 _WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to threshold": 1}
@@ -22,21 +24,23 @@ _WEIGHTS = {"reached": 6, "min": 5, "max": 4, "median": 3, "time": 2, "steps to 
 
 def compare(
     runs: Runs = None,
-    metrics: Metrics = "reward",
+    metrics: Metrics = "final,best",
     group_by: Annotated[str, GroupBy] = "config",
     plot: Annotated[Path | None, Option(metavar="FILE", help="Learning curves as .png, .svg or .pdf.")] = None,
     statistic: Annotated[str, Option(metavar="iqm|mean", help="What the curves show.")] = "iqm",
+    band: Annotated[str, Option(metavar="interval|range", help="What the bands show.")] = "interval",
     filter: Filter = None,
     json: Json = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Compare groups of runs with IQM and 95 % bootstrap interval; runs that differ only in the seed are one group."""
-    if statistic not in ("iqm", "mean"):
-        raise ConfigError(f"--statistic {statistic}", "is not known", did_you_mean(statistic, ["iqm", "mean"]))
+    for option, value, known in (("--statistic", statistic, STATISTICS), ("--band", band, BANDS)):
+        if value not in known:
+            raise ConfigError(f"{option} {value}", "is not known", did_you_mean(value, known))
     records = Index(runs_dir).pick([*(runs or []), *(filter or [])])
-    found = compare_runs(records, metrics=words(metrics) or ["reward"], group_by=group_by)
+    found = compare_runs(records, metrics=words(metrics) or DEFAULT, group_by=group_by)
     if plot is not None:
-        draw(found, plot, statistic=statistic)
+        draw(found, plot, statistic=statistic, around=band)
     if json:
         print(export_comparison(found, "json"), end="")
         return
@@ -55,5 +59,7 @@ def _print(found: Comparison) -> None:
         print()
         different = [[path, *values] for path, values in found.differences.items()]
         print_table([Column(head) for head in ("different config", *letters)], different)
+    if found.improvement is not None:
+        say(f"\n{clean(found.improvement, 400)}")
     for note in found.notes:
-        say(painted(f"note: {clean(note)}", "yellow"))
+        say(painted(f"note: {clean(note, 1000)}", "yellow"))

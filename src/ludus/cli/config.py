@@ -8,7 +8,9 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
+from ludus.cli.options import Json
 from ludus.cli.plugin import Plugin, import_environment, load_plugins
+from ludus.cli.table import Column, print_table
 from ludus.errors import LudusError
 from ludus.files import to_json
 
@@ -20,32 +22,44 @@ Output = Annotated[Path, Option(help="The file for --write.")]
 @app.command()
 def show(
     words: Annotated[list[str], Argument(metavar="SPEC [OVERRIDES]...", help="As for ludus train.")],
-    origin: Annotated[bool, Option("--origin", help="Show the file and line of each value.")] = False,
+    origin: Annotated[bool, Option("--origin", help="Show each value with its file and line.")] = False,
+    json: Json = False,
     plugin: Plugin = None,
 ) -> None:
     """Print the resolved config as YAML."""
     from ludus.cli.job import pick_spec, split
     from ludus.config.compose import config_hash, load, to_yaml
+    from ludus.config.validate import MISSING, select
+    from ludus.reports.columns import config_text
 
     load_plugins(plugin)
     spec, overrides = split(words)
     spec = pick_spec(spec, None, None)
     import_environment(spec, overrides)
     resolved = load(spec, overrides)
+    data, digest = resolved.data, config_hash(resolved.config)
+    if json:
+        about = {"spec": spec, "hash": digest, "remarks": resolved.remarks, "origin": dict(resolved.origin)}
+        print(to_json({**about, "config": data}), end="")
+        return
     for remark in resolved.remarks:
         print(f"# {remark}")
     if not origin:
         print(to_yaml(resolved.config), end="")
         return
-    width = max(map(len, resolved.origin))
-    for path, where in sorted(resolved.origin.items()):
-        print(f"{path:<{width}}  {where}")
-    print(f"config hash {config_hash(resolved.config)}; everything else is a default")
+    values = {path: select(data, tuple(path.split("."))) for path in resolved.origin}
+    rows = [
+        [path, "-" if values[path] is MISSING else config_text(values[path]), resolved.origin[path]]
+        for path in sorted(values)
+    ]
+    print_table([Column("config"), Column("value"), Column("from")], rows)
+    print(f"config hash {digest}; everything else is a default")
 
 
 @app.command()
 def validate(
     specs: Annotated[list[str] | None, Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
+    json: Json = False,
 ) -> int:
     """Check configs and print their hashes; exit 2 if one is bad."""
     from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
@@ -53,19 +67,23 @@ def validate(
 
     if not specs or specs == ["all"]:
         specs = [*(target.spec for target in find_targets()), *find_experiments()]
-    bad = 0
+    found: list[dict[str, str | None]] = []
     for spec in specs:
         try:
             config = load(spec).config
             if config.environment.num_envs != "auto":
                 config.algorithm.config.check(config.environment.num_envs)
             facts_of(environment_file(spec))
-            print(f"ok  {config_hash(config)}  {spec}")
+            found.append({"spec": spec, "hash": config_hash(config), "error": None})
+            if not json:
+                print(f"ok  {found[-1]['hash']}  {spec}")
         except LudusError as error:
-            bad += 1
-            print(f"error: {error.line()}", file=sys.stderr)
-    print(f"{len(specs) - bad} of {len(specs)} configs are valid")
-    return 2 if bad else 0
+            found.append({"spec": spec, "hash": None, "error": error.line()})
+            if not json:
+                print(f"error: {error.line()}", file=sys.stderr)
+    good = sum(one["error"] is None for one in found)
+    print(to_json(found) if json else f"{good} of {len(specs)} configs are valid\n", end="")
+    return 0 if good == len(specs) else 2
 
 
 @app.command()
@@ -90,4 +108,4 @@ def _deliver(text: str, path: Path | None) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    print(path)
+    print(f"wrote {path}")

@@ -75,6 +75,8 @@ def statistics(result: EvalResult) -> dict[str, Any]:
         "max": result.best,
         "length_mean": result.length_mean,
         "length_std": float(np.std(result.lengths)),
+        "total_timesteps": result.total_timesteps,
+        "total_vec_steps": result.total_vec_steps,
         "seconds": result.seconds,
         "returns": list(result.returns),
         "lengths": list(result.lengths),

@@ -15,6 +15,7 @@ from ludus.errors import ConfigError, of_system
 from ludus.reports.compare import compare
 from ludus.reports.export import check_format, export_comparison
 from ludus.reports.export import export as render
+from ludus.reports.run_metrics import DEFAULT
 
 FORMAT = "csv|json|markdown|latex|onnx|torchscript"
 OUTPUT = "Default: the terminal; of a policy, its run folder."
@@ -26,7 +27,7 @@ def export(
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help=OUTPUT)] = None,
     columns: Columns = None,
     group_by: Annotated[str | None, GroupBy] = None,
-    metrics: Metrics = "reward",
+    metrics: Metrics = "final,best",
     fragment: Annotated[bool, Option("--fragment", help="LaTeX: only the tabular, for \\\\input.")] = False,
     filter: Filter = None,
     sort: Sort = "started:asc",
@@ -40,7 +41,7 @@ def export(
     check_format(format, also=("onnx", "torchscript"))
     records = query.order(Index(runs_dir).pick([*(runs or []), *(filter or [])]), sort)
     if group_by is not None:
-        found = compare(records, metrics=words(metrics) or ["reward"], group_by=group_by)
+        found = compare(records, metrics=words(metrics) or DEFAULT, group_by=group_by)
         text = export_comparison(found, format, fragment=fragment)
     else:
         text = render(records, format, column_names(columns), fragment=fragment)

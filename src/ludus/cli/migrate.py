@@ -23,8 +23,8 @@ def migrate(
         raise ConfigError(str(path), "is neither a config file nor a run folder", "name one of them")
     found = plain(read_file(config)).get("schema_version", SCHEMA_VERSION)
     if found != SCHEMA_VERSION or isinstance(found, bool):
-        problem = f"schema_version {str(found)[:40]} cannot be migrated, this ludus knows only {SCHEMA_VERSION}"
-        raise DataError(str(config), problem, "install the ludus that wrote it")
+        problem = f"schema_version {str(found)[:40]} cannot be migrated, this Ludus knows only {SCHEMA_VERSION}"
+        raise DataError(str(config), problem, "install the Ludus that wrote it")
     for saved in checkpoint.checkpoints(path).values():
         checkpoint.read_manifest(saved)
     print(f"{config} has the current version {SCHEMA_VERSION}, nothing to migrate")

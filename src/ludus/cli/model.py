@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from ludus.cli.options import Overrides
+from ludus.cli.options import Json, Overrides
 from ludus.cli.plugin import Plugin, import_environment, load_plugins
+from ludus.files import to_json
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def model(
     spec: Annotated[str, Argument(metavar="SPEC", help="Env:variant, +experiment=name or a file.")],
     overrides: Overrides = None,
+    json: Json = False,
     plugin: Plugin = None,
 ) -> None:
     """Show what an experiment trains: encoder, memory, heads and critics with their sizes, or a table."""
@@ -32,19 +34,29 @@ def model(
     config = load(spec, overrides or []).config
     info = describe(config.environment)
     player = build_player(config, Spaces(info.observation_space, info.action_space), None)
+    state = player.algorithm.state()
+    networks: list[Any] = [part.model for part in state.values() if hasattr(part, "model")]
+    parts, total = [part for network in networks for part in parts_of(network)], sum(map(trained, networks))
+    if json:
+        spaces = {"observation": str(info.observation_space), "action": str(info.action_space)}
+        sizes = [{"name": name, "parameters": trained(part)} for name, part in parts]
+        print(to_json({"algorithm": config.algorithm.name, **spaces, "parameters": total, "parts": sizes}), end="")
+        return
     print(f"observation  {info.observation_space}")
     print(f"action       {info.action_space}")
-    parts = player.algorithm.state()
-    networks: list[Any] = [part.model for part in parts.values() if hasattr(part, "model")]
-    for network in networks:
-        for name, part in network.named_children():
-            inside = hasattr(part, "parts") and not name.startswith("target_")
-            for shown, child in part.named_children() if inside else [(name, part)]:
-                show(shown, child)
+    for name, part in parts:
+        show(name, part)
     if networks:
-        print(f"\ntotal  {sum(map(trained, networks)):,} parameters that learn")
+        print(f"\ntotal  {total:,} parameters that learn")
     else:
-        print(f"\n{config.algorithm.name} has no network{tables(parts)}")
+        print(f"\n{config.algorithm.name} has no network{tables(state)}")
+
+
+def parts_of(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The parts of a network by name, those of an actor-critic one by one."""
+    for name, part in network.named_children():
+        inside = hasattr(part, "parts") and not name.startswith("target_")
+        yield from part.named_children() if inside else [(name, part)]
 
 
 def show(name: str, part: nn.Module) -> None:

@@ -20,9 +20,10 @@ Sort = Annotated[str, Option("--sort", "-s", metavar="FIELD[:asc|desc]", help="A
 Limit = Annotated[int | None, Option("--limit", "-n", min=1, metavar="N", help="Only the first N.")]
 Columns = Annotated[str | None, Option(metavar="A,B,...", help="Fields or config paths to show.")]
 GroupBy = Option("--group-by", "-g", metavar="config|spec|FIELD", help="What a group is; config: all but the seed.")
-_METRICS = "reward, loss, entropy, ... or the name of a metric."
+_METRICS = "final, best, loss, entropy, ... or the name of a metric."
 Metrics = Annotated[str, Option("--metrics", "-m", metavar="A,B", help=_METRICS)]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
+LastLines = Annotated[bool, Option("--json", help="Print the final numbers of each run as a line of JSON.")]
 RunsDir = Annotated[Path, Option(metavar="DIR", help="Folder of all runs.")]
 Deterministic = Annotated[bool | None, Option("--deterministic/--stochastic", help="Greedy or not.")]
 Checkpoint = Annotated[str | None, Option(metavar="best|last|step=N", help="Default: best, or last.")]

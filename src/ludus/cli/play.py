@@ -6,15 +6,16 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ludus.cli.options import Checkpoint, Deterministic, EnvId, RunsDir
+from ludus.cli.options import Checkpoint, Deterministic, EnvId, Json, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
 from ludus.errors import ConfigError
+from ludus.files import to_json
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from ludus.play import EpisodeEnd, PlayedStep
     from ludus.types import Array
 
-
+Say = Callable[[str], None]
 _RUN = "Run id, unique prefix, @last or @best; add /@best, /@last or /step=N. Env:variant without a policy."
 
 
 def play(
-    run: Annotated[str, Argument(help=_RUN)],
+    run: Annotated[str, Argument(help=_RUN)] = "@last",
     episodes: Annotated[int, Option(min=1, help="Episodes to play.")] = 5,
     video: Annotated[str | None, Option(metavar="PATH|auto", help="Record an MP4; auto: into the run.")] = None,
     render: Annotated[str | None, Option(metavar="human|none", help="Default: human with a display.")] = None,
@@ -41,6 +42,7 @@ def play(
     seed: Annotated[int | None, Option(min=0, help="Of the environment; default: the run's.")] = None,
     checkpoint: Checkpoint = None,
     env: EnvId = None,
+    json: Json = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
@@ -51,23 +53,42 @@ def play(
     from ludus.envs.make import make_vector
     from ludus.play import episodes as play_episodes
     from ludus.play import random_policy
-    from ludus.session.player import policy_in
+    from ludus.session.player import present_policy
     from ludus.terminal import quiet
 
-    if not quiet():
-        print(f"{name}, {'you play' if user else 'random actions'}" if random or user else name)
-    first_seed = config.experiment.seed if seed is None else seed
+    say: Say = silence if json or quiet() else print_at_once
+    first_seed, played = config.experiment.seed if seed is None else seed, None
     with make_vector(config.environment, num_envs=1, render_mode=mode, vectorization="sync") as made:
-        if user:
-            print(play_yourself(made, episodes, first_seed, fps))
-            return
-        if random or found is None:
+        if random or user or found is None:
             act = random_policy(made, first_seed)
         else:
-            act, _ = policy_in(config, found, name.rpartition("/")[2], made, deterministic)
+            act, played = present_policy(config, found, checkpoint, made, deterministic)
+        say(f"{name}/{played}" if played else f"{name}, {'you play' if user else 'random actions'}")
         path = None if video is None else video_path(found, video)
-        steps = play_episodes(act, made, [first_seed], episodes, render=path is not None)
-        print(performed(paced(steps, fps if path is None else None, step), path, fps or made.info.render_fps))
+        say = silence if json else print_at_once
+        if user:
+            ended = play_yourself(made, episodes, first_seed, fps, say)
+        else:
+            steps = play_episodes(act, made, [first_seed], episodes, render=path is not None)
+            ended = performed(
+                paced(steps, fps if path is None else None, step, say), path, fps or made.info.render_fps, say
+            )
+    if json:
+        about = {"run": name, "checkpoint": played, "seed": first_seed, "video": str(path) if path else None}
+        print(to_json(about | facts(ended)), end="")
+        return
+    print(summary(ended))
+    if mode is None and render is None and not (step or quiet()):
+        print(f"there is no display to watch it on; --video {'auto' if found else 'FILE.mp4'} records it")
+
+
+def print_at_once(text: str) -> None:
+    """Print a line without waiting for more."""
+    print(text, flush=True)
+
+
+def silence(_: str) -> None:
+    """Print nothing: all facts come as JSON in the end."""
 
 
 def source(
@@ -82,49 +103,57 @@ def source(
 
         return None, compose(reference).config, reference
     found = RunFolder.load(runs_dir, reference)
-    step = f"/{checkpoint_name(found, checkpoint)}" if trained else ""
-    return found, run_config(found, env), found.id + step
+    if trained:
+        checkpoint_name(found, checkpoint)  # refuses what is not there before anything is made
+    return found, run_config(found, env), found.id
 
 
-def performed(steps: Iterable[PlayedStep], path: Path | None, fps: float) -> str:
-    """Play the episodes, before a spectator or into a video, and sum them up."""
+def performed(steps: Iterable[PlayedStep], path: Path | None, fps: float, say: Say) -> list[EpisodeEnd]:
+    """Play the episodes, before a spectator or into a video."""
     from ludus.archive.video import write_video
 
     ended: list[EpisodeEnd] = []
     if path is None:
-        deque(shown(steps, ended), maxlen=0)
+        deque(shown(steps, ended, say), maxlen=0)
     else:
-        print(f"video {path} ({write_video(path, shown(steps, ended), fps):,} frames)")
-    return summary(ended)
+        say(f"video {path} ({write_video(path, shown(steps, ended, say), fps):,} frames)")
+    return ended
 
 
-def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd]) -> Iterator[Array]:
-    """The frames of an environment; finished episodes are printed and added to `ended`."""
+def shown(steps: Iterable[PlayedStep], ended: list[EpisodeEnd], say: Say) -> Iterator[Array]:
+    """The frames of an environment; finished episodes are told and added to `ended`."""
     for step in steps:
         yield from step.frames
         for end in step.ended:
             ended.append(end)
-            print(f"episode {len(ended):>3}   return {end.total:>10,.1f}   length {end.length:>6,}", flush=True)
+            say(f"episode {len(ended):>3}   return {end.total:>10,.1f}   length {end.length:>6,}")
+
+
+def facts(ended: list[EpisodeEnd]) -> dict[str, Any]:
+    """Returns and lengths of the episodes, with mean and deviation."""
+    import numpy as np
+
+    returns, lengths = [float(end.total) for end in ended], [int(end.length) for end in ended]
+    mean, std = (float(np.mean(returns)), float(np.std(returns))) if ended else (None, None)
+    return {"episodes": len(ended), "mean": mean, "std": std, "returns": returns, "lengths": lengths}
 
 
 def summary(ended: list[EpisodeEnd]) -> str:
     """Mean and deviation over the episodes."""
-    import numpy as np
-
     if not ended:
         return "no episode was finished"
-    returns = [end.total for end in ended]
-    length = np.mean([end.length for end in ended])
-    return f"mean {np.mean(returns):,.1f} ± {np.std(returns):,.1f} over {len(ended)} episodes, length {length:,.1f}"
+    found = facts(ended)
+    length = sum(found["lengths"]) / len(ended)
+    return "mean {mean:,.1f} ± {std:,.1f} over {episodes} episodes".format(**found) + f", length {length:,.1f}"
 
 
-def paced(steps: Iterable[PlayedStep], fps: float | None, step: bool) -> Iterator[PlayedStep]:
+def paced(steps: Iterable[PlayedStep], fps: float | None, step: bool, say: Say) -> Iterator[PlayedStep]:
     """The steps with a pause after each, or with a line and a wait for Enter (`q` ends the waiting)."""
     due, waiting = time.monotonic(), step
     for done in steps:
         if step:
-            facts = f"action {done.action[0]}   reward {done.reward[0]:g}   return {done.total[0]:g}"
-            print(f"step {done.length[0]:>5}   {facts}")
+            about = f"action {done.action[0]}   reward {done.reward[0]:g}   return {done.total[0]:g}"
+            say(f"step {done.length[0]:>5}   {about}")
         if waiting:
             answer = sys.stdin.readline()
             waiting = bool(answer) and answer.strip().lower() not in ("q", "quit")
@@ -134,7 +163,7 @@ def paced(steps: Iterable[PlayedStep], fps: float | None, step: bool) -> Iterato
         yield done
 
 
-def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -> str:
+def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None, say: Say) -> list[EpisodeEnd]:
     """The keyboard acts; closing the window or Escape ends it."""
     import numpy as np
 
@@ -152,17 +181,17 @@ def play_yourself(env: VectorEnv, episodes: int, seed: int, fps: float | None) -
         return ActResult(np.asarray(window.action())[None], None, {})
 
     ended: list[EpisodeEnd] = []
-    print(keys.help(labels))
+    say(keys.help(labels))
     try:
         for step in play_episodes(act, env, [seed], episodes):
-            list(shown([step], ended))
+            list(shown([step], ended, say))
             if step.ended:
                 window.show(env.render(final=True))
     except Quit:
         pass
     finally:
         window.close()
-    return summary(ended)
+    return ended
 
 
 def render_mode(render: str | None, video: str | None, user: bool = False) -> str | None:

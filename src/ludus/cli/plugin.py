@@ -94,4 +94,4 @@ def _run(where: str, code: Callable[[], object]) -> None:
 def _install(module: str) -> str:
     from ludus.envs.packages import PACKAGES
 
-    return f"pip install {PACKAGES.get(module, (module.replace('_', '-'),))[0]}, or run ludus where its file is"
+    return f"pip install {PACKAGES.get(module, (module.replace('_', '-'),))[0]}, or go where its file is"

@@ -9,22 +9,30 @@ from typing import Annotated
 from typer import Option
 
 from ludus.archive.index import Index
-from ludus.cli.options import Run, RunsDir
+from ludus.cli.options import Json, Run, RunsDir
 from ludus.errors import ResourceError
+from ludus.files import to_json
 from ludus.reports.report import write_report
 
 
 def report(
     run: Run = "@last",
     open: Annotated[bool, Option("--open", help="Open it in the browser.")] = False,
+    json: Json = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Write the report of a run again and print its path."""
-    folder = Index(runs_dir).get(run).folder
+    found = Index(runs_dir).get(run)
+    folder = found.folder
     try:
         path = write_report(folder)
     except OSError as error:
         raise ResourceError(str(folder), f"no report: {error.strerror}", "check space and permissions") from None
-    print(path)
+    address = path.resolve().as_uri()
+    if json:
+        paths = {"html": str(path), "markdown": str(path.with_suffix(".md")), "address": address}
+        print(to_json({"run": found.id, **paths}), end="")
+    else:
+        print(path if open else f"{path}\nopen it with --open, or in a browser: {address}")
     if open:
-        webbrowser.open(path.resolve().as_uri())
+        webbrowser.open(address)

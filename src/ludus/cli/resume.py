@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from ludus.cli.options import Checkpointed, Overrides, RunsDir
+from ludus.cli.options import Checkpointed, LastLines, Overrides, RunsDir
+from ludus.cli.outcome import tell
 from ludus.cli.plugin import Plugin, load_plugins
 
 Mode = Literal["exact", "warm_start", "warm_start_optimizer"]
@@ -21,6 +22,7 @@ def resume(
     rebuild_buffer: Annotated[bool, Option("--rebuild-buffer", help=_REBUILD)] = False,
     plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
+    json: LastLines = False,
     debug: Annotated[bool, Option("--debug", help="As for ludus train.")] = False,
 ) -> int:
     """Continue a run from its newest good checkpoint."""
@@ -47,4 +49,6 @@ def resume(
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         optimizer = mode == "warm_start_optimizer"
         done = train(resolved, runs_dir=runs_dir, init_from=run, optimizer=optimizer, debug=debug)
+    assert done.folder is not None
+    tell([done.folder], json=json)
     return EARLY if done.stopped_early else 0

@@ -12,6 +12,8 @@ from ludus.text import ascii_only, clean
 _CODES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _GAP = 2
 _MOST = 160
+_LEAST = 8
+"""Characters to which a column may be cut."""
 
 
 class Column(NamedTuple):
@@ -25,7 +27,7 @@ class Column(NamedTuple):
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print titles and rows; on a terminal, columns are dropped and the widest one is cut until a line fits."""
+    """Print titles and rows; on a terminal, columns are dropped and the widest are cut until a line fits."""
     cells = [
         [text if text.isprintable() and len(text) <= _MOST else clean(text, _MOST) for text in row] for row in rows
     ]
@@ -36,9 +38,9 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
         room = max(os.get_terminal_size().columns, 40) + _GAP
         while (over := sum(widths[i] + _GAP for i in shown) - room) > 0 and any(columns[i].weight for i in shown):
             shown.remove(max(shown, key=lambda i: columns[i].weight))
-        if over > 0:
-            widest = max(shown, key=lambda i: widths[i])
-            widths[widest] = max(widths[widest] - over, 8)
+        while over > 0 and widths[widest := max(shown, key=lambda i: widths[i])] > _LEAST:
+            widths[widest] -= 1
+            over -= 1
     for row in (titles, *cells):
         styles = [column.style(text) if row is not titles else "dim" for column, text in zip(columns, row, strict=True)]
         line = [_cell(row[i], styles[i], widths[i], columns[i].right) for i in shown]

@@ -7,7 +7,8 @@ from pathlib import Path
 from ludus.cli import job as asked
 from ludus.cli.flags import spec_of
 from ludus.cli.job import confirmed, jobs_of, pick_spec, print_config, print_targets, split
-from ludus.cli.options import RunsDir
+from ludus.cli.options import LastLines, RunsDir
+from ludus.cli.outcome import tell
 from ludus.cli.plugin import Plugin, import_environment, load_plugins
 from ludus.errors import ConfigError
 
@@ -30,6 +31,7 @@ def train(
     init_from: asked.InitFrom = None,
     resume: asked.Resume = None,
     runs_dir: RunsDir = Path("runs"),
+    json: LastLines = False,
     debug: asked.Debug = False,
 ) -> int:
     """Train an experiment."""
@@ -42,7 +44,7 @@ def train(
     overrides += [f"max_timesteps={max_timesteps}"] if max_timesteps else []
     overrides += [f"total_timesteps={total_timesteps}"] if total_timesteps else []
     if resume not in (None, "auto"):
-        return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, debug)
+        return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
     init_from = init_from and init_from.removeprefix(f"{runs_dir}/")
     runs_dir = runs_dir.absolute()  # an environment may change the working directory, and there are several seeds
     if not (spec or config_id or config):
@@ -58,17 +60,23 @@ def train(
     from ludus.session import train as session
     from ludus.session.signals import EARLY
 
+    done: list[Path] = []
+    code = 0
     for job in jobs:
         begun = earlier.unfinished(job.config, runs_dir) if resume else None
         run = earlier.resume(begun, [], runs_dir=runs_dir, debug=debug) if begun else None
         run = run or session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
+        assert run.folder is not None
+        done.append(run.folder)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):
-            return EARLY
-    return 0
+            code = EARLY
+            break
+    tell(done, json=json)
+    return code
 
 
 def _resume(
-    run: str, spec: str | None, overrides: list[str], plugin: list[Path] | None, runs_dir: Path, debug: bool
+    run: str, spec: str | None, overrides: list[str], plugin: list[Path] | None, runs_dir: Path, json: bool, debug: bool
 ) -> int:
     """`ludus resume`, for users who look for it here."""
     if spec is not None:
@@ -76,4 +84,4 @@ def _resume(
         raise ConfigError(f"--resume {run}", problem, "leave the spec out, or write --resume auto")
     from ludus.cli.resume import resume
 
-    return resume(run, overrides, plugin=plugin, runs_dir=runs_dir, debug=debug)
+    return resume(run, overrides, plugin=plugin, runs_dir=runs_dir, json=json, debug=debug)

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.cli.options import Run, RunsDir
+from ludus.cli.options import Json, Run, RunsDir
 from ludus.cli.plugin import Plugin, load_plugins
+from ludus.files import to_json
 
 
-def verify(run: Run, plugin: Plugin = None, runs_dir: RunsDir = Path("runs")) -> int:
+def verify(run: Run, json: Json = False, plugin: Plugin = None, runs_dir: RunsDir = Path("runs")) -> int:
     """Retrain a run from its config, and compare every metric and the final state."""
     from ludus.archive.store import RunFolder
     from ludus.verify import verify as verify_run
 
+    def say(line: str) -> None:
+        if not json:
+            print(line, flush=True)
+
     load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)
-    print(f"{folder.id}: training again and comparing", flush=True)
-    verdict = verify_run(folder, announce=lambda line: print(line, flush=True))
-    if not verdict.identical:
-        print(f"differs: {verdict.difference or 'the final weights'}")
-        return 3
+    say(f"{folder.id}: training again and comparing")
+    verdict = verify_run(folder, announce=say)
+    difference = None if verdict.identical else verdict.difference or "the final weights"
     also = " and the final state" if verdict.weights else ""
-    print(f"identical: {verdict.rows:,} rows up to step {verdict.env_steps:,}{also}")
-    return 0
+    identical = f"identical: {verdict.rows:,} rows up to step {verdict.env_steps:,}{also}"
+    say(identical if difference is None else f"differs: {difference}")
+    if json:
+        facts = {"rows": verdict.rows, "env_steps": verdict.env_steps, "weights": verdict.weights}
+        about = {"run": folder.id, "identical": verdict.identical, "difference": difference}
+        print(to_json(about | facts), end="")
+    return 0 if verdict.identical else 3

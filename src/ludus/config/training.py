@@ -92,9 +92,17 @@ class Stop(Model):
     train_reward: float | Literal["threshold"] | None = None
     """Stop when the mean return of the last 100 training episodes reaches this; `threshold` is the environment's."""
     eval_reward: float | Literal["threshold"] | None = None
-    """Stop when the mean evaluation return reaches this; `threshold` is the environment's."""
+    """Stop when the mean evaluation return reaches this, here and in the confirmation; `threshold` is the
+    environment's."""
+    confirm_episodes: int | None = Field(default=None, ge=0)
+    """Fresh episodes that have to reach `eval_reward` too; the default is `evaluation.episodes`, but at least 100. With
+    0 the run stops without them."""
     minutes: float | None = Field(default=None, gt=0)
     """Stop after this many minutes of training."""
+
+
+CONFIRMED = 100
+"""Least number of fresh episodes of a confirmation whose config does not say how many."""
 
 
 class CheckpointPlan(Model):
@@ -144,6 +152,12 @@ class Training(Model):
         """Whether the run takes no environment steps: its budget is counted in updates."""
         types = {phase.type for phase in self.phases or ()}
         return self.total_updates is not None or ("offline" in types and "online" not in types)
+
+    @property
+    def confirm_episodes(self) -> int:
+        """Fresh episodes that confirm a goal before the run stops; 0 for none."""
+        own = self.stop.confirm_episodes
+        return max(self.evaluation.episodes, CONFIRMED) if own is None else own
 
     @property
     def budget(self) -> Budget:

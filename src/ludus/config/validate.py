@@ -165,7 +165,17 @@ def _config_error(details: list[ErrorDetails], draft: Draft, source: str) -> Con
         problem, _, remedy = first["msg"].partition("; ")
     else:
         problem = _problem([detail for detail in details if _real(detail["loc"], draft.data) == path])
+        remedy = _example(dotted, info) if info else remedy
     return ConfigError(where, f"{dotted}: {problem}", remedy)
+
+
+def _example(path: str, info: FieldInfo) -> str:
+    """A value that a field takes: its default; where that is none, what the field is."""
+    default = None if info.is_required() else info.get_default(call_default_factory=False)
+    value = default.model_dump() if isinstance(default, Model) else default
+    if isinstance(value, int | float | str) and value != "":
+        return f"for example {path}={value if isinstance(value, str) else json.dumps(value)}"
+    return " ".join((info.description or "").split()).partition(";")[0].removesuffix(".")
 
 
 def _nearest_key(path: Path, data: object) -> str:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 import textwrap
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ludus.console import plain as pipe
 from ludus.console import screen
 from ludus.console.history import History
 from ludus.metrics.names import EVAL_RETURN, RETURN
 from ludus.metrics.sinks import Row, Sink
 from ludus.progress import Budget
 from ludus.terminal import mute
-from ludus.text import ascii_only, clean, duration, points, rate
+from ludus.text import ascii_only, clean, duration
 from ludus.watch.monitor import Event, Monitor
 from ludus.watch.rules import Rules
 
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 _FASTEST = 1 / 8
 _SHARE = 0.008
 _SPEED_WINDOW = 10.0
+_SILENCE = 1.0
+"""Seconds without a row after which the clock on the screen goes on by itself."""
+ONGOING = " ..."
+"""How a note ends that tells what goes on until the next row; the screen shows it with a clock."""
 
 
 class Console(Sink):
@@ -61,16 +67,29 @@ class Console(Sink):
         self._speed: deque[tuple[float, float]] = deque()
         self._live: Live | None = None
         self._due, self._line_due, self._cost = float("inf"), float("inf"), 0.0
-        self._budget = Budget(0)
+        self._budget, self._learning_starts = Budget(0), 0
         self._threshold: float | None = None
+        self._lock = threading.RLock()  # the thread that ticks draws too
+        self._announced: deque[str] = deque()
+        self._doing, self._heard, self._ticked = "", clock(), -float("inf")
         if monitor is not None:
             monitor.listeners.append(self._alert)
 
     def start(
-        self, header: Mapping[str, str], budget: Budget, *, position: int = 0, threshold: float | None = None
+        self,
+        header: Mapping[str, str],
+        budget: Budget,
+        *,
+        position: int = 0,
+        threshold: float | None = None,
+        learning_starts: int = 0,
     ) -> None:
-        """Show who runs what and begin; `position` is where a resumed run goes on, in the unit of its budget."""
-        self._budget, self._threshold = budget, threshold
+        """Show who runs what and begin; `position` is where a resumed run goes on, in the unit of its budget.
+
+        The speed before step `learning_starts` says nothing about the time that is left.
+        """
+        self._budget, self._threshold, self._learning_starts = budget, threshold, learning_starts
+        self._heard = self._clock()
         self._speed.append((float(self._history.position.get("seconds", 0.0)), position))
         plain: list[screen.Line] = [[(clean(key).ljust(13), ""), (clean(value), "")] for key, value in header.items()]
         facts = dict(header)
@@ -87,22 +106,43 @@ class Console(Sink):
 
     def write(self, row: Row) -> None:
         """Store the row; redraw if it is time."""
-        self._rows.append(row)
-        if self._clock() >= self._due or len(self._rows) >= 4096:
-            self._draw()
-        elif EVAL_RETURN in row and (self._plain or self._copy is not None):
-            self._drain()
-            self._plain_line(row)
+        with self._lock:
+            self._rows.append(row)
+            self._heard, self._doing = self._clock(), ""
+            if self._heard >= self._due or len(self._rows) >= 4096:
+                self._draw()
+            elif EVAL_RETURN in row and (self._plain or self._copy is not None):
+                self._drain()
+                self._plain_line(row)
 
     def note(self, text: str, style: str = "") -> None:
         """Print one line above the table."""
         width = 10_000 if self._plain else self._console.width
         text = clean(text, 2000)
-        self._print([[(part, style)] for part in textwrap.wrap(text, width)], [[(text, "")]])
+        with self._lock:
+            self._doing = text.removesuffix(ONGOING) if text.endswith(ONGOING) else self._doing
+            self._print([[(part, style)] for part in textwrap.wrap(text, width)], [[(text, "")]])
+
+    def announce(self, text: str) -> None:
+        """Note a line that the next tick prints: a signal handler may come while something is being drawn."""
+        self._announced.append(text)
+
+    def tick(self) -> None:
+        """Print what was announced; let the clock go on if there was no row for a while."""
+        with self._lock:
+            while self._announced:
+                self.note(self._announced.popleft(), screen.WARN)
+            now = self._clock()
+            if self._live is not None and now - max(self._heard, self._ticked) >= _SILENCE:
+                self._ticked = now
+                if self._rows:
+                    self._drain()
+                self._redraw()
 
     def summary(self, result: Mapping[str, object]) -> None:
-        """Print the end of a run. Optional keys of `result`: mean and std of the last evaluation, threshold, reason,
-        seconds, env_steps, epochs, updates, folder, and next: pairs of a command and its purpose."""
+        """Print the end of a run. Optional keys of `result`: state, mean and std of the last evaluation, threshold,
+        reason, seconds, env_steps, epochs, updates, folder, and next: pairs of a command and its purpose."""
+        self.tick()
         self.close()
         alerts = self._monitor.recap() if self._monitor else []
         width = min(self._console.width, 120)
@@ -111,12 +151,14 @@ class Console(Sink):
 
     def close(self) -> None:
         """Draw the last state, leave it on the screen and restore the cursor."""
-        self._drain()
-        if self._live is not None:
-            live, self._live = self._live, None
-            live.update(_drawn(self._frame(), self._ascii))
-            self._out(live.stop)
-        self._due = self._line_due = float("inf")
+        with self._lock:
+            self._drain()
+            if self._live is not None:
+                live, self._live = self._live, None
+                self._heard, self._doing = self._clock(), ""
+                live.update(_drawn(self._frame(), self._ascii))
+                self._out(live.stop)
+            self._due = self._line_due = float("inf")
 
     def _alert(self, event: Event) -> None:
         self.note(f"{'⚠' if event.begins else '✓'} {event.text}", screen.WARN if event.begins else screen.GOOD)
@@ -152,7 +194,10 @@ class Console(Sink):
         evaluated = EVAL_RETURN in last
         if not evaluated and self._clock() < self._line_due:
             return
-        line: screen.Line = [(self._evaluation(last) if evaluated else self._line(), "")]
+        at = self._progress()
+        running = "" if evaluated else pipe.progress(at, self._history, self._rules)
+        text = running or pipe.evaluation(at, last, self._threshold)
+        line: screen.Line = [(text, "")]
         self._print([line] if self._plain else [], [line])
         seconds = float(self._history.position.get("seconds", 0.0))
         self._line_due = self._clock() + min(max(2.0, seconds / 50), 60.0)
@@ -165,10 +210,13 @@ class Console(Sink):
         if self._history.position:
             seconds, steps = (float(self._history.position.get(key, 0.0)) for key in ("seconds", self._budget.unit))
             self._speed.append((seconds, steps))
-            while len(self._speed) > 2 and self._speed[1][0] <= seconds - _SPEED_WINDOW:
+            learns = self._learning_starts <= steps
+            while len(self._speed) > 2 and (
+                self._speed[1][0] <= seconds - _SPEED_WINDOW or (learns and self._speed[0][1] < self._learning_starts)
+            ):
                 self._speed.popleft()
 
-    def _progress(self) -> screen.Standing:
+    def _progress(self, waited: float = 0.0) -> screen.Standing:
         at = self._history.position
         (begin, before), (end, after) = self._speed[0], self._speed[-1]
         return screen.Standing(
@@ -176,30 +224,28 @@ class Console(Sink):
             total=self._budget.total,
             noun=self._budget.noun,
             speed=(after - before) / (end - begin) if end > begin else 0.0,
-            seconds=float(at.get("seconds", 0.0)),
+            seconds=float(at.get("seconds", 0.0)) + waited,
             epoch=int(at.get("epoch", 0)),
+            updates=int(at.get("updates", 0)),
             phase=str(at.get("phase", "")),
+            learning_starts=self._learning_starts,
         )
 
     def _frame(self) -> list[screen.Line]:
         width, height = min(self._console.width, 120), self._console.height
-        lines = screen.table(self._history, self._rules, width, max(height - 4, 3))
-        return [*lines, [], screen.progress(self._progress(), width)]
+        waited = self._clock() - self._heard
+        waited = waited if waited >= _SILENCE else 0.0
+        status = self._status(waited, width)
+        lines = screen.table(self._history, self._rules, width, max(height - 4 - len(status), 3))
+        return [*lines, [], screen.progress(self._progress(waited), width), *status]
 
-    def _line(self) -> str:
-        p = self._progress()
-        share = p.position / p.total if p.total else 1.0
-        reward = self._history.series.get(RETURN)
-        score = f"  return {points(reward.last)}" if reward else ""
-        counts = f"{share:4.0%}  {p.position:,} / {p.total:,} {p.noun}  epoch {p.epoch:,}"
-        return f"[{duration(p.seconds):>7}] {counts}  {rate(p.speed)} {p.noun}/s  ETA {duration(p.eta)}{score}"
-
-    def _evaluation(self, row: Row) -> str:
-        p = self._progress()
-        mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")
-        spread = f" ± {points(float(std))}" if std is not None else ""
-        goal = f"  threshold {points(self._threshold)}" if self._threshold is not None else ""
-        return f"[{duration(p.seconds):>7}] evaluation at {p.position:,} {p.noun}: return {points(mean)}{spread}{goal}"
+    def _status(self, waited: float, width: int) -> list[screen.Line]:
+        """What goes on below the progress bar, while no row comes and before the first episode has ended."""
+        if self._doing:
+            return [[(clean(f"{self._doing}  {duration(waited)}", width), screen.DIM)]]
+        if RETURN in self._history.series or self._budget.unit != "env_steps":
+            return []
+        return [[(clean("no episode has ended yet, so there is no return", width), screen.DIM)]]
 
     def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
         """Print `lines` on the screen and `plain` (default: the same without colours) to the copy."""

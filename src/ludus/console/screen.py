@@ -33,12 +33,21 @@ class Standing(NamedTuple):
     speed: float
     seconds: float
     epoch: int
+    updates: int
     phase: str
+    learning_starts: int = 0
 
     @property
     def eta(self) -> float:
         """Seconds that are left at the present speed."""
         return max(self.total - self.position, 0) / self.speed if self.speed > 0 else math.inf
+
+    @property
+    def left(self) -> str:
+        """`ETA 0:38`; while actions are random their speed promises nothing."""
+        if self.position < self.learning_starts:
+            return f"ETA when learning starts at {self.learning_starts:,}"
+        return f"ETA {duration(self.eta)}"
 
 
 def table(history: History, rules: Rules, width: int, height: int) -> list[Line]:
@@ -113,10 +122,10 @@ def progress(p: Standing, width: int) -> Line:
     """`main · epoch 24 ━━━━╸──── 62 %  62,464 / 100,000 steps  14.2k steps/s  0:04  ETA 0:03`."""
     share = min(max(p.position / p.total, 0.0), 1.0) if p.total else 1.0
     head = f"{clean(p.phase, 24)} · epoch {p.epoch:,} " if p.phase else f"epoch {p.epoch:,} "
-    speed, left = f"{rate(p.speed)} {p.noun}/s", f"ETA {duration(p.eta)}"
-    tail = f" {share:4.0%}  {p.position:,} / {p.total:,}  {speed}  {duration(p.seconds)}  {left}"
+    speed = f"{rate(p.speed)} {p.noun}/s"
+    tail = f" {share:4.0%}  {p.position:,} / {p.total:,}  {speed}  {duration(p.seconds)}  {p.left}"
     if width - len(head) - len(tail) < 10:
-        tail = f" {share:4.0%}  {p.position:,}  {speed}  {left}"
+        tail = f" {share:4.0%}  {p.position:,}  {speed}  {p.left if p.position >= p.learning_starts else ''}".rstrip()
     room = max(width - cell_len(head) - len(tail), 5)
     full = int(share * room * 2)
     done = "━" * (full // 2) + "╸" * (full % 2)
@@ -183,13 +192,17 @@ def verdict(result: Mapping[str, object], width: int) -> list[Line]:
     """The last evaluation against the threshold; `result` as in Console.summary."""
     threshold, mean, std = (_number(result.get(key)) for key in ("threshold", "mean", "std"))
     size = min(width, 72)
+    stopped = result.get("state") == "stopped"
+    ended, colour = ("STOPPED", WARN) if stopped else ("FINISHED", SPARK)
     if mean is None:
-        return box("FINISHED", [[("the run was not evaluated", "")]], size, DIM)
+        return box(ended, [[("the run was not evaluated", "")]], size, WARN if stopped else DIM)
     score = f"evaluated mean return {points(mean)}" + (f" ± {points(std)}" if std is not None else "")
     if threshold is None:
-        return box("FINISHED", [[(score, "bold"), ("  no threshold is set", DIM)]], size, SPARK)
+        return box(ended, [[(score, "bold"), ("  no threshold is set", DIM)]], size, colour)
     gap = f"{'+' if mean >= threshold else ''}{points(mean - threshold)}"
     body: list[Line] = [[(score, "bold"), (f"   threshold {points(threshold)}   gap {gap}", "")]]
+    if stopped:
+        return box(ended, body, size, colour)
     return box("SOLVED", body, size, GOOD) if mean >= threshold else box("NOT SOLVED", body, size, BAD)
 
 

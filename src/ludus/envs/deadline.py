@@ -144,7 +144,8 @@ def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
     """
     pass_on(error)
     text = str(error).partition("\n")[0][:200]
-    problem, remedy = f"{verb} raised {type(error).__name__}: {text}", "its traceback is in run.log, or add --debug"
+    problem = f"{verb} raised {type(error).__name__}" + (f": {text}" if text else " without a message")
+    remedy = "its traceback is in run.log, or add --debug"
     failure = EnvironmentFailed(where, problem, remedy)
     failure.detail = "".join(traceback.format_exception(error))
     return failure

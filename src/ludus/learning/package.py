@@ -118,7 +118,7 @@ def build(
     """Compile, move into the cache, load. If the cache cannot be written, the next run has to compile again."""
     if not has_compiler():
         raise Unavailable("there is no C++ compiler; install g++")
-    announce("compiling the update, once for this shape (about half a minute)")
+    announce("compiling the update, once for this shape (about half a minute) ...")
     scratch = scratch_folder(folder)
     try:
         made = compile_apart(graph, example, scratch)

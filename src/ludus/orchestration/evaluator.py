@@ -31,17 +31,26 @@ class EvalResult:
     """Training steps done before it."""
     seconds: float
     deterministic: bool
+    total_vec_steps: int = 0
+    """Steps of all environments together that it took."""
+    total_timesteps: int = 0
+    """Steps of single environments that it took."""
 
     @classmethod
     def of(cls, steps: Iterable[PlayedStep], *, env_steps: int, start: float, deterministic: bool) -> EvalResult:
         """Of all episodes that these steps finish; `start` is the time (monotonic) when they began."""
-        ended = [end for step in steps for end in step.ended]
+        ended, vec_steps, taken = [], 0, 0
+        for step in steps:
+            ended += step.ended
+            vec_steps, taken = vec_steps + 1, taken + len(step.reward)
         return cls(
             returns=tuple(end.total for end in ended),
             lengths=tuple(end.length for end in ended),
             env_steps=env_steps,
             seconds=time.monotonic() - start,
             deterministic=deterministic,
+            total_vec_steps=vec_steps,
+            total_timesteps=taken,
         )
 
     @property
@@ -123,12 +132,19 @@ class Evaluator:
 
     def evaluate(self, env_steps: int) -> EvalResult:
         """The configured number of episodes; everything random follows from the seed and `env_steps` alone."""
+        return self._play("evaluation", env_steps, self.cfg.episodes)
+
+    def confirm(self, env_steps: int, count: int) -> EvalResult:
+        """Fresh episodes: their seeds and actions come from streams of their own."""
+        return self._play("confirmation", env_steps, count)
+
+    def _play(self, stream: str, env_steps: int, count: int) -> EvalResult:
         if self._env is None:
             self._env = self._make_env(self.cfg.num_envs or min(self.cfg.episodes, MOST_ENVS))
-        self._rng.bit_generator.state = self._streams.generator(f"evaluation actions {env_steps}").bit_generator.state
-        seeds = self._streams.integers(f"evaluation {env_steps}", self._env.num_envs)
+        self._rng.bit_generator.state = self._streams.generator(f"{stream} actions {env_steps}").bit_generator.state
+        seeds = self._streams.integers(f"{stream} {env_steps}", self._env.num_envs)
         start = time.monotonic()
-        steps = episodes(self.act, self._env, seeds, self.cfg.episodes, timeout=self.cfg.timeout_seconds)
+        steps = episodes(self.act, self._env, seeds, count, timeout=self.cfg.timeout_seconds)
         return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=self.deterministic)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from ludus.types import Report
 
 if TYPE_CHECKING:
     from ludus.experiment import Run
+    from ludus.orchestration.evaluator import EvalResult
 
 
 class Orchestrator:
@@ -99,8 +100,10 @@ class Orchestrator:
         run.recorder.record("train", summed.metrics)
         if run.evaluation_due.due(progress) and run.phase.type != "eval_only" and run.evaluator is not None:
             self.evaluate()
-        if progress.epochs % run.config.logging.every_epochs == 0:
+        if progress.epochs % run.config.logging.every_epochs == 0 or run.to_confirm:
             self._write_row()
+        if run.to_confirm:
+            self._confirm()
         run.epoch_start, run.epoch_position = replace(progress), self.scheduler.cycle_start
         for callback in run.callbacks:
             callback.on_epoch_end(run)
@@ -133,10 +136,26 @@ class Orchestrator:
         """The hook `evaluate`: it neither steps nor updates, so its Report is empty."""
         run = self._run
         assert run.evaluator is not None
-        result = run.last = run.evaluator.evaluate(run.position)
-        if run.best is None or result.mean >= run.best.mean:
-            run.best = result
-        run.recorder.record("val", result.metrics())
+        result = run.evaluator.evaluate(run.position)
+        self._keep(result)
         for callback in run.callbacks:
             callback.on_evaluation(run, result)
         return Report()
+
+    def _confirm(self) -> None:
+        """Play the fresh episodes that a callback asked for; they have a row of their own."""
+        run = self._run
+        assert run.evaluator is not None
+        result = run.evaluator.confirm(run.position, run.to_confirm)
+        run.to_confirm = 0
+        self._keep(result)
+        for callback in run.callbacks:
+            callback.on_confirmation(run, result)
+        self._write_row()
+
+    def _keep(self, result: EvalResult) -> None:
+        run = self._run
+        run.last = result
+        if run.best is None or result.mean >= run.best.mean:
+            run.best = result
+        run.recorder.record("val", result.metrics())

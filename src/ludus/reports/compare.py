@@ -10,49 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ludus.archive import history, query
-from ludus.archive.record import ALIASES, MISSING, Record, paths, value_at
+from ludus.archive import query
+from ludus.archive.record import MISSING, Record, paths, value_at
 from ludus.errors import ConfigError
-from ludus.metrics.names import EVAL_RETURN, RETURN
-from ludus.reports.columns import NUMBERS, config_text
-from ludus.reports.statistics import iqm, stratified_bootstrap
-from ludus.text import did_you_mean
+from ludus.metrics.names import RETURN
+from ludus.reports.columns import config_text
+from ludus.reports.run_metrics import BEST, DEFAULT, FINAL, lower_is_better, metric_key, score, steps_to_threshold
+from ludus.reports.scores import Improvement, Scores
+from ludus.text import clean
 
 IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
            "training.checkpoints.*", "training.evaluation.video.*")  # fmt: skip
 """Config values that do not separate groups: they change no learning curve."""
-SHORT = {"loss": "train/loss/total", "train_reward": RETURN, "entropy": "train/policy/entropy",
-         "kl": "train/policy/kl", "fps": "train/time/fps_total"}  # fmt: skip
-"""Short names of metrics."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """One number per run of a group, and its statistics."""
-
-    values: tuple[float, ...]
-    mean: float
-    median: float
-    iqm: float
-    low: float
-    """Lower end of the 95 % bootstrap interval of the IQM; NaN for a single run."""
-    high: float
-    best: float
-    worst: float
-
-    @classmethod
-    def of(cls, strata: Sequence[Sequence[float]]) -> Scores:
-        """Statistics of the values of all strata (environments)."""
-        values = [value for stratum in strata for value in stratum]
-        low, high = stratified_bootstrap(strata) if len(values) > 1 else (math.nan, math.nan)
-        mean, median = statistics.fmean(values), statistics.median(values)
-        return cls(tuple(values), mean, median, float(iqm(values)), low, high, max(values), min(values))
-
-    def data(self) -> dict[str, object]:
-        """Plain data for `--json`."""
-        interval = None if math.isnan(self.low) else [self.low, self.high]
-        averages: dict[str, object] = {"mean": self.mean, "median": self.median, "iqm": self.iqm, "iqm_ci95": interval}
-        return averages | {"min": self.worst, "max": self.best, "values": list(self.values)}
+FEW = 5
+"""Fewer seeds than this get a note."""
+MOST_NAMED = 4
+"""Config values in the label of a group."""
+_LONGEST = 40
+_VAGUE = ("type", "name", "id", "path", "start", "end")
+"""Last parts of config paths that mean little without the part before."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +37,8 @@ class RunGroup:
 
     label: str
     runs: tuple[Record, ...]
+    left_out: tuple[Record, ...]
+    """Older runs of a seed that counts already."""
     scores: dict[str, Scores]
     """By metric; a metric that no run of the group has is missing."""
     steps_to_threshold: float | None
@@ -77,6 +55,7 @@ class RunGroup:
             "n": len(self.runs),
             "runs": [record.id for record in self.runs],
             "seeds": [record.seed for record in self.runs],
+            "left_out": [record.id for record in self.left_out],
             "metrics": {name: scores.data() for name, scores in self.scores.items()},
             "steps_to_threshold": self.steps_to_threshold,
             "reached_threshold": self.reached,
@@ -90,26 +69,37 @@ class Comparison:
 
     common: str
     """The spec that all groups share."""
-    metrics: tuple[str, ...]
+    lower_is_better: dict[str, bool]
+    """Whether the smallest number of a metric is the best."""
     groups: tuple[RunGroup, ...]
     differences: dict[str, tuple[str, ...]]
     """Config path -> its value in each group."""
+    improvement: Improvement | None
+    """The best group against the second; None without a second, or if one of them has a single run."""
     notes: tuple[str, ...]
 
-    def __str__(self) -> str:
-        from ludus.reports.export import export_comparison  # it imports this module
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What the groups are compared by; the first decides their order."""
+        return tuple(self.lower_is_better)
 
-        return export_comparison(self, "markdown") + "".join(f"note: {note}\n" for note in self.notes)
+    def __str__(self) -> str:
+        from ludus.reports.export import export_comparison, markdown_text  # it imports this module
+
+        said = [*([str(self.improvement)] if self.improvement else []), *self.notes]
+        return "\n- ".join([export_comparison(self, "markdown"), *map(markdown_text, said)])
 
     _repr_markdown_ = __str__
 
     def data(self) -> dict[str, object]:
         """Plain data for `--json`."""
         groups = [group.data() for group in self.groups]
-        return {"common": self.common, "groups": groups, "differences": self.differences, "notes": self.notes}
+        improvement = self.improvement.data() if self.improvement else None
+        facts = {"common": self.common, "groups": groups, "differences": self.differences}
+        return {**facts, "improvement": improvement, "notes": self.notes}
 
 
-def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), group_by: str = "config") -> Comparison:
+def compare(records: Sequence[Record], *, metrics: Sequence[str] = DEFAULT, group_by: str = "config") -> Comparison:
     """Group runs by `config` (all but the seed), `spec`, or any field or config path."""
     if not records:
         raise ConfigError("compare", "there is no run to compare", "ludus list shows what there is")
@@ -123,67 +113,63 @@ def compare(records: Sequence[Record], *, metrics: Sequence[str] = ("reward",), 
     common, labels = _labels(grouped) if group_by == "config" else ("", list(members))
     groups = [_group(label, runs, keys) for label, runs in zip(labels, grouped, strict=True)]
     first = metrics[0]
-    groups.sort(key=lambda group: -group.scores[first].iqm if first in group.scores else math.inf)
+    lower = {metric: lower_is_better(key) for metric, key in keys.items()}
+    sign = 1 if lower[first] else -1
+    groups.sort(key=lambda group: sign * group.scores[first].iqm if first in group.scores else math.inf)
     differences = _differences([group.runs for group in groups])
-    return Comparison(common, tuple(metrics), tuple(groups), differences, tuple(_notes(groups, keys)))
+    improvement = _improvement(groups, first, keys[first], -sign)
+    notes = [*_notes(groups, keys), *_doubts(groups, first)]
+    return Comparison(common, lower, tuple(groups), differences, improvement, tuple(notes))
 
 
-def metric_key(metric: str, records: Sequence[Record]) -> str:
-    """The column of metrics.jsonl, or the field, that a name means: `reward`, `loss`, `policy/kl` or a full name."""
-    if metric in ("reward", "best"):
-        return EVAL_RETURN if any(record.reward is not None for record in records) else RETURN
-    if ALIASES.get(metric, metric) in NUMBERS:
-        return ALIASES.get(metric, metric)
-    rows = [row for record in records for row in history.sampled(record.folder, 8)]
-    known = history.metric_names(rows)
-    wanted = SHORT.get(metric, metric)
-    if wanted in known:
-        return wanted
-    ends = [name for name in known if name.endswith(f"/{wanted}")]
-    if len(ends) == 1:
-        return ends[0]
-    remedy = f"one of {', '.join(ends)}" if ends else did_you_mean(metric, ["reward", *SHORT, *known])
-    raise ConfigError(f"--metrics {metric}", "no run has it" if not ends else "fits several metrics", remedy)
-
-
-def score(record: Record, metric: str, key: str) -> float | None:
-    """The number of one run: its best evaluation for `reward`, a field, or the last value of a metric."""
-    if metric in ("reward", "best") and key == EVAL_RETURN:
-        return record.reward
-    if key in NUMBERS:
-        value = record.get(key)
-        return None if value is None else history.number(value)
-    _, values = history.curve(record.folder, key)
-    if not values:
-        return None
-    return max(values) if metric in ("reward", "best") else values[-1]
-
-
-def _group(label: str, runs: Sequence[Record], keys: dict[str, str]) -> RunGroup:
+def _group(label: str, members: Sequence[Record], keys: dict[str, str]) -> RunGroup:
+    runs, left_out = _one_per_seed(members)
     scores = {}
     for metric, key in keys.items():
-        strata: dict[str | None, list[float]] = {}
-        for record in runs:
-            value = score(record, metric, key)
-            if value is not None:
-                strata.setdefault(record.environment, []).append(value)
-        if strata:
+        if strata := _strata(runs, metric, key):
             scores[metric] = Scores.of(list(strata.values()))
-    reached = [steps for record in runs if (steps := _steps_to_threshold(record)) is not None]
+    reached = [steps for record in runs if (steps := steps_to_threshold(record)) is not None]
     steps = statistics.median(reached) if reached else None
     times = [record.seconds for record in runs if record.seconds is not None]
-    return RunGroup(label, tuple(runs), scores, steps, len(reached), statistics.fmean(times) if times else None)
+    seconds = statistics.fmean(times) if times else None
+    return RunGroup(label, tuple(runs), tuple(left_out), scores, steps, len(reached), seconds)
 
 
-def _steps_to_threshold(record: Record) -> float | None:
-    if record.threshold is None:
+def _one_per_seed(members: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """The newest run of every config and seed, if possible a finished one; and the others, which add no information."""
+    chosen: dict[tuple[str, int | None, str], Record] = {}
+    for record in sorted(members, key=lambda record: (record.state == "finished", record.started or "", record.id)):
+        own = record.id if record.seed is None else ""
+        chosen[_group_key(record, "config"), record.seed, own] = record
+    kept = {record.id for record in chosen.values()}
+    return [run for run in members if run.id in kept], [run for run in members if run.id not in kept]
+
+
+def _strata(runs: Sequence[Record], metric: str, key: str) -> dict[str | None, list[float]]:
+    """The numbers of the runs that have one, by environment."""
+    strata: dict[str | None, list[float]] = {}
+    for record in runs:
+        value = score(record, metric, key)
+        if value is not None:
+            strata.setdefault(record.environment, []).append(value)
+    return strata
+
+
+def _improvement(groups: Sequence[RunGroup], metric: str, key: str, sign: int) -> Improvement | None:
+    """The best group against the second, in the environments they share; `sign` -1 if lower is better."""
+    if len(groups) < 2:
         return None
-    points = zip(*history.curve(record.folder, EVAL_RETURN), strict=True)
-    return next((step for step, value in points if value >= record.threshold), None)
+    ours, theirs = (_strata(group.runs, metric, key) for group in groups[:2])
+    pairs = [
+        ([sign * value for value in ours[name]], [sign * value for value in theirs[name]])
+        for name in ours
+        if name in theirs
+    ]
+    return Improvement.of(metric, (groups[0].label, groups[1].label), pairs)
 
 
 def _group_key(record: Record, group_by: str) -> str:
-    """Equal for runs of one group; a config value that an older ludus did not have counts as null."""
+    """Equal for runs of one group; a config value that an older Ludus did not have counts as null."""
     if group_by != "config":
         return query.shown(record.get(group_by)) or "(none)"
     values = {path: value_at(record.config, path) for path in paths(record.config) if not _ignored(path)}
@@ -226,16 +212,42 @@ def _distinctions(runs: Sequence[Record], rivals: Sequence[Sequence[Record]]) ->
     """`lr=0.001` and so on; a path that some group does not have is used only if there is no other."""
     different = _differences(rivals)
     whole = {path: values for path, values in different.items() if "-" not in values} or different
+    named = list(whole) if len(whole) <= MOST_NAMED else _telling(whole)
     leaves = Counter(path.rpartition(".")[2] for path in whole)
-    names = {path: leaf if leaves[leaf := path.rpartition(".")[2]] == 1 else path for path in whole}
-    own = [f"{names[path]}={values[rivals.index(runs)]}" for path, values in whole.items()]
-    return [*own[:4], *(["..."] if len(own) > 4 else [])]
+    own = [f"{_short(path, leaves)}={clean(whole[path][rivals.index(runs)], _LONGEST)}" for path in named]
+    return [*own, *(["..."] if len(own) < len(whole) else [])]
+
+
+def _telling(different: dict[str, tuple[str, ...]]) -> list[str]:
+    """Few paths whose values tell all groups apart, the one that separates most first."""
+    count = len(next(iter(different.values())))
+    left = {(i, j) for i in range(count) for j in range(i)}
+    named: list[str] = []
+    while left and len(named) < MOST_NAMED:
+        split = {
+            path: {(i, j) for i, j in left if clean(values[i], _LONGEST) != clean(values[j], _LONGEST)}
+            for path, values in different.items()
+        }
+        best = max(split, key=lambda path: (len(split[path]), -max(map(len, different[path]))))
+        if not split[best]:
+            break
+        named.append(best)
+        left -= split[best]
+    return named
+
+
+def _short(path: str, leaves: Counter[str]) -> str:
+    """The last part of a path, with the part before it if that is vague, or the whole path if others end like it."""
+    before, _, leaf = path.rpartition(".")
+    if leaf in _VAGUE and before:
+        return f"{before.rpartition('.')[2]}.{leaf}"
+    return leaf if leaves[leaf] == 1 else path
 
 
 def _notes(groups: Sequence[RunGroup], keys: dict[str, str]) -> list[str]:
     notes = []
-    if keys.get("reward") == RETURN:
-        notes.append("no run was evaluated: reward is the best training return")
+    if any(keys.get(metric) == RETURN for metric in (*FINAL, *BEST)):
+        notes.append("no run was evaluated: final and best are training returns")
     for group in groups:
         notes += [
             f"{group.label}: {len(group.runs) - counted} of {len(group.runs)} runs have no {metric}"
@@ -248,4 +260,20 @@ def _notes(groups: Sequence[RunGroup], keys: dict[str, str]) -> list[str]:
             notes.append(f"{group.label}: some runs were compiled, others eager: they differ from the last bits on")
         if any(record.state != "finished" for record in group.runs):
             notes.append(f"{group.label}: not every run is finished")
+        if group.left_out:
+            older = ", ".join(record.id for record in group.left_out)
+            notes.append(f"{group.label}: of each seed only the newest run counts; left out: {older}")
+    return notes
+
+
+def _doubts(groups: Sequence[RunGroup], metric: str) -> list[str]:
+    """Why the order of the groups may not hold."""
+    notes = []
+    if few := [group.label for group in groups if len(group.runs) < FEW]:
+        remedy = f"train more, as in --seed {','.join(map(str, range(1, FEW + 1)))}"
+        notes.append(f"fewer than {FEW} seeds, too few for a reliable interval: {'; '.join(few)}; {remedy}")
+    scored = [(group.label, group.scores[metric]) for group in groups if metric in group.scores]
+    if similar := [label for label, scores in scored[1:] if scores.overlaps(scored[0][1])]:
+        problem = "so these runs do not show which is better"
+        notes.append(f"the 95 % interval of {scored[0][0]} overlaps with that of {'; '.join(similar)}, {problem}")
     return notes

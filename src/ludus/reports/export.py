@@ -16,7 +16,8 @@ from ludus.archive.store import read_or_empty
 from ludus.errors import ConfigError
 from ludus.files import to_json
 from ludus.reports import columns
-from ludus.reports.compare import Comparison, Scores
+from ludus.reports.compare import Comparison
+from ludus.reports.scores import Scores
 from ludus.text import clean, did_you_mean, number
 
 FORMATS = ("csv", "json", "markdown", "latex")
@@ -129,28 +130,47 @@ def markdown_text(text: str) -> str:
 
 
 def comparison_table(comparison: Comparison) -> TextTable:
-    """One row per metric and group: n, mean, median, IQM with interval, range, and steps to the threshold."""
+    """One row per metric and group: n, mean, median, IQM with interval, range, and steps to the threshold.
+
+    The best IQM of each metric is bold, ties too; a single run only where no group has more.
+    """
     several = len(comparison.metrics) > 1
     head = ["metric"] * several + [comparison.common or "group", "n", "mean", "median", "IQM", "95 % interval"]
     head += ["min", "max", "steps to threshold", "reached", "time"]
     rows: list[list[str]] = []
+    bold: set[tuple[int, int]] = set()
     for metric in comparison.metrics:
+        leaders = _leaders(comparison, metric)
         for group in comparison.groups:
+            if group.label in leaders:
+                bold.add((len(rows), head.index("IQM")))
             steps = "-" if group.steps_to_threshold is None else f"{group.steps_to_threshold:,.0f}"
             speed = [steps, f"{group.reached}/{len(group.runs)}", columns.text("seconds", group.seconds)]
             row = [group.label, str(len(group.runs)), *_score_cells(group.scores.get(metric)), *speed]
             rows.append([metric, *row] if several else row)
     right = [*[False] * (1 + several), *[True] * 10]
-    best = frozenset({(0, head.index("IQM"))} if len(comparison.groups) > 1 else ())  # the best group is the first
-    return TextTable(head, rows, right, best)
+    return TextTable(head, rows, right, frozenset(bold))
+
+
+def _leaders(comparison: Comparison, metric: str) -> set[str]:
+    """The groups with the best IQM as it is written; none if there is nothing to beat."""
+    scored = {group.label: group.scores[metric] for group in comparison.groups if metric in group.scores}
+    rivals = {label: scores for label, scores in scored.items() if len(scores.values) > 1} or scored
+    if len(scored) < 2:
+        return set()
+    best = (min if comparison.lower_is_better[metric] else max)(scores.iqm for scores in rivals.values())
+    return {label for label, scores in rivals.items() if _score_cells(scores)[2] == number(best, _precision(scores))}
+
+
+def _precision(scores: Scores) -> int:
+    return 1 if max(abs(scores.best), abs(scores.worst)) >= 10 else 4
 
 
 def _score_cells(scores: Scores | None) -> list[str]:
     if scores is None:
         return ["-"] * 6
-    precision = 1 if max(abs(scores.best), abs(scores.worst)) >= 10 else 4
     names = ("mean", "median", "iqm", "low", "high", "worst", "best")
-    mean, median, iqm, low, high, worst, best = (number(getattr(scores, name), precision) for name in names)
+    mean, median, iqm, low, high, worst, best = (number(getattr(scores, name), _precision(scores)) for name in names)
     return [mean, median, iqm, "-" if low == "nan" else f"{low} to {high}", worst, best]
 
 

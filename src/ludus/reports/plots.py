@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from ludus import files
 from ludus.archive import history
 from ludus.errors import ConfigError, MissingExtra
 from ludus.reports.columns import NUMBERS
-from ludus.reports.compare import Comparison, RunGroup, metric_key
+from ludus.reports.compare import Comparison, RunGroup
+from ludus.reports.run_metrics import BEST, FINAL, metric_key
 from ludus.reports.statistics import bootstrap_band, iqm, on_grid
 from ludus.reports.svg import label
 from ludus.text import clean
@@ -28,12 +30,15 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6FB3", "#6B6B6B")
 """Okabe and Ito 2008, without yellow, which is hard to see on white; colour-blind readers can tell them apart."""
 STATISTICS: dict[str, Callable[..., Array]] = {"iqm": iqm, "mean": np.mean}
+BANDS = {"interval": "with 95 % bootstrap interval", "range": "with smallest and largest value"}
+_LINE = 76
+"""Characters of a line of the legend."""
 _GRID = 200
 _RESAMPLES = 500
 
 
 class Band(NamedTuple):
-    """The curve of a group: a statistic over its runs and the 95 % bootstrap interval."""
+    """The curve of a group: a statistic over its runs, and the 95 % bootstrap interval or the range around it."""
 
     steps: Array
     middle: Array
@@ -44,29 +49,34 @@ class Band(NamedTuple):
     curves: Sequence[tuple[Sequence[float], Sequence[float]]]
 
 
-def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: str = "iqm") -> Band:
+def band(
+    curves: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: str = "iqm", around: str = "interval"
+) -> Band:
     """The band of some curves, from where all of them have begun to the end of the longest."""
     start, end = max(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves)
     steps_G = np.linspace(min(start, end), end, _GRID)
     values_NG = np.stack([on_grid(steps, values, steps_G) for steps, values in curves])
     function = STATISTICS[statistic]
     middle_G = function(values_NG, axis=0)
-    low_G, high_G = bootstrap_band([values_NG], function, _RESAMPLES) if len(curves) > 1 else (middle_G, middle_G)
+    if around == "range" or len(curves) == 1:
+        low_G, high_G = values_NG.min(axis=0), values_NG.max(axis=0)
+    else:
+        low_G, high_G = bootstrap_band([values_NG], function, _RESAMPLES)
     return Band(steps_G, middle_G, low_G, high_G, min(steps[-1] for steps, _ in curves), curves)
 
 
-def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm") -> Path:
-    """Draw every metric of a comparison into a .png, .svg or .pdf file, one panel each."""
+def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm", around: str = "interval") -> Path:
+    """Draw every curve of a comparison into a .png, .svg or .pdf file, one panel each."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ConfigError(f"--plot {path}", "is not a format of figures", "use .png, .svg or .pdf")
     records = [record for group in comparison.groups for record in group.runs]
     keys = {metric: metric_key(metric, records) for metric in comparison.metrics}
-    drawn = [(metric, key) for metric, key in keys.items() if key not in NUMBERS]
+    drawn = {key: metric for metric, key in keys.items() if key not in NUMBERS}  # final and best have one curve
     if not drawn:
         raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
     with panels(path, 1, len(drawn), (6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4)) as (figure, axes):
-        for axis, (metric, key) in zip(axes[0], drawn, strict=True):
-            _draw(axis, comparison, metric, key, statistic)
+        for axis, (key, metric) in zip(axes[0], drawn.items(), strict=True):
+            _draw(axis, comparison, metric, key, statistic, around)
         figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.06)
         _legend(figure, axes[0])
     return path
@@ -101,19 +111,20 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
     found: dict[str, Artist] = {}
     for axis in axes:
         found.update({label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)})
-    longest = max(map(len, found), default=0)
+    longest = max((len(line) for name in found for line in name.splitlines()), default=0)
     columns = max(1, min(len(found), int(figure.get_figwidth() * 11 / (longest + 6))))
     figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False,
                   handlelength=1.5, columnspacing=1.8)  # fmt: skip
 
 
-def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: str) -> None:
+def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: str, around: str) -> None:
     bands = []
     for i, group in enumerate(comparison.groups):
         curves = [curve for record in group.runs if (curve := history.curve(record.folder, key))[0]]
         if curves:
-            bands.append(band(curves, statistic))
-            name, style = f"{clean(group.label, 70)} (n={len(curves)})", "-" if i < len(PALETTE) else "-."
+            bands.append(band(curves, statistic, around))
+            name = textwrap.fill(f"{clean(group.label, 4 * _LINE)} (n={len(curves)})", _LINE)
+            style = "-" if i < len(PALETTE) else "-."
             draw_band(axis, bands[-1], PALETTE[i % len(PALETTE)], style, name)
     _threshold(axis, comparison.groups, metric)
     axis.set_xlabel("environment steps")
@@ -124,12 +135,12 @@ def _draw(axis: Axes, comparison: Comparison, metric: str, key: str, statistic: 
     kind = "IQM" if statistic == "iqm" else "mean"
     below = [
         clean(comparison.common, 60),
-        f"{kind} over seeds with 95 % bootstrap interval" if many else "",
+        f"{kind} over seeds {BANDS[around]}" if many else "",
         "dashed: some runs have ended" if any(drawn.until < drawn.steps[-1] for drawn in bands) else "",
     ]
     said = ", ".join(text for text in below if text)
     title = clean(key, 60)
-    if metric in ("reward", "best"):
+    if metric in (*FINAL, *BEST):
         title = "evaluated return" if key.startswith("val/") else "training return"
     axis.set_title(title, pad=20 if said else 8)
     axis.text(0, 1.025, said, transform=axis.transAxes, ha="left", va="bottom", fontsize=8, color="#777777")
@@ -149,7 +160,7 @@ def draw_band(axis: Axes, drawn: Band, colour: str, style: str = "-", name: str 
 
 def _threshold(axis: Axes, groups: Sequence[RunGroup], metric: str) -> None:
     known = {record.threshold for group in groups for record in group.runs}
-    if metric not in ("reward", "best", "last", "train_reward") or len(known) != 1 or None in known:
+    if metric not in (*FINAL, *BEST, "train_reward") or len(known) != 1 or None in known:
         return
     value = float(next(iter(known)) or 0)
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)

@@ -73,8 +73,8 @@ class RunReport:
         """The headline, and whether it is good, bad or open."""
         if self.run.state in ("failed", "lost"):
             return self.run.state.upper(), "bad"
-        if self.run.state == "running":
-            return "RUNNING", "open"
+        if self.run.state in ("running", "stopped"):
+            return self.run.state.upper(), "open"
         if self.run.solved is not None:
             return ("SOLVED", "good") if self.run.solved else ("NOT SOLVED", "bad")
         return self.run.state.upper(), "open"
@@ -143,10 +143,24 @@ def provenance(report: RunReport) -> dict[str, str]:
         "resumed with other code": ", ".join(f"at step {steps:,}" for steps in resumes if isinstance(steps, int)),
         "resume": "" if rung is None else "not exact" if rung == "none" else f"exact, by {rung}",
         "updates": str(summary.get("updates_run", {True: "compiled", False: "eager", None: ""}[run.compiled])),
+        "peak memory": ", ".join(f"{phase} {peak:,.0f} MB" for phase, peak in peak_memory(report.rows).items()),
         "timings": ", ".join(f"{key} {number(times[key], 2, trim=True)}" for key in sorted(times)),
         "folder": f"{run.folder}, {size(run.size)}",
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def peak_memory(rows: list[Row]) -> dict[str, float]:
+    """Most memory of the process in each phase, in MB: what its rows show, or the peak of the process if it rose."""
+    peaks: dict[str, float] = {}
+    highest = 0.0
+    for row in rows:
+        used, peak = (history.number(row.get(f"train/system/{name}")) for name in ("rss_mb", "peak_rss_mb"))
+        if math.isfinite(used) and math.isfinite(peak):
+            phase = str(row.get("phase"))
+            peaks[phase] = max(peaks.get(phase, 0.0), peak if peak > highest else used)
+            highest = max(highest, peak)
+    return peaks
 
 
 def watch(run: Record, rules: Rules | None = None) -> tuple[list[Alert], list[Row]]:

@@ -1,7 +1,8 @@
-"""Statistics of a few runs: interquartile mean, bootstrap intervals, curves on a common grid.
+"""Statistics of a few runs: interquartile mean, bootstrap intervals, probability of improvement, curves on a grid.
 
 Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice", gives the reasons for the
-interquartile mean and the stratified bootstrap. Letters: N values (runs), R resamples, G grid points.
+interquartile mean, the stratified bootstrap and the probability of improvement. Letters: N values (runs), R resamples,
+G grid points, X and Y values of two groups.
 """
 
 from __future__ import annotations
@@ -43,10 +44,33 @@ def bootstrap_band(
     ]
     if not drawn:
         raise ValueError("a bootstrap needs at least one value")
-    values_RG = statistic(np.concatenate(drawn, axis=1), axis=1)
+    return _interval(statistic(np.concatenate(drawn, axis=1), axis=1))
+
+
+def _interval(values_RG: Array) -> tuple[Array, Array]:
+    """Percentiles over resamples."""
     tail = (1 - LEVEL) / 2
     low_G, high_G = np.quantile(values_RG, (tail, 1 - tail), axis=0)
     return low_G, high_G
+
+
+def probability_of_improvement(
+    strata: Sequence[tuple[Sequence[float] | Array, Sequence[float] | Array]], n: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """The probability that a run X beats a run Y, a tie counting half, as a mean over tasks, and its 95 % interval.
+
+    Each stratum (task) has the values of X and those of Y; both are resampled, each task separately.
+    """
+    rng = np.random.default_rng(seed)
+    points, drawn_R = [], np.zeros(n)
+    for x, y in strata:
+        x_N, y_N = np.asarray(x, np.float64)[:, None], np.asarray(y, np.float64)
+        wins_XY = (x_N > y_N) + 0.5 * (x_N == y_N)
+        points.append(wins_XY.mean())
+        wins_RY = wins_XY[rng.integers(len(x_N), size=(n, len(x_N)))].mean(axis=1)
+        drawn_R += np.take_along_axis(wins_RY, rng.integers(len(y_N), size=(n, len(y_N))), axis=1).mean(axis=1)
+    low, high = _interval(drawn_R / len(points))
+    return float(np.mean(points)), float(low), float(high)
 
 
 def on_grid(steps: Sequence[float] | Array, values: Sequence[float] | Array, grid_G: Array) -> Array:

@@ -31,7 +31,7 @@ def finish(run: Run, folder: RunFolder, console: Console) -> None:
         write_report(folder.path)
     except OSError as error:  # a full disk must not turn a finished run into a failed one
         run.say(f"report.html could not be written: {error}")
-    console.summary(result)
+    console.summary({**result, "state": state})
 
 
 def record_failure(run: Run, folder: RunFolder, error: BaseException) -> None:

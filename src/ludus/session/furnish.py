@@ -21,7 +21,7 @@ from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.videos import Videos
-from ludus.orchestration.callbacks.watching import Bounds, Idle, Status
+from ludus.orchestration.callbacks.watching import Bounds, FirstPolicy, Idle, Status
 from ludus.run_environments import about_environments
 from ludus.terminal import session_logs
 from ludus.text import near
@@ -45,7 +45,7 @@ def furnish(session: Session, run: Run) -> None:
     checkpoints = Checkpoints(
         folder.path, config.training.checkpoints, warn=session.warn, about=about, confirm=lock.confirm
     )
-    run.monitor = Monitor(Rules.load(), threshold=run.threshold, action_space=run.spaces.action)
+    run.monitor = Monitor(Rules.load(), threshold=run.threshold)
     video = config.training.evaluation.video
     make_env = partial(make_vector, config.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
     run.callbacks += [
@@ -56,6 +56,7 @@ def furnish(session: Session, run: Run) -> None:
         checkpoints,  # after everything that changes the state it saves
         *([Videos(folder.path, video, make_env, run.streams, warn=session.say)] if video.every_evaluations else []),
         Idle(run.monitor),
+        FirstPolicy(run.monitor),
     ]
 
 
@@ -79,14 +80,15 @@ def show(session: Session, run: Run) -> Console:
         command = AlertCommand(session.program, folder.id, cwd=session.working_directory)
         monitor.listeners.append(command)
         run.closing.callback(command.close)
-    sinks = [*make_sinks(run.config, folder), monitor]
+    sinks = [*make_sinks(run.config, folder, monitor.rules.general.step_key), monitor]
     sinks += [Stalled(monitor, logging.stalled_seconds)] if logging.stalled_seconds else []
     copy = folder.log if session_logs() else None
     console = session.console = Console(monitor=monitor, copy=copy, quiet=session.silent)
     run.recorder.sinks += [*sinks, console]
     console.replay(earlier)
     facts = header(run, folder, session.title, session.memory)
-    console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold)
+    starts = run.settings.first_update if run.collector is not None else 0
+    console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold, learning_starts=starts)
     for caution in (*session.cautions, *about_environments(run)):
         console.note(caution, "yellow")
     warnings = [*(sink.warning for sink in sinks if sink.warning), *session.warnings]
@@ -100,9 +102,10 @@ def show(session: Session, run: Run) -> Console:
     return console
 
 
-def make_sinks(config: ExperimentConfig, folder: RunFolder) -> list[Sink]:
-    """metrics.jsonl always; the others as configured."""
+def make_sinks(config: ExperimentConfig, folder: RunFolder, step_key: str | None) -> list[Sink]:
+    """metrics.jsonl always; the others as configured. `step_key` is the x axis of curves."""
     unit, wandb = config.training.budget.unit, config.logging.wandb
+    x_axis = step_key or unit
     try:
         sinks: list[Sink] = [Jsonl(folder.path / "metrics.jsonl")]
         if config.logging.csv:
@@ -110,7 +113,7 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder) -> list[Sink]:
         if config.logging.tensorboard:
             from ludus.metrics.sinks.tensorboard import TensorBoard
 
-            sinks.append(TensorBoard(folder.path / "tensorboard", unit))
+            sinks.append(TensorBoard(folder.path / "tensorboard", x_axis))
         if wandb.enabled:
             from ludus.metrics.sinks.wandb import WandbSink
 
@@ -122,7 +125,8 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder) -> list[Sink]:
                     entity=wandb.entity,
                     tags=(*config.experiment.tags, *wandb.tags),
                     config=dump(config),
-                    x_axis=unit,
+                    x_axis=x_axis,
+                    counted=unit,
                 )
             )
     except OSError as error:

@@ -18,7 +18,7 @@ from ludus.config.schema import ExperimentConfig
 from ludus.data.normalizer import ObservationNormalizer, make_normalizer
 from ludus.envs.make import number_of_envs
 from ludus.envs.vector import VectorEnv
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 from ludus.networks.precision import Precision
 from ludus.play import Act, greedy, policy_of
 from ludus.preflight import pick_device
@@ -83,6 +83,19 @@ def policy_in(
     player = player_of(config, checkpoint.find(run.path, step), Spaces(env.observation_space, env.action_space))
     habit = greedy(player.algorithm, deterministic, config.training.evaluation.deterministic)
     return policy_of(player.algorithm, player.normalizer, deterministic=habit), habit
+
+
+def present_policy(
+    config: ExperimentConfig, run: RunFolder, wanted: str | None, env: VectorEnv, deterministic: bool | None
+) -> tuple[Act, str]:
+    """The policy of the checkpoint that is there now, and its name: a run that trains on replaces its checkpoints."""
+    while True:
+        step = checkpoint_name(run, wanted)
+        try:
+            return policy_in(config, run, step, env, deterministic)[0], step
+        except LudusError:
+            if checkpoint.checkpoints(run.path).get(step) is not None:
+                raise
 
 
 @dataclass(frozen=True)

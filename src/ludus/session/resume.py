@@ -126,7 +126,8 @@ def go_on(session: Session, saved: ExperimentConfig, *, rebuild_buffer: bool) ->
     if later:  # before the rows: a process killed in between would resume here, too
         notes.append(f"checkpoints later than where this run goes on are set aside: {', '.join(later)}")
     moved = rewind_metrics(folder.path, run.progress.epochs)
-    notes.append(f"resumed at {run.position:,} {run.scheduler.budget.noun}, {moved} later rows set aside")
+    aside = f", {moved} later rows set aside" if moved else ""
+    notes.append(f"resumed at {run.position:,} {run.scheduler.budget.noun}{aside}")
     session.notes += [*notes, *(f"changed in config.yaml since that checkpoint: {change}" for change in edited)]
     return run
 

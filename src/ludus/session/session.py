@@ -14,6 +14,7 @@ from ludus.archive.lock import RunLock
 from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved
 from ludus.console.live import Console
+from ludus.console.ticking import ticking
 from ludus.experiment import Run
 from ludus.session.finish import finish, record_failure
 from ludus.session.furnish import show
@@ -70,7 +71,7 @@ class Session:
         self._begun = True
         console = show(self, run)
         self.folder.set_status("running", compiled=bool(run.compiler.sizes), **run.progress.counters)
-        with stopping(run):
+        with stopping(run, console.announce), ticking(console.tick):
             yield
             run.close()
             finish(run, self.folder, console)

@@ -10,25 +10,17 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ludus.metrics.names import COLUMNS, EVAL_RETURN, RETURN
 from ludus.metrics.sinks import Row, Sink
 from ludus.text import clean, number
 from ludus.watch.rules import Kind, Rule, Rules
 
-if TYPE_CHECKING:
-    import gymnasium as gym
-
 SHOWN = 3
 """Listeners get this number of beginnings of one alert; later ones are only counted."""
 NOISES = 6.0
 """A fall must exceed this multiple of the usual change between rows."""
-SHARE = 0.7
-"""Smallest share of the maximum entropy for the first policy of discrete actions."""
-NARROW, WIDE = 1 / 4, 8.0
-"""Smallest and largest width of the actions that the first policy samples, relative to the action range."""
-_UNIFORM_TIP = "use a small gain for the last layer of the actor; for bounded actions the wrapper rescale_action"
 _NAN_TIP = "lower the learning rate, clip gradients, look for extreme observations or rewards; --debug names the tensor"
 _IDLE_TIP = (
     "lower algorithm.learning_starts or raise training.total_timesteps; "
@@ -81,12 +73,12 @@ class _Watch:
 class Monitor(Sink):
     """Raises alerts; `alerts` lists all of them in the order in which they first began."""
 
-    def __init__(self, rules: Rules, *, threshold: float | None = None, action_space: gym.Space | None = None) -> None:
+    def __init__(self, rules: Rules, *, threshold: float | None = None) -> None:
         self.alerts: list[Alert] = []
         self.listeners: list[Listener] = []
-        self.threshold, self.action_space = threshold, action_space
+        self.threshold = threshold
         self.rows = 0
-        self._rules = rules
+        self.rules = rules
         self._rule_of: dict[str, Rule | None] = {}
         self._tracks: dict[str, _Track] = {}
         self._watches: dict[tuple[str, str], _Watch] = {}
@@ -98,7 +90,7 @@ class Monitor(Sink):
         for key, value in row.items():
             rule = self._rule_of.get(key, _UNSEEN)
             if rule is _UNSEEN:
-                rule = self._meet(row, key, value)
+                rule = self._meet(key, value)
             if isinstance(value, str):
                 continue
             if not math.isfinite(value):
@@ -159,6 +151,11 @@ class Monitor(Sink):
             alert.active = False
         self._tell(alert, False, f"{clean(alert.key)}: over: {alert.problem}")
 
+    def once(self, key: str, kind: str, problem: str, tip: str, *, value: float, env_steps: int) -> None:
+        """A check of one moment failed; the alert does not last."""
+        self.bad(key, kind, problem, tip, value=value, env_steps=env_steps)
+        self._watches[key, kind].alert.active = False
+
     def idle(self) -> None:
         """The run made no update; its rows alone do not show it, so that every row counts."""
         self.bad("updates", "idle", "nothing was learned", _IDLE_TIP, value=0.0, env_steps=0)
@@ -172,16 +169,11 @@ class Monitor(Sink):
         for listener in self.listeners:
             listener(Event(alert, begins, text))
 
-    def _meet(self, row: Row, key: str, value: float | str) -> Rule | None:
+    def _meet(self, key: str, value: float | str) -> Rule | None:
         """Look up the rule of a new metric; None if there is nothing to check."""
-        rule = self._rules[key]
+        rule = self.rules[key]
         known = key in COLUMNS or isinstance(value, str) or not rule.checked
         self._rule_of[key] = None if known else rule
-        if key.endswith("/entropy") and isinstance(value, float) and float(row.get("epoch", 0)) <= 1:
-            problem = far_from_uniform(self.action_space, value)
-            if problem:
-                self.bad(key, "first", problem, _UNIFORM_TIP, value=value, env_steps=_at(row))
-                self._watches[key, "first"].alert.active = False  # it concerns the first row only
         return self._rule_of[key]
 
     def _check(self, row: Row, key: str, value: float, rule: Rule) -> None:
@@ -194,7 +186,8 @@ class Monitor(Sink):
             if problem is None:
                 self.good(key, kind, patience)
             else:
-                self.bad(key, kind, problem, tip, value=value, env_steps=_at(row), patience=patience)
+                wait = 1 if rule.is_extreme(kind, value) else patience
+                self.bad(key, kind, problem, tip, value=value, env_steps=_at(row), patience=wait)
         track.add(value)
 
 
@@ -244,33 +237,6 @@ def _checks(rule: Rule, value: float, track: _Track, solved: bool) -> Iterator[t
         lost, gained = abs(track.best - value), abs(track.best - track.first)
         deep = not track.is_best(value) and gained > 0 and lost > max(rule.fall * gained, NOISES * track.noise)
         yield "fall", f"lost over {min(rule.fall, 1):.0%} of what it had gained" if deep and not solved else None
-
-
-def far_from_uniform(space: gym.Space | None, entropy: float) -> str | None:
-    """The problem of a policy that starts with this entropy (in nats), or None."""
-    from gymnasium import spaces
-
-    choices: list[int] = []
-    if isinstance(space, spaces.Discrete):
-        choices = [int(space.n)]
-    elif isinstance(space, spaces.MultiDiscrete):
-        choices = [int(n) for n in space.nvec.ravel()]
-    elif isinstance(space, spaces.MultiBinary):
-        choices = [2] * math.prod(space.shape)
-    most = sum(map(math.log, choices))
-    if choices and entropy < SHARE * most:
-        return f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
-    if not isinstance(space, spaces.Box) or not space.is_bounded():
-        return None
-    widths = [float(width) for width in (space.high - space.low).ravel()]
-    if not widths or min(widths) <= 0:
-        return None
-    ratio = math.exp((entropy - sum(map(math.log, widths))) / len(widths))
-    if ratio < NARROW:
-        return f"the first policy tries only {ratio:.0%} of the action range"
-    if ratio > WIDE:
-        return f"the first policy draws actions {ratio:.0f} times as wide as their range, so that most are clipped"
-    return None
 
 
 def _at(row: Row) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -56,6 +57,8 @@ class Rule(Model):
     """Losing this share of the improvement from the first to the best value raises an alert."""
     patience: PositiveInt | dict[Kind, PositiveInt] = 1
     """Consecutive rows before an alert begins or ends; one number, or one for each kind of check."""
+    extreme: dict[Literal["min", "max"], float] = {}
+    """A value below this `min` or above this `max` raises the alert at once, whatever the patience."""
     tip: str | dict[Kind, str] = ""
     """Advice; one text, or one for each kind of check."""
 
@@ -70,6 +73,11 @@ class Rule(Model):
         patience = self.patience.get(kind, 1) if isinstance(self.patience, dict) else self.patience
         return patience, self.tip.get(kind, "") if isinstance(self.tip, dict) else self.tip
 
+    def is_extreme(self, kind: Kind, value: float) -> bool:
+        """Whether a value is so far out of bounds that one row is enough."""
+        lowest, highest = self.extreme.get("min", -math.inf), self.extreme.get("max", math.inf)
+        return (kind == "min" and value < lowest) or (kind == "max" and value > highest)
+
     def outside(self, value: float) -> bool:
         """Whether a value is out of bounds."""
         return (self.min is not None and value < self.min) or (self.max is not None and value > self.max)
@@ -82,6 +90,8 @@ class General(Model):
     """Names or patterns, most important first: the order in the table, of which a small screen shows the beginning."""
     groups: tuple[str, ...] = ()
     """Order of the groups in the table."""
+    step_key: Literal["env_steps", "updates", "epoch", "seconds"] | None = None
+    """Column that is the x axis of TensorBoard and W&B; without it, what the budget counts."""
 
 
 class Rules:

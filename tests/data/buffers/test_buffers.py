@@ -376,6 +376,43 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
         cls(cls.Config(path=str(tmp_path)), other.spaces, 2, name="demos", rng=np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("storage", ["ram", "disk"])
+def test_steps_are_appended_to_a_copy_of_another_runs(tmp_path: Path, storage: str) -> None:
+    from ludus.registry import BUFFERS
+
+    script = Script(2, 1, frames=3)
+    ours = make("uniform", script, 200, memory=False)
+    ours.attach(tmp_path / "first" / "buffers" / "replay")
+    fill(ours, script, [("add", 30)])
+    ours.save("step=1", ())
+    before = {path: path.read_bytes() for path in (tmp_path / "first").rglob("*") if path.is_file()}
+    cls = BUFFERS["append"]
+
+    def begin(folder: str, **changes: Any) -> Any:
+        options = {"path": str(tmp_path / "first"), "size": ours.size, "frames": 3, "storage": storage, **changes}
+        buffer = cls(cls.Config(**options), script.spaces, 2, name="replay", rng=np.random.default_rng(0))
+        buffer.add_column("mark")
+        buffer.attach(tmp_path / folder)
+        return buffer
+
+    theirs = begin("second")
+    assert len(theirs) == len(ours) == theirs.added == 60
+    fill(theirs, script, [("add", 10)])
+    assert len(theirs) == 80
+    check_steps(script, theirs.sample(200), 1, 0.99)
+    state = theirs.save("step=2", ())
+    assert {path: path.read_bytes() for path in before} == before  # the other run is as it was
+    again = begin("second", path=str(tmp_path / "gone"))  # a resumed run needs it no more
+    again.load(state, tmp_path / "second")
+    assert len(again) == 80
+    emptied = begin("third")
+    emptied.start_over()
+    assert len(emptied) == 0
+    for field, words in (({"size": 64}, r"buffers\.replay\.size: .*use "), ({"frames": 1}, r"buffers\.replay\.frames")):
+        with pytest.raises(ConfigError, match=words):
+            len(begin("other", **field))
+
+
 # ---- normalised when they are drawn ------------------------------------------------------------------------------
 
 

@@ -61,12 +61,12 @@ def bench(plan: Plan, folder: Path, workers: int, say: Callable[[str], None]) ->
     for job in planned[: len(plan.tasks) * len(plan.cores)]:
         say(f"{job.task.name}: {job.core.name} with {job.parameters:,} parameters")
     failures = jobs.train(planned, folder / "runs", workers, say)
-    publish(planned, folder)
+    publish(planned, folder, say)
     return failures
 
 
-def publish(planned: Sequence[BenchRun], folder: Path) -> None:
-    """Write tables and figures of the finished runs."""
+def publish(planned: Sequence[BenchRun], folder: Path, say: Callable[[str], None]) -> None:
+    """Write tables and figures of the finished runs, and say what they show."""
     runs = jobs.finished(planned, folder / "runs")
     if not runs:
         return
@@ -82,3 +82,5 @@ def publish(planned: Sequence[BenchRun], folder: Path) -> None:
                 cores.setdefault(job.core.name, []).append(record)
         pictures.learning_curves(task.name, cores, folder / f"{task.name}.png")
     pictures.trade_off(found, folder / "trade-off.png")
+    for line in results.trade_offs(found):
+        say(line)

@@ -11,8 +11,8 @@ from ludus.archive import history
 from ludus.archive.record import Record
 from ludus.bench.memory.results import CoreResult
 from ludus.bench.memory.tasks import CORES
-from ludus.reports.compare import metric_key
 from ludus.reports.plots import PALETTE, band, draw_band, panels
+from ludus.reports.run_metrics import metric_key
 from ludus.reports.svg import label
 
 if TYPE_CHECKING:

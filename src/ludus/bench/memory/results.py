@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,10 @@ from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
 from ludus.metrics.names import EVAL_RETURN
 from ludus.networks.policy import Policy
-from ludus.reports.compare import Scores, compare
+from ludus.reports.compare import compare
 from ludus.reports.export import TextTable
+from ludus.reports.scores import Scores
+from ludus.reports.statistics import stratified_bootstrap
 from ludus.text import number
 from ludus.types import zeros
 
@@ -31,6 +33,9 @@ HEAD = (
     "task", "core", "parameters", "n", "IQM", "95 % interval", "min", "max", "solved", "steps to threshold",
     "steps/s of CPU", "minutes", "ms per decision",
 )  # fmt: skip
+
+
+Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,10 @@ class CoreResult:
     minutes: float
     latency: float
     """Median milliseconds of one decision with a full memory."""
+    speed_interval: Interval = None
+    """95 % bootstrap interval of the median, over runs; likewise the next, and the last over decisions."""
+    minutes_interval: Interval = None
+    latency_interval: Interval = None
 
     def text(self, value: float) -> str:
         """A return with the digits that matter at its size."""
@@ -63,8 +72,20 @@ class CoreResult:
         return [
             self.task, self.core, f"{self.parameters:,}", str(len(r.values)), self.text(r.iqm), interval,
             self.text(r.worst), self.text(r.best), f"{self.solved}/{len(r.values)}", steps,
-            f"{self.speed:,.0f}", f"{self.minutes:.1f}", f"{self.latency:.3f}",
+            _measured(self.speed, self.speed_interval, ",.0f"), _measured(self.minutes, self.minutes_interval, ".1f"),
+            _measured(self.latency, self.latency_interval, ".3f"),
         ]  # fmt: skip
+
+
+def _measured(value: float, interval: Interval, form: str) -> str:
+    """`3,087 (2,990 to 3,140)`."""
+    return f"{value:{form}}" + (f" ({interval[0]:{form}} to {interval[1]:{form}})" if interval else "")
+
+
+def _median(values: Sequence[float]) -> tuple[float, Interval]:
+    """The median and its interval, which a single value does not have."""
+    interval = stratified_bootstrap([values], np.median) if len(values) > 1 else None
+    return statistics.median(values), interval
 
 
 def rows(runs: dict[BenchRun, Record]) -> list[CoreResult]:
@@ -80,6 +101,9 @@ def rows(runs: dict[BenchRun, Record]) -> list[CoreResult]:
 def _row(job: BenchRun, records: Sequence[Record]) -> CoreResult:
     (group,) = compare(records, group_by="experiment.name").groups
     finals = [record.last for record in records if record.last is not None]
+    speed, speed_interval = _median([_speed(record) for record in records])
+    minutes, minutes_interval = _median([(record.seconds or 0.0) / 60 for record in records])
+    latency, latency_interval = _median(decision_ms(job.config))
     return CoreResult(
         task=job.task.name,
         core=job.core.name,
@@ -87,9 +111,12 @@ def _row(job: BenchRun, records: Sequence[Record]) -> CoreResult:
         returns=Scores.of([finals]),
         solved=group.reached,
         steps_to_threshold=group.steps_to_threshold,
-        speed=statistics.median(_speed(record) for record in records),
-        minutes=statistics.median(record.seconds or 0.0 for record in records) / 60,
-        latency=decision_ms(job.config),
+        speed=speed,
+        minutes=minutes,
+        latency=latency,
+        speed_interval=speed_interval,
+        minutes_interval=minutes_interval,
+        latency_interval=latency_interval,
     )
 
 
@@ -105,8 +132,8 @@ def _speed(record: Record) -> float:
     return statistics.median(found) if found else math.nan
 
 
-def decision_ms(config: ExperimentConfig) -> float:
-    """Median milliseconds of one action for one environment, on one thread, after `FILLED` steps."""
+def decision_ms(config: ExperimentConfig) -> list[float]:
+    """Milliseconds of `TIMED` actions for one environment, on one thread, after `FILLED` steps."""
     spaces, threads = spaces_of(config), torch.get_num_threads()
     policy = Policy(config.network, spaces)
     actor = make_actor(policy.trunk, policy.heads)
@@ -120,7 +147,27 @@ def decision_ms(config: ExperimentConfig) -> float:
             times.append(time.perf_counter() - begin)
     finally:
         torch.set_num_threads(threads)
-    return 1e3 * statistics.median(times[FILLED:])
+    return [1e3 * seconds for seconds in times[FILLED:]]
+
+
+def trade_offs(found: Sequence[CoreResult]) -> list[str]:
+    """What the data say about each task: the best and the worst core by return, speed and decision, ties named."""
+    said = []
+    for task in dict.fromkeys(row.task for row in found):
+        rows = [row for row in found if row.task == task]
+        returns = [(row.returns.iqm, row.text(row.returns.iqm), row.core) for row in rows]
+        speeds = [(row.speed, f"{row.speed:,.0f} steps/s of CPU", row.core) for row in rows]
+        decisions = [(-row.latency, f"{row.latency:.3f} ms", row.core) for row in rows]
+        parts = {("highest return", "lowest"): returns, ("fastest training", "slowest"): speeds}
+        parts |= {("fastest decision", "slowest"): decisions}
+        words = [f"{top} {_extreme(facts, max)}, {low} {_extreme(facts, min)}" for (top, low), facts in parts.items()]
+        said.append(f"{task}: {'; '.join(words)}")
+    return said
+
+
+def _extreme(facts: Sequence[tuple[float, str, str]], pick: Callable[..., tuple[float, str, str]]) -> str:
+    text = pick(facts)[1]
+    return f"{', '.join(core for _, other, core in facts if other == text)} ({text})"
 
 
 def table(found: Sequence[CoreResult]) -> TextTable:

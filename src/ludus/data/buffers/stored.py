@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from pydantic import Field, field_validator
 
 from ludus.config.model import Model
@@ -18,7 +17,7 @@ from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Spaces, State, tree_map
+from ludus.types import Array, Spaces, State
 
 
 class StoredConfig(Model):
@@ -45,8 +44,8 @@ class OfflineBuffer(Buffer):
     own = False
 
     def __init__(self, cfg: StoredConfig, spaces: Spaces, num_envs: int, *, name: str, **details: Any) -> None:
-        self.where, self.folder = f"buffers.{name}.path", _folder(cfg, f"buffers.{name}.path")
-        index = _read_index(self.folder / INDEX)
+        self.where, self.folder = f"buffers.{name}.path", find_folder(cfg, f"buffers.{name}.path")
+        index = read_index(self.folder / INDEX)
         rows = int(index["contents"]["rows"]) - int(index["frames"]) + 1
         plain = BufferConfig(size=max(1, rows * index["num_envs"]), frames=index["frames"])
         super().__init__(plain, spaces, int(index["num_envs"]), name=name, **details)
@@ -64,10 +63,8 @@ class OfflineBuffer(Buffer):
             if missing:
                 raise ConfigError(self.where, f"{missing[0]} was not stored there", "use steps of the same algorithm")
             self._check_actions()
-            self.columns, after = self._saved, self._index["next"]
-            texts = iter(after["obs"])
-            obs = tree_map(lambda leaf: _array(next(texts), leaf), self._next_obs)
-            self._restore(self._index["contents"], {**after, "obs": obs}, self._index["padding"], self.folder)
+            self.columns = self._saved
+            self._read(self._index, self.folder)
         assert self._storage is not None
         return self._storage
 
@@ -104,14 +101,10 @@ class OfflineBuffer(Buffer):
         self.rng.bit_generator.state = state["rng"]
 
 
-def _array(text: str, like: Array) -> Array:
-    return np.frombuffer(bytes.fromhex(text), like.dtype).reshape(like.shape)
-
-
 def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
     """The spaces of the stored steps, read from their index; no environment is made."""
-    path = _folder(cfg, where) / INDEX
-    index = _read_index(path)
+    path = find_folder(cfg, where) / INDEX
+    index = read_index(path)
     if index["observation"] is None:
         raise ConfigError(where, f"{path} does not say which spaces its steps have", "collect them again")
     try:
@@ -120,7 +113,8 @@ def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
         raise DataError(str(path), f"its spaces cannot be read: {error}", "name another buffer") from None
 
 
-def _folder(cfg: StoredConfig, where: str) -> Path:
+def find_folder(cfg: StoredConfig, where: str) -> Path:
+    """The folder of a saved buffer."""
     path = Path(cfg.path)
     places = [path, path / "buffers" / cfg.buffer]
     found = next((place for place in places if (place / INDEX).is_file()), None)
@@ -130,7 +124,8 @@ def _folder(cfg: StoredConfig, where: str) -> Path:
     return found
 
 
-def _read_index(path: Path) -> State:
+def read_index(path: Path) -> State:
+    """What lies beside the steps of a saved buffer and describes them."""
     try:
         index = json.loads(path.read_text())
         if index["format"] != "ludus-buffer" or index["version"] != 2:

@@ -23,7 +23,7 @@ class Suite:
     prefixes: tuple[str, ...] = ()
     """How the ids begin."""
     extra: str = ""
-    """The extra of ludus that installs what the suite may need."""
+    """The extra of Ludus that installs what the suite may need."""
     needs: tuple[str, ...] = ()
     """Packages that must be importable; empty: the suite is always there."""
     install: str = ""

@@ -29,6 +29,7 @@ _CLASSES = {
     f"{_OURS}images:grayscale": "grayscale Grayscale GrayscaleObservation",
     f"{_OURS}images:PixelsOnly": "pixels_only PixelObservationWrapper AddRenderObservation",
     f"{_OURS}images:resize": "resize Resize ResizeObservation",
+    f"{_OURS}images:unflatten": "unflatten Unflatten ReshapeObservation",
     f"{_OURS}minigrid:minigrid_image": "minigrid_image ImgObsWrapper",
     f"{_OURS}minigrid:MiniGridRGB": "minigrid_rgb RGBImgPartialObsWrapper",
     f"{_OURS}minigrid:minigrid_symbols": "minigrid_symbols",

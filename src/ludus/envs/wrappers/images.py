@@ -39,6 +39,18 @@ def _converted(move: Conversion, shape: tuple[int, int, int], function: Callable
 
 
 @observation_wrapper
+def unflatten(space: gym.Space, shape: tuple[int, int] | tuple[int, int, int]) -> Conversion:
+    """A flat image as one of `shape`, [H, W], [H, W, C] or [C, H, W]; it leaves as [C, H, W]."""
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        raise ValueError(f"needs a vector, the observation is {space}")
+    if min(shape) < 1 or math.prod(shape) != space.shape[0]:
+        raise ValueError(f"shape {list(shape)} has {math.prod(shape):,} numbers, the observation {space.shape[0]:,}")
+    whole = Box(space.low.reshape(shape), space.high.reshape(shape), dtype=space.dtype.type)
+    move = observation_conversion(whole, "")
+    return Conversion(move.space, lambda flat: move(np.reshape(flat, (*np.shape(flat)[:-1], *shape))))
+
+
+@observation_wrapper
 def grayscale(space: gym.Space) -> Conversion:
     """RGB images as one channel, equal to `cv2.cvtColor` to the bit. Gray images pass."""
     move, channels, height, width = _channels_first(space)

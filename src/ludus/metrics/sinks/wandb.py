@@ -20,8 +20,8 @@ CLOUD = "api.wandb.ai"
 class WandbSink(Sink):
     """Every row over its column `x_axis`. The key stays with the client; code, argv and host are not captured."""
 
-    def __init__(self, folder: Path, *, x_axis: str = "env_steps", **run: Any) -> None:
-        """`run` is what `wandb.init` shows of it: name, project, entity, tags and config."""
+    def __init__(self, folder: Path, *, x_axis: str = "env_steps", counted: str = "env_steps", **run: Any) -> None:
+        """`counted` is the column in which the budget counts; `run` is what `wandb.init` shows: name, project, ..."""
         check()
         import wandb
 
@@ -37,7 +37,7 @@ class WandbSink(Sink):
         if self.mode == "offline":
             later = f"`wandb sync {Path(self._run.dir).parent}` sends the run later"
             self.warning = f"W&B is offline: {_why_offline()}; {later}"
-        self._x_axis = x_axis
+        self._counted = counted
         self._run.define_metric("*", step_metric=x_axis)
 
     def write(self, row: Row) -> None:
@@ -49,7 +49,7 @@ class WandbSink(Sink):
         if path.suffix == ".mp4":
             import wandb
 
-            self._run.log({self._x_axis: env_steps, "val/video": wandb.Video(str(path), format="mp4")})
+            self._run.log({self._counted: env_steps, "val/video": wandb.Video(str(path), format="mp4")})
 
     def close(self) -> None:
         """Wait for the client to finish."""

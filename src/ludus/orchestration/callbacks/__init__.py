@@ -24,6 +24,9 @@ class Callback:
     def on_evaluation(self, run: Run, result: EvalResult) -> None:
         """After every evaluation."""
 
+    def on_confirmation(self, run: Run, result: EvalResult) -> None:
+        """After the fresh episodes that somebody asked for with `run.confirm`."""
+
     def on_row(self, run: Run, row: Mapping[str, float | str]) -> None:
         """After a row of metrics was written, every `logging.every_epochs` epochs."""
 

@@ -69,6 +69,10 @@ class Checkpoints(Callback):
         self._best |= best
         self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
 
+    def on_confirmation(self, run: Run, result: EvalResult) -> None:
+        """The same for the fresh episodes of a confirmation."""
+        self.on_evaluation(run, result)
+
     def on_epoch_end(self, run: Run) -> None:
         """Save if anything asks for it."""
         due, minutes = self._due(run), self.plan.every_minutes

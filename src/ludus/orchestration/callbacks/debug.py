@@ -22,7 +22,7 @@ from ludus import files
 from ludus.errors import Diverged
 from ludus.learning.learner import Learner
 from ludus.orchestration.callbacks import Callback
-from ludus.types import Tree
+from ludus.types import Report, Tree
 from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
@@ -46,13 +46,30 @@ class Debug(Callback):
         self.folder = folder
         self.watched: list[Watched] = []
         self._profiler: Any = None
-        self._due = 0.0
+        self._due = self._metrics_due = 0.0
 
     def on_start(self, run: Run) -> None:
         """Install the hooks and start the trace."""
         (self.folder / "debug").mkdir(mode=0o700, exist_ok=True)
         self.watched = [Watched(name, learner, run, self) for name, learner in run.learners.items()]
         self._start_trace()
+
+    def on_report(self, run: Run, hook: str, report: Report) -> None:
+        """Record what the layers put out during an update."""
+        if report.updates and time.monotonic() >= self._metrics_due:
+            self._metrics_due = time.monotonic() + STATISTICS_EVERY
+            run.recorder.record("train", self._activation_metrics())
+
+    def _activation_metrics(self) -> dict[str, float]:
+        """Every statistic of every layer, and of the dead units the largest share that a learning layer has."""
+        found: dict[str, float] = {}
+        dead = [0.0]
+        for watched in self.watched:
+            learner = f"{watched.name}." if len(self.watched) > 1 else ""
+            for layer, facts in watched.activations.statistics().items():
+                found |= {f"activations/{learner}{layer}/{name}": value for name, value in facts.items()}
+                dead += [] if layer.startswith("target_") else [facts["dead_pct"]]
+        return {**found, "activations/dead_max": max(dead)}
 
     def on_epoch_end(self, run: Run) -> None:
         """Write statistics; end the trace when it is long enough."""

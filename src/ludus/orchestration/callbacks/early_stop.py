@@ -25,9 +25,22 @@ class EarlyStop(Callback):
         self.train_reward = goal("train_reward", cfg.train_reward, threshold)
 
     def on_evaluation(self, run: Run, result: EvalResult) -> None:
-        """The evaluated mean return is high enough."""
+        """The evaluated mean return is high enough: fresh episodes tell whether that was luck."""
         if self.eval_reward is not None and result.mean >= self.eval_reward:
-            run.stop(f"evaluated mean return {result.mean:g} reached {self.eval_reward:g}")
+            if episodes := run.config.training.confirm_episodes:
+                run.confirm(episodes)
+            else:
+                run.stop(f"evaluated mean return {result.mean:g} reached {self.eval_reward:g}")
+
+    def on_confirmation(self, run: Run, result: EvalResult) -> None:
+        """Stop, or train on after a lucky evaluation."""
+        if self.eval_reward is None:
+            return
+        found = f"mean return {result.mean:g} over {result.episodes} fresh episodes"
+        if result.mean < self.eval_reward:
+            run.say(f"the evaluation reached {self.eval_reward:g}, its confirmation did not: {found}; training goes on")
+        else:
+            run.stop(f"{found} reached {self.eval_reward:g}")
 
     def on_epoch_end(self, run: Run) -> None:
         """The training return is high enough, over as many episodes as its mean is taken over; or time is up."""

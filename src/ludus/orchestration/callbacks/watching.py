@@ -1,9 +1,9 @@
-"""Callbacks that only watch: status.json, observations out of bounds, runs that learn nothing."""
+"""Callbacks that only watch: status.json, observations out of bounds, first policies, runs that learn nothing."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -12,7 +12,9 @@ import numpy as np
 from ludus.envs.check import rounded
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
-from ludus.types import Array, space_tree, tree_leaves
+from ludus.play import policy_of
+from ludus.types import Array, Report, space_tree, tree_leaves
+from ludus.watch.first_policy import TIP, far_from_uniform
 from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -72,6 +74,39 @@ class Bounds(Callback):
             low, high = space.low[tuple(at)], space.high[tuple(at)]
             found = f"{obs[(b, *at)]} at {at}, outside [{low}, {high}]"
             run.say(f"environment {b} ({name}): its observation has {found}; its space promises less")
+
+
+class FirstPolicy(Callback):
+    """Raises an alert if the policy would not try everything before its first update.
+
+    Off-policy algorithms are left out: they begin with random actions.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor, self._looked = monitor, False
+        self._found: Mapping[str, Any] = {}
+
+    def on_report(self, run: Run, hook: str, report: Report) -> None:
+        """Look at its decisions about the newest observations, after the first hook."""
+        if self._looked or run.collector is None:
+            return
+        self._looked = True
+        if run.algorithm.off_policy or run.progress.updates:
+            return
+        act = policy_of(run.algorithm, run.normalizer, deterministic=True)
+        decisions = act(run.collector.newest_obs, None, np.ones(run.collector.num_envs, bool))
+        found = far_from_uniform(run.spaces.action, decisions.info)
+        if found is not None:
+            self.load_state_dict({**found._asdict(), "env_steps": run.progress.env_steps})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The alert: no row tells a resumed run of it."""
+        return dict(self._found)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raise it."""
+        self._found, self._looked = state, True
+        self.monitor.once(kind="first", tip=TIP, **state)
 
 
 class Idle(Callback):
