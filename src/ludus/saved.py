@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ludus.orchestration.evaluator import EvalResult
     from ludus.plugins import Plugin
     from ludus.policy import Policy
-    from ludus.session.evaluate import Trajectory
+    from ludus.session.evaluate import PlayedEpisode
 
 Overrides = Mapping[str, Any] | Sequence[str]
 """`{"algorithm.lr": 1e-3}`, or words as on the command line: `["algorithm.lr=1e-3"]`."""
@@ -99,7 +99,7 @@ class SavedRun:
         deterministic: bool | None = None,
         seed: int | None = None,
         env: str | None = None,
-    ) -> Trajectory:
+    ) -> PlayedEpisode:
         """Play one episode and return all its steps: observations, actions, rewards and how it ended."""
         from ludus.session.evaluate import trajectory
         from ludus.session.player import checkpoint_name

@@ -10,7 +10,7 @@ import torch
 from ludus.acting.behaviour import TorchActor
 from ludus.acting.numpy_actor import NumpyActor, dense_layers, make_actor
 from ludus.config.schema import Network
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.types import Spaces
 
 B = 6
@@ -41,7 +41,7 @@ def test_numpy_equals_torch(observation: str, action: str, memory: str) -> None:
     torch.manual_seed(0)
     spaces = Spaces(OBSERVATIONS[observation], ACTIONS[action])
     cfg = Network(memory=memory, encoder={"type": "mlp", "hidden_dims": [16], "activation": "relu"})
-    policy = Policy(cfg, spaces)
+    policy = PolicyNetwork(cfg, spaces)
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -61,7 +61,7 @@ def test_numpy_equals_torch(observation: str, action: str, memory: str) -> None:
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
 def test_activations(activation: str) -> None:
     spaces = Spaces(OBSERVATIONS["box"], ACTIONS["discrete"])
-    policy = Policy(Network(actor={"hidden_dims": [32, 32], "activation": activation}), spaces)
+    policy = PolicyNetwork(Network(actor={"hidden_dims": [32, 32], "activation": activation}), spaces)
     obs, first = observations(spaces.observation, 1), np.ones(B, bool)
     ours, theirs = (actor(policy.trunk, policy.heads)(obs, (), first)[0] for actor in (NumpyActor, TorchActor))
     np.testing.assert_allclose(ours("actor"), theirs("actor"), atol=2e-6)
@@ -71,13 +71,13 @@ def test_wide_or_convolutional_policies_act_in_torch() -> None:
     pixels = gym.spaces.Box(0, 255, (3, 40, 40), np.uint8)
     wide = Network(actor={"hidden_dims": [512]})
     for network, space in ((Network(), pixels), (wide, OBSERVATIONS["box"])):
-        policy = Policy(network, Spaces(space, ACTIONS["discrete"]))
+        policy = PolicyNetwork(network, Spaces(space, ACTIONS["discrete"]))
         assert isinstance(make_actor(policy.trunk, policy.heads), TorchActor)
 
 
 def test_refresh_takes_new_weights() -> None:
     spaces = Spaces(OBSERVATIONS["box"], ACTIONS["discrete"])
-    policy = Policy(Network(), spaces)
+    policy = PolicyNetwork(Network(), spaces)
     actor = NumpyActor(policy.trunk, policy.heads)
     obs, first = observations(spaces.observation, 2), np.ones(B, bool)
     before = actor(obs, (), first)[0]("actor")
@@ -92,7 +92,7 @@ def test_refresh_takes_new_weights() -> None:
 
 def test_layer_gains() -> None:
     """Orthogonal: sqrt(2) inside, 0.01 for the policy, 1 for the value."""
-    policy = Policy(Network(), Spaces(OBSERVATIONS["box"], ACTIONS["discrete"]))
+    policy = PolicyNetwork(Network(), Spaces(OBSERVATIONS["box"], ACTIONS["discrete"]))
     hidden, out, value = policy.actor[2].weight, policy.actor[-1].weight, policy.critic[-1].weight
     torch.testing.assert_close(hidden @ hidden.T, 2 * torch.eye(64), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(out @ out.T, 1e-4 * torch.eye(3), atol=1e-6, rtol=1e-3)

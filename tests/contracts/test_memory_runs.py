@@ -10,7 +10,7 @@ import torch
 from ludus.archive import checkpoint
 from ludus.config.schema import Network
 from ludus.experiment import build
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.registry import MEMORY
 from ludus.types import Spaces, Tree, tree_map
 from ludus.watch import ram as process
@@ -132,7 +132,7 @@ def test_acting_forgets_at_an_episode_start(memory: str) -> None:
 @pytest.mark.parametrize("memory", CORES)
 def test_images_and_either_kind_of_action(memory: str, action: gym.Space) -> None:
     pixels = gym.spaces.Box(0, 255, (3, 40, 40), np.uint8)
-    policy = Policy(Network(memory=memory), Spaces(pixels, action))
+    policy = PolicyNetwork(Network(memory=memory), Spaces(pixels, action))
     obs = torch.randint(0, 256, (4, 2, 3, 40, 40), dtype=torch.uint8)
     first = torch.zeros(4, 2, dtype=torch.bool)
     params, value, _ = policy(obs, policy.trunk.initial_state(2), first)

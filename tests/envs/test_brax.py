@@ -15,7 +15,7 @@ from ludus.errors import MissingExtra
 def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "brax", None)
     monkeypatch.delitem(sys.modules, "ludus.envs.suites.brax", raising=False)
-    with pytest.raises(MissingExtra, match=r"brax/inverted_pendulum: .* pip install 'ludus\[brax\]'"):
+    with pytest.raises(MissingExtra, match=r"brax/inverted_pendulum: .* pip install 'ludus-rl\[brax\]'"):
         make_vector(Environment(id="brax/inverted_pendulum"))
 
 

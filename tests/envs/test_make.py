@@ -74,7 +74,7 @@ def test_missing_packages_are_named_by_their_extra(monkeypatch: Any, id: str, mo
 
 def test_missing_envpool_is_named(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'ludus\[envpool\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'ludus-rl\[envpool\]'"):
         make_vector(Environment(id="CartPole-v1", vectorization="envpool"))
 
 
@@ -263,7 +263,7 @@ def test_what_cannot_be_shown_is_refused(monkeypatch: Any) -> None:
     for backend in ("sync", "native"):
         with make_vector(Environment(id="CartPole-v1", vectorization=backend), render_mode="rgb_array") as env:
             env.reset(range(8))
-            with pytest.raises(MissingExtra, match=r"pip install 'ludus\[video\]'"):
+            with pytest.raises(MissingExtra, match=r"pip install 'ludus-rl\[video\]'"):
                 env.render()
 
 

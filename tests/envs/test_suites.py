@@ -360,7 +360,7 @@ def test_a_missing_extra_is_one_line(id: str, monkeypatch: Any) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == package or name == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [_Absent(package), *sys.meta_path])
-    with pytest.raises(MissingExtra, match=rf"pip install 'ludus\[{extra}\]'"):
+    with pytest.raises(MissingExtra, match=rf"pip install 'ludus-rl\[{extra}\]'"):
         make_env(Environment(id=id))
 
 

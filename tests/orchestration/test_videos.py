@@ -144,7 +144,7 @@ def test_the_count_survives_a_resume() -> None:
 
 def test_without_the_encoder_the_run_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(MissingExtra, match=r"training\.evaluation\.video.*pip install 'ludus\[video\]'"):
+    with pytest.raises(MissingExtra, match=r"training\.evaluation\.video.*pip install 'ludus-rl\[video\]'"):
         _run(_config(), tmp_path)
 
 

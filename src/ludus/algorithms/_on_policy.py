@@ -17,7 +17,7 @@ from ludus.errors import ConfigError
 from ludus.learning.learner import Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.policy_gradient import gae
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.types import Array, Tree, to_device, tree_index
 
 
@@ -115,13 +115,13 @@ class MinibatchConfig(AdvantageConfig):
 
 def build_policy(
     cfg: OnPolicyConfig, context: Context, *, value: bool = True, compiled: bool = False
-) -> tuple[Policy, Learner, Behaviour]:
+) -> tuple[PolicyNetwork, Learner, Behaviour]:
     """A policy, its learner with the one group `policy`, and the behaviour that draws actions from it.
 
     The rate `memory` of a step is that of the memory core. Where a forward pass is expensive, rollouts keep what acting
     computed, and compiling would gain nothing.
     """
-    policy = Policy(context.network, context.spaces, value=value, precision=context.precision).to(context.device)
+    policy = PolicyNetwork(context.network, context.spaces, value=value, precision=context.precision).to(context.device)
     heavy, rates = policy.trunk.heavy, {"memory": policy.memory_names}
     group = Group(("policy",), cfg.optimizer, cfg.max_grad_norm, parts=policy.parts, rates=rates)
     compiler = context.compiler if compiled and not (policy.recurrent or heavy) else None
@@ -153,7 +153,7 @@ class Experience(NamedTuple):
 
 
 @torch.no_grad()
-def advantages(policy: Policy, rollout: Rollout, gamma: float, lam: float) -> Experience:
+def advantages(policy: PolicyNetwork, rollout: Rollout, gamma: float, lam: float) -> Experience:
     """Columns obs, action, first, log_prob, value, advantage, target (and weight, if steps are broken) of a rollout.
 
     One forward pass over all T + 1 rows gives what one pass per step would: the contract of memory cores. Where a pass
@@ -183,7 +183,7 @@ def advantages(policy: Policy, rollout: Rollout, gamma: float, lam: float) -> Ex
     return Experience(found, to_device(rollout.state, device))
 
 
-def _outputs(policy: Policy, rollout: Rollout, obs: Tree, first: Tensor) -> tuple[Tensor, Tensor]:
+def _outputs(policy: PolicyNetwork, rollout: Rollout, obs: Tree, first: Tensor) -> tuple[Tensor, Tensor]:
     """Distribution parameters of at least T rows, values of T + 1."""
     if not rollout.extras:
         return policy(obs, to_device(rollout.state, first.device), first)[:2]
@@ -192,7 +192,7 @@ def _outputs(policy: Policy, rollout: Rollout, obs: Tree, first: Tensor) -> tupl
     return params_TBP, torch.cat([value_TB, last])
 
 
-def _final_values(policy: Policy, finals: Ends, device: torch.device) -> Array:
+def _final_values(policy: PolicyNetwork, finals: Ends, device: torch.device) -> Array:
     first = torch.zeros(1, len(finals.t), dtype=torch.bool, device=device)
     obs, state = tree_index(to_device(finals.obs, device), None), to_device(finals.state, device)
     return policy(obs, state, first)[1][0].cpu().numpy()

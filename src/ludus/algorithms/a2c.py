@@ -13,7 +13,7 @@ from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_polic
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.policy_gradient import normalized, weighted_mean
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
 
@@ -77,7 +77,7 @@ class A2C(Algorithm):
         loss, metrics = self.loss(nets.policy, batch, c)
         return policy_step(nets, loss, metrics, c)
 
-    def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
+    def loss(self, policy: PolicyNetwork, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) A] + value error - entropy bonus; a `weight` leaves broken steps out."""
         params, value, _ = policy(batch["obs"], batch["state"], batch["first"])
         weight, log_prob = batch.get("weight"), policy.distribution.log_prob(params, batch["action"])

@@ -20,7 +20,7 @@ from ludus.math.policy_gradient import (
     normalized,
     weighted_mean,
 )
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
 
@@ -97,7 +97,7 @@ class PPO(Algorithm):
         return policy_step(nets, loss, metrics, c)
 
     def loss(
-        self, policy: Policy, batch: Batch, c: Scalars, *, clip_value: bool, normalize: bool, bonus: bool
+        self, policy: PolicyNetwork, batch: Batch, c: Scalars, *, clip_value: bool, normalize: bool, bonus: bool
     ) -> tuple[Tensor, Metrics]:
         """Clipped surrogate + value error - entropy bonus (equation 9); a `weight` leaves broken steps out."""
         params, value, _ = policy(batch["obs"], batch["state"], batch["first"])

@@ -24,7 +24,7 @@ from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.policy_gradient import clipped_surrogate, normalized, weighted_mean
 from ludus.math.values import vtrace
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful, tree_index, tree_map
 
@@ -171,7 +171,7 @@ class PPOReplay(Algorithm):
         loss, metrics = self.loss(nets.policy, prepared(batch, normalize=normalize) if whole else batch, c)
         return policy_step(nets, loss, metrics, c)
 
-    def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
+    def loss(self, policy: PolicyNetwork, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """Weighted clipped surrogate + value error - entropy bonus, of a prepared minibatch."""
         params, value, _ = policy(batch["obs"], batch["state"], batch["first"])
         log_ratio = policy.distribution.log_prob(params, batch["action"]) - batch["log_prob"]

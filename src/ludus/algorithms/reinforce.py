@@ -17,7 +17,7 @@ from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.values import episode_returns, reward_to_go
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful, to_device, tree_index
 
@@ -100,7 +100,7 @@ class Reinforce(Algorithm):
         loss, metrics = self.loss(nets.policy, batch, c)
         return policy_step(nets, loss, metrics, c)
 
-    def loss(self, policy: Policy, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
+    def loss(self, policy: PolicyNetwork, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) target] - entropy bonus, over the steps that count."""
         params, _, _ = policy(batch["obs"], batch["state"], batch["first"])
         log_prob = policy.distribution.log_prob(params, batch["action"])

@@ -28,7 +28,7 @@ ACTOR_GAIN, VALUE_GAIN = 0.01, 1.0
 Layer = Callable[[int, int], nn.Module]
 
 
-class Policy(nn.Module):
+class PolicyNetwork(nn.Module):
     """Distribution parameters and, with `value`, a state value for every step of [T, B] observations."""
 
     parts = {"trunk": ("trunk",), "actor_head": ("actor",), "critic_head": ("critic",)}

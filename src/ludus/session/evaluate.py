@@ -31,7 +31,7 @@ def evaluated(
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class PlayedEpisode:
     """One episode, step by step."""
 
     obs: Tree
@@ -53,7 +53,9 @@ class Trajectory:
         return len(self.reward)
 
 
-def trajectory(run: RunFolder, step: str, wish: bool | None, seed: int | None, env_id: str | None = None) -> Trajectory:
+def trajectory(
+    run: RunFolder, step: str, wish: bool | None, seed: int | None, env_id: str | None = None
+) -> PlayedEpisode:
     """One episode of a checkpoint: the first that an evaluation of one episode with this seed plays."""
     config = seeded(run_config(run, env_id), seed)
     with make_vector(config.environment, num_envs=1) as env:
@@ -61,4 +63,4 @@ def trajectory(run: RunFolder, step: str, wish: bool | None, seed: int | None, e
         steps = list(play_episodes(act, env, Streams(config.experiment.seed).integers("evaluate", 1), 1))
     rows = [tree_index((played.obs, played.action, played.reward), 0) for played in steps]
     obs, action, reward = tree_map(lambda *leaves: np.stack(leaves), *rows)
-    return Trajectory(obs, action, reward, bool(steps[-1].terminated[0]), bool(steps[-1].truncated[0]))
+    return PlayedEpisode(obs, action, reward, bool(steps[-1].terminated[0]), bool(steps[-1].truncated[0]))

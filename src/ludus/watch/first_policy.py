@@ -26,7 +26,7 @@ WIDTH = math.sqrt(2 * math.pi * math.e)
 TIP = "use a small gain for the last layer of the actor; for bounded actions the wrapper rescale_action"
 
 
-class Finding(NamedTuple):
+class PolicyFinding(NamedTuple):
     """What is wrong with a first policy."""
 
     key: str
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     problem: str
 
 
-def far_from_uniform(space: gym.Space, info: Mapping[str, Array]) -> Finding | None:
+def far_from_uniform(space: gym.Space, info: Mapping[str, Array]) -> PolicyFinding | None:
     """What keeps a first policy from trying everything; `info` is what it tells about its decisions."""
     if "probabilities" in info:
         return _choices(space, info["probabilities"])
@@ -43,7 +43,7 @@ def far_from_uniform(space: gym.Space, info: Mapping[str, Array]) -> Finding | N
     return None
 
 
-def _choices(space: gym.Space, probabilities_BA: Array) -> Finding | None:
+def _choices(space: gym.Space, probabilities_BA: Array) -> PolicyFinding | None:
     if isinstance(space, spaces.MultiBinary):
         sizes = [2] * probabilities_BA.shape[-1]
         probabilities_BA = np.stack([probabilities_BA, 1 - probabilities_BA], -1)
@@ -55,22 +55,22 @@ def _choices(space: gym.Space, probabilities_BA: Array) -> Finding | None:
     if entropy >= SHARE * most:
         return None
     problem = f"the first policy is far from uniform: entropy {entropy:.2f} of at most {most:.2f}"
-    return Finding("train/policy/entropy", entropy, problem)
+    return PolicyFinding("train/policy/entropy", entropy, problem)
 
 
-def _range(space: spaces.Box, mean: Array, std: Array) -> Finding | None:
+def _range(space: spaces.Box, mean: Array, std: Array) -> PolicyFinding | None:
     width = (space.high - space.low).astype(float)
     ratio = float(np.exp(np.log(WIDTH * std / width).mean()))
     spread = float(std.mean())
     if ratio < NARROW:
         problem = f"the first policy tries only {ratio:.0%} of the action range"
-        return Finding("train/policy/std", spread, problem)
+        return PolicyFinding("train/policy/std", spread, problem)
     if ratio > WIDE:
         problem = f"the first policy draws actions {ratio:.0f} times as wide as their range, so that most are clipped"
-        return Finding("train/policy/std", spread, problem)
+        return PolicyFinding("train/policy/std", spread, problem)
     aside = np.abs(mean - (space.high + space.low) / 2).mean(0) / (width / 2)
     if aside.max() <= ASIDE:
         return None
     at = tuple(int(i) for i in np.unravel_index(aside.argmax(), aside.shape))
     problem = f"the first policy prefers one end of the range of action {list(at)}: {aside[at]:.0%} off the middle"
-    return Finding("train/policy/mean", float(mean.mean(0)[at]), problem)
+    return PolicyFinding("train/policy/mean", float(mean.mean(0)[at]), problem)

@@ -13,7 +13,7 @@ from ludus.metrics.sinks.tensorboard import TensorBoard
 
 def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(MissingExtra, match=r"logging\.tensorboard.*pip install 'ludus\[tensorboard\]'"):
+    with pytest.raises(MissingExtra, match=r"logging\.tensorboard.*pip install 'ludus-rl\[tensorboard\]'"):
         TensorBoard(tmp_path)
 
 

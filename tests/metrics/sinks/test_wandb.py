@@ -15,7 +15,7 @@ from ludus.metrics.sinks.wandb import WandbSink, choose_mode
 
 def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(MissingExtra, match=r"logging\.wandb.*pip install 'ludus\[wandb\]'"):
+    with pytest.raises(MissingExtra, match=r"logging\.wandb.*pip install 'ludus-rl\[wandb\]'"):
         WandbSink(tmp_path, name="x", project="p")
 
 

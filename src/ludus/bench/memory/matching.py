@@ -11,7 +11,7 @@ from ludus.config.compose import dump, load
 from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.types import Spaces
 
 TOLERANCE = 0.02
@@ -88,5 +88,5 @@ def spaces_of(config: ExperimentConfig) -> Spaces:
 
 def count(config: ExperimentConfig, spaces: Spaces | None = None) -> int:
     """Number of parameters of the policy."""
-    policy = Policy(config.network, spaces or spaces_of(config))
+    policy = PolicyNetwork(config.network, spaces or spaces_of(config))
     return sum(parameter.numel() for parameter in policy.parameters())

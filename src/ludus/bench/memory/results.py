@@ -18,7 +18,7 @@ from ludus.bench.memory.jobs import BenchRun
 from ludus.bench.memory.matching import spaces_of
 from ludus.config.schema import ExperimentConfig
 from ludus.metrics.names import EVAL_RETURN
-from ludus.networks.policy import Policy
+from ludus.networks.policy import PolicyNetwork
 from ludus.reports.compare import compare
 from ludus.reports.export import TextTable
 from ludus.reports.scores import Scores
@@ -135,7 +135,7 @@ def _speed(record: Record) -> float:
 def decision_ms(config: ExperimentConfig) -> list[float]:
     """Milliseconds of `TIMED` actions for one environment, on one thread, after `FILLED` steps."""
     spaces, threads = spaces_of(config), torch.get_num_threads()
-    policy = Policy(config.network, spaces)
+    policy = PolicyNetwork(config.network, spaces)
     actor = make_actor(policy.trunk, policy.heads)
     obs, state, times = zeros(spaces.observation, 1), actor.initial_state(1), []
     torch.set_num_threads(1)
