@@ -127,7 +127,7 @@ def test_on_a_terminal_lines_fit_and_are_coloured(ludus: Ludus, runs: Path, monk
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((60, 24)))
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((60, 24)))
     out = ludus("list").out
     assert "\x1b[1m490.0\x1b[0m" in out
     plain = re.sub(r"\x1b\[\d*m", "", out)
@@ -185,7 +185,7 @@ def test_a_comparison_fits_the_terminal(ludus: Ludus, runs: Path, monkeypatch: p
     config.write_text(config.read_text().replace("training: {", f"training: {{{phases}, "))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((100, 24)))
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((100, 24)))
     out = ludus("compare").out
     table = [line for line in out.splitlines() if not line.startswith(("note: ", "final: "))]
     assert max(map(len, table)) <= 100
