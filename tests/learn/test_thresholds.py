@@ -54,6 +54,16 @@ def test_reaches_its_threshold(spec: str, seed: int) -> None:
     assert run.last.mean >= run.threshold, run.last
 
 
+def test_hopper_learns_to_hop() -> None:
+    """A tenth of the shipped budget; random actions fall over at about 20."""
+    pytest.importorskip("mujoco")
+    words = ["experiment.seed=11", "training.total_timesteps=102_400", "training.evaluation.every_steps=51_200"]
+    run = build(load("Hopper-v5:ppo", words).config)
+    run.run()
+    close(run)
+    assert run.last.mean > 300, run.last
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("core", ["ppo", "ppo_lstm", "ppo_trxl"])
 def test_finds_the_like_of_an_object_it_saw(core: str, seed: int) -> None:
