@@ -314,7 +314,7 @@ def test_overrides_become_words(given: Any, words: list[str]) -> None:
 
 
 def test_words_come_back_as_they_were_given() -> None:
-    tags = ("a b", "it's", "back\\slash", 'quo"te', "a,b", "{x}")
+    tags = ("a b", "it's", "back\\slash", "at its end\\", "before\\'it", 'quo"te', "a,b", "{x}")
     wrappers = [{"id": "mask_observation", "indices": [1, 3]}, {"id": "frame_stack", "frames": 2}]
     phases = [{"name": "a", "hooks": ["collect", {"update_controller": {"per_env_step": 0.5}}], "set": {"lr": 0.1}}]
     given = {"experiment.tags": tags, "environment": {"kwargs": {"sutton_barto_reward": True}, "wrappers": wrappers}}

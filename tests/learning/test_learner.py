@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from ludus.learning.learner import FlatParameters, Group, Learner
+from ludus.learning.learner import FlatParameters, Group, Learner, Networks
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.learning.traced import traced_norm, traced_share
 from toy_learners import (
@@ -85,6 +85,24 @@ def test_a_rate_that_is_not_given_is_the_common_one() -> None:
         plain.update(fit, batch, LR)
         same.update(fit, batch, {"lr": 0.01, "slow_lr": 0.01})
     torch.testing.assert_close(plain.theta, same.theta)
+
+
+def test_rates_may_be_given_in_any_order() -> None:
+    group = Group(("net",), OptimizerConfig(type="sgd", betas=(0.0, 0.999)), rates={"late": ("2",), "early": ("0",)})
+
+    def update(nets: Networks, batch: dict, c: dict) -> dict:
+        loss = squared_error(nets.net, batch)
+        nets.step("net", loss, 0.0, late=c["late"], early=c["early"])
+        return {"loss": loss}
+
+    moved = []
+    for late, early in ((1.0, 0.0), (0.0, 1.0)):
+        ours = Learner({"net": network()}, {"net": group}, generator=np.random.default_rng(0))
+        before = ours.layout.unflatten(ours.theta.clone())
+        ours.update(update, batches(1)[0], {"late": late, "early": early})
+        after = ours.layout.unflatten(ours.theta)
+        moved.append({name for name in after if not torch.equal(before[name], after[name])})
+    assert moved == [{"net.2.weight", "net.2.bias"}, {"net.0.weight", "net.0.bias"}]
 
 
 def test_a_rate_for_no_parameters_changes_nothing() -> None:
@@ -333,6 +351,14 @@ def test_metrics_of_other_flags_are_means_of_their_own() -> None:
     metrics = ours.metrics()
     assert {"loss/critic", "loss/actor", "opt/grads/norm/critic", "opt/grads/norm/actor"} <= set(metrics)
     assert ours.metrics() == {}
+
+
+def test_a_metric_of_several_kinds_of_updates_is_the_mean_of_all() -> None:
+    ours, seen = joint(), []
+    for i, batch in enumerate(transitions(9)):
+        ours.update(actor_critic, batch, NUMBERS, policy=i % 3 == 0)
+        seen.append(ours.last("loss/critic"))
+    assert ours.metrics()["loss/critic"] == pytest.approx(sum(seen) / 9, rel=1e-5)
 
 
 def test_the_last_update_can_be_asked_for() -> None:
