@@ -99,12 +99,11 @@ def source(
     trained: bool,
 ) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
-    from ludus.archive.run_plugins import load_for
+    from ludus.archive.run_plugins import load_for, load_for_spec
     from ludus.archive.store import RunFolder
     from ludus.session.player import checkpoint_name, run_config
 
     if ":" in reference and not trained:
-        from ludus.archive.run_plugins import load_for_spec
         from ludus.config.compose import load as compose
 
         load_for_spec(reference, [], plugin)
