@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import gymnasium as gym
+
+from ludus import registry
 from ludus.algorithms import PhaseContext
 from ludus.config.schema import ExperimentConfig
 from ludus.experiment import Run
 from ludus.experiment import build as build
+from ludus.plugins import MODULE
+
+_REGISTRIES = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
 
 
 def config(algorithm: dict[str, Any] | str = "ppo", env: str = "CartPole-v1", **sections: Any) -> ExperimentConfig:
@@ -32,6 +39,20 @@ def run(cfg: ExperimentConfig, **parts: Any) -> Run:
 def close(run: Run) -> None:
     """Shut the environments of a run down."""
     run.close()
+
+
+def forget_plugins() -> None:
+    """The next command is a process of its own: what plugins registered is gone."""
+    for part in _REGISTRIES:
+        part._classes = {name: cls for name, cls in part._classes.items() if not _is_plugin(cls)}
+    for id in [id for id, spec in gym.registry.items() if _is_plugin(spec.entry_point)]:
+        del gym.registry[id]
+    for name in [name for name in sys.modules if name.startswith(MODULE)]:
+        del sys.modules[name]
+
+
+def _is_plugin(part: Any) -> bool:
+    return str(getattr(part, "__module__", "")).startswith(MODULE)
 
 
 def moment(cfg: Any, env_steps: int = 0, total_steps: int = 10_000) -> PhaseContext:

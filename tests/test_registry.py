@@ -74,6 +74,20 @@ def test_one_file_may_be_loaded_twice(fresh) -> None:
     assert fresh(("mine", "Mine"), words=("model", "CartPole-v1:ppo", "network.memory=mine")) == 0
 
 
+def test_a_plugin_that_python_has_imported_itself_may_be_loaded_too(
+    fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fresh(("mine", "Mine")) == 0
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    import mine  # type: ignore[import-not-found]
+
+    assert MEMORY["mine"] is mine.Mine
+    monkeypatch.delitem(sys.modules, "ludus_plugin_mine")
+    assert fresh(("mine", "Mine")) == 0
+    assert MEMORY["mine"] is not mine.Mine
+
+
 @pytest.mark.parametrize("registry", [MEMORY, WRAPPERS])
 def test_an_unknown_name_says_what_there_is(registry: Registry) -> None:
     name = registry.names()[0]

@@ -29,10 +29,12 @@ def train(
     env: str | gym.Env | Callable[[], gym.Env] | None = None,
     tags: Sequence[str] = (),
     init_from: str | Path | SavedRun | None = None,
+    plugins: Sequence[Folder] = (),
     quiet: bool = False,
     runs_dir: Folder = "runs",
 ) -> SavedRun:
     """Train what `ludus train SPEC OVERRIDES` trains and return its run; with `env`, SPEC may be an algorithm alone."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.session.train import train as train_run
 
     start = None
@@ -41,10 +43,12 @@ def train(
         if start.folder.parent.resolve() != Path(runs_dir).resolve():
             problem = f"{start.id} is not in {runs_dir}"
             raise ConfigError("init_from", problem, f"train with runs_dir={str(start.folder.parent)!r}")
+    loaded = load_for_spec(str(spec), override_words(overrides), plugins)
     resolved = resolve(spec, overrides, seed=seed, env=env, tags=tags, quiet=quiet)
-    run = train_run(resolved, runs_dir=Path(runs_dir), init_from=None if start is None else start.reference)
+    begun = None if start is None else start.reference
+    run = train_run(resolved, runs_dir=Path(runs_dir), plugins=loaded, init_from=begun)
     assert run.folder is not None
-    return SavedRun(RunFolder(run.folder))
+    return SavedRun(RunFolder(run.folder), plugins)
 
 
 def resolve(
@@ -81,10 +85,17 @@ def resolve(
 
 
 def load_run(
-    run: str | Path = "@last", *, env: gym.Env | Callable[[], gym.Env] | None = None, runs_dir: Folder = "runs"
+    run: str | Path = "@last",
+    *,
+    env: gym.Env | Callable[[], gym.Env] | None = None,
+    plugins: Sequence[Folder] = (),
+    runs_dir: Folder = "runs",
 ) -> SavedRun:
-    """A run by id, unique prefix, `@last`, `@best` or the path of its folder; `env` as it was handed to `train`."""
-    found = SavedRun(find_run(run, runs_dir))
+    """A run by id, unique prefix, `@last`, `@best` or the path of its folder.
+
+    `env` is what was handed to `train`; `plugins` are files and modules instead of those that the run was made with.
+    """
+    found = SavedRun(find_run(run, runs_dir), plugins)
     if env is not None:
         from ludus.envs.local import LOCAL, env_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,16 +152,20 @@ def load_policy(
     checkpoint: str | None = None,
     deterministic: bool | None = None,
     seed: int | None = None,
+    plugins: Sequence[str | Path] = (),
     runs_dir: str | Path = "runs",
 ) -> Policy:
     """The policy of a run: `@last`, `@best`, an id or its folder; `checkpoint` is best, last or step=N.
 
-    It acts as in evaluation unless `deterministic` says how; `seed` is that of sampled actions.
+    It acts as in evaluation unless `deterministic` says how; `seed` is that of sampled actions. `plugins` are files and
+    modules instead of those that the run was made with.
     """
+    from ludus.archive.run_plugins import load_for
     from ludus.archive.store import find_run
     from ludus.session.player import checkpoint_name
 
     folder = find_run(run, runs_dir)
+    load_for(folder, plugins)
     return policy_of_run(folder, checkpoint_name(folder, checkpoint), deterministic, seed)
 
 

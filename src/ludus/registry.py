@@ -25,7 +25,8 @@ class UnknownName(KeyError):
 
     def __init__(self, kind: str, name: str, options: Iterable[str]) -> None:
         self.kind, self.name = kind, name
-        self.remedy = did_you_mean(name, options)
+        close = did_you_mean(name, options)
+        self.remedy = close if close.startswith("did") else f"{close}; --plugin FILE adds one of yours"
         super().__init__(f"unknown {kind} '{name}'; {self.remedy}")
 
     def __str__(self) -> str:
@@ -92,14 +93,20 @@ class Registry(Generic[T]):
         return {point.name: point for point in importlib.metadata.entry_points(group=f"ludus.{self.kind}")}
 
 
+def _place(cls: type) -> tuple[str, str]:
+    module = sys.modules.get(cls.__module__)
+    return getattr(module, "__file__", None) or cls.__module__, cls.__qualname__
+
+
 def _path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _is_reload(known: type, cls: type) -> bool:
-    """Whether a file was run again; a second class of one name in the same run of it finds the first one there."""
+    """Whether a file was run again, as a module of any name; a second class of one name in the same run of it finds the
+    first one there."""
     there = vars(sys.modules[cls.__module__]).get(cls.__name__) if cls.__module__ in sys.modules else None
-    return _path(known) == _path(cls) and there is not known
+    return _place(known) == _place(cls) and there is not known
 
 
 ALGORITHMS: Registry[Any] = Registry("algorithm", "ludus.algorithms")

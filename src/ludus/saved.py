@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ludus.archive.record import Record
     from ludus.config.schema import ExperimentConfig
     from ludus.orchestration.evaluator import EvalResult
+    from ludus.plugins import Plugin
     from ludus.policy import Policy
     from ludus.session.evaluate import Trajectory
 
@@ -27,8 +28,8 @@ Overrides = Mapping[str, Any] | Sequence[str]
 class SavedRun:
     """One run folder: its config and metrics, and what can be done with it."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: RunFolder, plugins: Sequence[str | Path] = ()) -> None:
+        self._folder, self._plugins = folder, plugins
 
     @property
     def id(self) -> str:
@@ -50,6 +51,7 @@ class SavedRun:
         """The resolved config, typed and frozen."""
         from ludus.session.player import saved_config
 
+        self._load_plugins()
         return saved_config(self._folder)
 
     @property
@@ -87,6 +89,7 @@ class SavedRun:
 
         if isinstance(episodes, bool) or not isinstance(episodes, Integral) or episodes < 1:
             raise ConfigError("evaluate", f"{episodes!r} episodes cannot be played", "ask for at least one")
+        self._load_plugins()
         return evaluated(self._folder, checkpoint_name(self._folder, checkpoint), episodes, deterministic, seed, env)
 
     def trajectory(
@@ -101,6 +104,7 @@ class SavedRun:
         from ludus.session.evaluate import trajectory
         from ludus.session.player import checkpoint_name
 
+        self._load_plugins()
         return trajectory(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed, env)
 
     def policy(
@@ -110,6 +114,7 @@ class SavedRun:
         from ludus.policy import policy_of_run
         from ludus.session.player import checkpoint_name
 
+        self._load_plugins()
         return policy_of_run(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed)
 
     def resume(self, overrides: Overrides = (), *, quiet: bool = False) -> SavedRun:
@@ -117,15 +122,17 @@ class SavedRun:
         from ludus.session.resume import budget_field, resume
 
         words = [*override_words(overrides), *(["logging.console=false"] if quiet else [])]
-        if resume(self.reference, words, runs_dir=self.folder.parent) is None:
+        if resume(self.reference, words, runs_dir=self.folder.parent, plugins=self._load_plugins()) is None:
             problem, field = f"{self.id} has already finished", budget_field(self._folder)
             raise ConfigError("resume", problem, f'give it a larger budget: resume({{"training.{field}": ...}})')
-        return SavedRun(RunFolder(self.folder))
+        return SavedRun(RunFolder(self.folder), self._plugins)
 
     def report(self) -> Path:
         """Write report.md and report.html again; the path of the HTML file."""
+        from ludus.archive.run_plugins import load_if_allowed
         from ludus.reports.report import write_report
 
+        load_if_allowed(self._folder, self._plugins)
         return write_report(self.folder)
 
     def curve(self, metric: str | None = None) -> tuple[list[float], list[float]]:
@@ -137,6 +144,12 @@ class SavedRun:
             return history.curve(self.folder, metric)
         found = history.curve(self.folder, EVAL_RETURN)
         return found if found[0] else history.curve(self.folder, RETURN)
+
+    def _load_plugins(self) -> list[Plugin]:
+        """Run the plugins that its parts are in."""
+        from ludus.archive.run_plugins import load_for
+
+        return load_for(self._folder, self._plugins)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {', '.join(self._facts())}>"

@@ -19,6 +19,11 @@ def warn(message: str) -> None:
         print(f"ludus: {message}", file=sys.stderr, flush=True)
 
 
+def can_answer() -> bool:
+    """Whether a user can answer a question."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def mute(stream: IO[str]) -> None:
     """Discard everything that is still to be written to a stream."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

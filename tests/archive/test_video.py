@@ -103,5 +103,5 @@ def test_frames_are_pulled_one_at_a_time(tmp_path: Path) -> None:
 
 def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'ludus\[video\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'ludus-rl\[video\]'"):
         write_video(tmp_path / "a.mp4", _frames(1), 30)

@@ -40,7 +40,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Stands in for session.train and remembers what it was given."""
     calls: list[Any] = []
 
-    def train(resolved, *, runs_dir, init_from, debug):
+    def train(resolved, *, runs_dir, plugins, init_from, debug):
         calls.append(types.SimpleNamespace(resolved=resolved, runs_dir=runs_dir, init_from=init_from, debug=debug))
         return types.SimpleNamespace(interrupted=None, folder=runs_dir / f"run-{len(calls)}")
 

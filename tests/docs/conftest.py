@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import gymnasium as gym
 import pytest
 
-from ludus import cli, registry
+from ludus import cli
 from ludus.cli import job as job_module
+from support import forget_plugins
 
 ROOT = Path(__file__).parents[2]
 BUDGET = "512"
 _FENCE = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NO_BUDGET = ("--cfg", "--list-envs", "--help", "timesteps")
-_PLUGIN = "ludus_plugin_"
-_REGISTRIES = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def ludus(
     monkeypatch.setattr(job_module, "debugger_attached", lambda: False)
 
     def run(line: str, *, as_written: bool = False) -> Outcome:
-        _forget_plugins()  # every command is a process of its own
+        forget_plugins()  # every command is a process of its own
         arguments = shlex.split(line, comments=True)[1:]
         if arguments[:1] == ["train"] and not as_written:
             arguments += _short(line)
@@ -81,21 +77,7 @@ def ludus(
         return Outcome(int(end.value.code or 0), captured.out, captured.err)
 
     yield run
-    _forget_plugins()
-
-
-def _forget_plugins() -> None:
-    """What the plugins of one page registered is no part of the next."""
-    for part in _REGISTRIES:
-        part._classes = {name: cls for name, cls in part._classes.items() if not _is_plugin(cls)}
-    for id in [id for id, spec in gym.registry.items() if _is_plugin(spec.entry_point)]:
-        del gym.registry[id]
-    for name in [name for name in sys.modules if name.startswith(_PLUGIN)]:
-        del sys.modules[name]
-
-
-def _is_plugin(part: Any) -> bool:
-    return str(getattr(part, "__module__", "")).startswith(_PLUGIN)
+    forget_plugins()
 
 
 def _short(line: str) -> list[str]:

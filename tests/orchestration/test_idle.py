@@ -52,6 +52,14 @@ def test_reinforce_whose_episodes_never_end(trained, tmp_path: Path) -> None:
     assert told(folder) == [True, True, True]
 
 
+def test_a_buffer_that_fills_first_is_told(trained) -> None:
+    words = ("training.total_timesteps=200", "algorithm.batch_size=8")
+    said, _ = trained("CartPole-v1:dqn", *words, "algorithm.learning_starts=100", *QUICK)
+    assert "updates wait until step 100: until then the buffer only fills" in said
+    said, _ = trained("CartPole-v1:ppo", "training.total_timesteps=64", "algorithm.rollout_steps=32", *QUICK)
+    assert "updates wait" not in said
+
+
 @pytest.mark.parametrize(
     "words",
     [

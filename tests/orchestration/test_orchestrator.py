@@ -395,6 +395,8 @@ def test_status_json_is_written_at_the_end_of_an_epoch() -> None:
     (first,) = written
     assert (first["state"], first["phase"], first["env_steps"], first["total_steps"]) == ("running", "train", 10, 40)
     assert first["train_return"] == 1.0
+    assert first["hook"] == run.scheduler.calls[0][-1].name
+    assert first["metrics"]["train/roll/ep_rew/mean"] == 1.0
 
 
 # ---- runs that are counted in updates ----------------------------------------------------------------------------

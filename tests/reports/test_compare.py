@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,31 @@ def test_runs_that_differ_only_in_the_seed_are_one_group(root: Path) -> None:
     assert found.differences == {"algorithm.lr": ("0.01", "0.001")}
     (note,) = found.notes
     assert note.startswith("fewer than 5 seeds") and "lr=0.01; lr=0.001; train more" in note
+
+
+def test_other_plugins_and_warm_starts_are_other_groups(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    files = [{"plugins": [{"path": "/a/cem.py", "sha256": digit * 64}]} for digit in "12"]
+    for seed in (1, 2):
+        make_run(root, f"plain_{seed}", [10.0], seed=seed)
+        make_run(root, f"other_{seed}", [20.0], seed=seed, lr=0.5)
+        for i, meta in enumerate(files):
+            make_run(root, f"file{i}_{seed}", [30.0 + i], seed=seed, meta=meta)
+        for name in ("plain", "other"):
+            start = {"run": f"{name}_{seed}", "step": f"step={seed}", "optimizer": False}
+            make_run(root, f"from_{name}_{seed}", [40.0], seed=seed, meta={"start": start})
+    resumed = {**files[0], "resumed": [{"env_steps": 9, **files[1]}]}
+    make_run(root, "both_1", [50.0], seed=1, meta=resumed)
+    found = compare(Index(root).pick([]))
+    members = sorted(sorted(record.id for record in group.runs) for group in found.groups)
+    pairs = ("file0", "file1", "from_other", "from_plain", "other", "plain")
+    assert members == [["both_1"], *([f"{name}_1", f"{name}_2"] for name in pairs)]
+    labels = {record.id: group.label for group in found.groups for record in group.runs}
+    assert "plugins=cem.py 111111111111" in labels["file0_1"] and "plugins=none" in labels["plain_1"]
+    assert "init_from=plain_1/step=1 | plain_2/step=2" in labels["from_plain_1"]
+    shutil.rmtree(root / "plain_1")  # its weights are known by name only
+    groups = compare(Index(root).pick(["from_plain_*"])).groups
+    assert len(groups) == 2
 
 
 def test_statistics_of_a_group(root: Path) -> None:

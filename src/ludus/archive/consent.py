@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
-import stat
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus import files
 from ludus.archive.store import read_json
+from ludus.archive.user_folder import own_file, store
 from ludus.config.compose import Resolved
 from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
 from ludus.secrets import masked
+from ludus.terminal import can_answer
 from ludus.text import clean
 
 WHERE = "logging.alert_command"
@@ -63,11 +61,6 @@ def ask(resolved: Resolved) -> None:
             raise ConfigError(WHERE, trouble, "give the command on the command line")
 
 
-def can_answer() -> bool:
-    """Whether a user can answer a question."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
 def _origin(resolved: Resolved) -> str:
     return clean(resolved.origin.get(WHERE) or resolved.spec, 200)
 
@@ -76,31 +69,9 @@ def _digest(command: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps([str(Path.cwd()), *command]).encode()).hexdigest()
 
 
-def _home() -> Path | None:
-    """`$XDG_CONFIG_HOME/ludus`; None for a user without a home directory."""
-    try:
-        return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ludus"
-    except RuntimeError:
-        return None
-
-
-def _own(name: str) -> Path | None:
-    """A file of that folder, if it exists; one that other users may write is refused."""
-    path = None if (home := _home()) is None else home / name
-    try:
-        facts = None if path is None else path.stat()
-    except OSError:
-        facts = None
-    if facts is None:
-        return None
-    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
-        raise ConfigError(str(path), "may be written by others", f"chmod go-w {path}, or remove it")
-    return path
-
-
 def _settings() -> Command:
     """`alert_command` in the user's settings.yaml."""
-    path = _own(SETTINGS)
+    path = own_file(SETTINGS)
     if path is None:
         return ()
     data: dict[str, Any] = plain(read_file(path))
@@ -113,7 +84,7 @@ def _settings() -> Command:
 
 
 def _allowed() -> dict[str, object]:
-    path = _own(ALLOWED)
+    path = own_file(ALLOWED)
     try:
         return {} if path is None else read_json(path)
     except DataError:  # damaged: the user is asked again
@@ -122,14 +93,6 @@ def _allowed() -> dict[str, object]:
 
 def _remember(command: Command) -> str:
     """Store a command that the user agreed to; returns an error message, or ''."""
-    home, known = _home(), _allowed()
-    if _digest(command) in known:
-        return ""
-    try:
-        if home is None:
-            raise OSError(0, "this user has no home directory")
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        files.write_json(home / ALLOWED, {**known, _digest(command): list(command)})
-    except OSError as error:
-        return f"{WHERE}: a resume will have to be given it again: {error.strerror}"
-    return ""
+    known = _allowed()
+    trouble = "" if _digest(command) in known else store(ALLOWED, {**known, _digest(command): list(command)})
+    return f"{WHERE}: a resume will have to be given it again: {trouble}" if trouble else ""

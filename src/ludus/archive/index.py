@@ -20,7 +20,7 @@ from ludus.archive.store import ROOT, RunFolder, runs_in
 from ludus.errors import ConfigError, DataError
 
 NAME = "index.sqlite"
-VERSION = 3
+VERSION = 4
 """Version of the table; a table of another version is rebuilt."""
 _UNAVAILABLE = {
     getattr(sqlite3, f"SQLITE_{name}") for name in ("PERM", "BUSY", "LOCKED", "READONLY", "FULL", "CANTOPEN")

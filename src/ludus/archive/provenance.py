@@ -32,7 +32,7 @@ def code() -> dict[str, object]:
 
 
 def moved(meta: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """`torch 2.8.0 -> 2.9.0`: versions and commit that changed since the run last started."""
+    """`torch 2.8.0 -> 2.9.0`: versions, commit and plugins that changed since the run last started."""
     resumed = meta.get("resumed")
     before = resumed[-1] if isinstance(resumed, list) and resumed else meta
     old, new = (_flat(facts) for facts in (before, now))

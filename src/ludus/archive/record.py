@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ludus.archive import checkpoint, history, rebuild
+from ludus.archive import checkpoint, history, rebuild, run_plugins
 from ludus.archive.lock import RunLock
 from ludus.archive.store import read_or_empty
 from ludus.errors import LudusError
@@ -61,6 +61,10 @@ class Record:
     """Whether updates were compiled; they round differently from eager ones."""
     config_hash: str = ""
     commit: str | None = None
+    plugins: str = ""
+    """The plugins it was trained with, each file with the beginning of its sha256."""
+    init_from: str = ""
+    """The checkpoint of another run whose weights it began with."""
     tags: tuple[str, ...] = ()
     size: int = 0
     """Bytes in the folder."""
@@ -126,6 +130,7 @@ def read(folder: Path) -> Record | None:
     config = trained(folder, config, meta)
     compiled, rung = status.get("compiled", summary.get("compiled")), summary.get("resume")
     thresholds = (summary.get("threshold"), status.get("threshold"), value_at(config, "environment.reward_threshold"))
+    start = mapping(meta.get("start"))
     own, written = read_or_empty(folder / TAGS).get("tags"), mapping(config.get("experiment")).get("tags")
     tags = own if isinstance(own, list) else written
     record = Record(
@@ -145,6 +150,8 @@ def read(folder: Path) -> Record | None:
         compiled=compiled if isinstance(compiled, bool) else None,
         config_hash=str(meta.get("config_hash") or ""),
         commit=_text(mapping(meta.get("git")).get("commit")),
+        plugins=run_plugins.described(*run_plugins.parts(meta)),
+        init_from="/".join(str(start[key]) for key in ("run", "step") if key in start),
         tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
         size=size_of(folder),
         host=_text(mapping(meta.get("host")).get("name")),

@@ -8,11 +8,12 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from ludus.cli.options import Jobs, Json, numbers, words
+from ludus.cli.options import Jobs, Json, Plugin, numbers, words
 from ludus.cli.table import Column, print_table
 from ludus.envs.facts import shipped
 from ludus.errors import ConfigError
 from ludus.files import to_json
+from ludus.plugins import load_plugins
 from ludus.text import did_you_mean
 
 app = Typer(rich_markup_mode=None)
@@ -30,12 +31,14 @@ def env(
     num_envs: Annotated[str, Option(metavar="N[,N...]", help="Numbers of environments.")] = "1,8,16",
     backends: Annotated[str, Option(metavar=_NAMES, help="Which backends.")] = "sync,async,native,envpool",
     seconds: Annotated[float, Option(min=0.01, help="Time for each measurement, after a warm-up.")] = 1.0,
+    plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
     """Random-action steps per second by backend and number of environments, bare and as stored rollouts."""
     from ludus.bench.fps import BACKENDS, measure
     from ludus.checks.trial import environment
 
+    load_plugins(plugin or [])
     names, counts = words(backends), numbers("--num-envs", num_envs, "1,8,16")
     for name in names:
         if name not in BACKENDS:

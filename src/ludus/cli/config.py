@@ -8,8 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from ludus.cli.options import Json
-from ludus.cli.plugin import Plugin, import_environment, load_plugins
+from ludus.cli.options import Json, Plugin
 from ludus.cli.table import Column, print_table
 from ludus.errors import LudusError
 from ludus.files import to_json
@@ -27,15 +26,15 @@ def show(
     plugin: Plugin = None,
 ) -> None:
     """Print the resolved config as YAML."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.cli.job import pick_spec, split
     from ludus.config.compose import config_hash, load, to_yaml
     from ludus.config.validate import MISSING, select
     from ludus.reports.columns import config_text
 
-    load_plugins(plugin)
     spec, overrides = split(words)
     spec = pick_spec(spec, None, None)
-    import_environment(spec, overrides)
+    load_for_spec(spec, overrides, plugin)
     resolved = load(spec, overrides)
     data, digest = resolved.data, config_hash(resolved.config)
     if json:
@@ -59,9 +58,11 @@ def show(
 @app.command()
 def validate(
     specs: Annotated[list[str] | None, Argument(metavar="[SPEC]... | all", help="Default: all.")] = None,
+    plugin: Plugin = None,
     json: Json = False,
 ) -> int:
     """Check configs and print their hashes; exit 2 if one is bad."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
     from ludus.envs.facts import facts_of
 
@@ -70,10 +71,13 @@ def validate(
     found: list[dict[str, str | None]] = []
     for spec in specs:
         try:
-            config = load(spec).config
+            load_for_spec(spec, [], plugin)
+            resolved = load(spec)
+            config = resolved.config
             if config.environment.num_envs != "auto":
                 config.algorithm.config.check(config.environment.num_envs)
-            facts_of(environment_file(spec))
+            if not resolved.preset:
+                facts_of(environment_file(spec))
             found.append({"spec": spec, "hash": config_hash(config), "error": None})
             if not json:
                 print(f"ok  {found[-1]['hash']}  {spec}")

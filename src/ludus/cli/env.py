@@ -6,11 +6,12 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from ludus.cli.options import Json
+from ludus.cli.options import Json, Plugin
 from ludus.cli.table import Column, painted, print_table, say
 from ludus.envs.facts import ConfiguredEnvironment, Facts, collect, environment_of, facts_of, registered, shipped
 from ludus.envs.suites import OTHER, SUITES
 from ludus.files import to_json
+from ludus.plugins import load_plugins
 
 app = Typer(rich_markup_mode=None)
 
@@ -65,11 +66,12 @@ def _print_by_suite(entries: list[ConfiguredEnvironment]) -> None:
 
 
 @app.command()
-def info(id: Id, as_json: Json = False) -> None:
+def info(id: Id, plugin: Plugin = None, as_json: Json = False) -> None:
     """Show spaces with labels and ranges, reward, time limit, threshold, backends and how a run with it resumes."""
     from ludus.bench.fps import backends
     from ludus.envs.make import describe, make_vector
 
+    load_plugins(plugin or [])
     environment, file = environment_of(id)
     facts = collect(describe(environment), *facts_of(file))
     with make_vector(environment, num_envs=2) as env:
@@ -121,11 +123,13 @@ def _range(low: float | None, high: float | None) -> str:
 def check(
     id: Id,
     backend: Annotated[list[str] | None, Option(metavar="NAME", help="Only this backend; repeatable.")] = None,
+    plugin: Plugin = None,
     as_json: Json = False,
 ) -> int:
     """Gymnasium's own checks, then the vector contract on every backend the environment runs on."""
     from ludus.checks.check import check as check_environment
 
+    load_plugins(plugin or [])
     rows = check_environment(environment_of(id)[0], backend)
     if as_json:
         print(to_json([row._asdict() for row in rows]), end="")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, RunsDir
-from ludus.cli.plugin import Plugin, load_plugins
+from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, Plugin, RunsDir
 from ludus.files import to_json
 
 if TYPE_CHECKING:
@@ -27,12 +26,13 @@ def evaluate(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Play many episodes with a checkpoint: mean, deviation, 95 % interval, lengths."""
+    from ludus.archive.run_plugins import load_for
     from ludus.archive.store import RunFolder
     from ludus.session.evaluate import evaluated
     from ludus.session.player import checkpoint_name, run_config
 
-    load_plugins(plugin)
     found = RunFolder.load(runs_dir, run)
+    load_for(found, plugin)
     step = checkpoint_name(found, checkpoint)
     seed = run_config(found, env).experiment.seed if seed is None else seed
     result = evaluated(found, step, episodes, deterministic, seed, env)

@@ -10,7 +10,7 @@ from typer import Option
 from ludus import files
 from ludus.archive import query
 from ludus.archive.index import Index
-from ludus.cli.options import Columns, Filter, GroupBy, Metrics, Runs, RunsDir, Sort, column_names, words
+from ludus.cli.options import Columns, Filter, GroupBy, Metrics, Plugin, Runs, RunsDir, Sort, column_names, words
 from ludus.errors import ConfigError, of_system
 from ludus.reports.compare import compare
 from ludus.reports.export import check_format, export_comparison
@@ -31,11 +31,12 @@ def export(
     fragment: Annotated[bool, Option("--fragment", help="LaTeX: only the tabular, for \\\\input.")] = False,
     filter: Filter = None,
     sort: Sort = "started:asc",
+    plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Export runs (default: all); json contains everything. With --group-by: groups with IQM and interval instead."""
     if format in ("onnx", "torchscript"):
-        print(_policy(runs or ["@last"], format, output, runs_dir))
+        print(_policy(runs or ["@last"], format, output, plugin, runs_dir))
         return
     format = {"md": "markdown", "tex": "latex"}.get(format, format)
     check_format(format, also=("onnx", "torchscript"))
@@ -56,7 +57,7 @@ def export(
     print(f"{output}: {len(records)} runs")
 
 
-def _policy(runs: list[str], kind: str, output: Path | None, runs_dir: Path) -> Path:
+def _policy(runs: list[str], kind: str, output: Path | None, plugin: list[Path] | None, runs_dir: Path) -> Path:
     """Export the policy of one run, by default of its best checkpoint, and return the path."""
     from ludus.archive.store import RunFolder
     from ludus.exported import export_policy
@@ -66,6 +67,6 @@ def _policy(runs: list[str], kind: str, output: Path | None, runs_dir: Path) -> 
         raise ConfigError(f"--format {kind}", f"{len(runs)} runs are named", "a policy is exported from one run")
     default = RunFolder.load(runs_dir, runs[0]).path / {"onnx": "policy.onnx", "torchscript": "policy.pt"}[kind]
     try:
-        return export_policy(load_policy(runs[0], runs_dir=runs_dir), kind, output or default)
+        return export_policy(load_policy(runs[0], plugins=plugin or (), runs_dir=runs_dir), kind, output or default)
     except OSError as error:
         raise of_system(error, str(output or default)) from None

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from ludus.cli.options import Json, Overrides
-from ludus.cli.plugin import Plugin, import_environment, load_plugins
+from ludus.cli.options import Json, Overrides, Plugin
 from ludus.files import to_json
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ def model(
     plugin: Plugin = None,
 ) -> None:
     """Show what an experiment trains: encoder, memory, heads and critics with their sizes, or a table."""
+    from ludus.archive.run_plugins import load_for_spec
     from ludus.config.compose import load
     from ludus.envs.make import describe
     from ludus.session.player import build_player
     from ludus.types import Spaces
 
-    load_plugins(plugin)
-    import_environment(spec, overrides or [])
+    load_for_spec(spec, overrides or [], plugin)
     config = load(spec, overrides or []).config
     info = describe(config.environment)
     player = build_player(config, Spaces(info.observation_space, info.action_space), None)

@@ -22,6 +22,8 @@ Columns = Annotated[str | None, Option(metavar="A,B,...", help="Fields or config
 GroupBy = Option("--group-by", "-g", metavar="config|spec|FIELD", help="What a group is; config: all but the seed.")
 _METRICS = "final, best, loss, entropy, ... or the name of a metric."
 Metrics = Annotated[str, Option("--metrics", "-m", metavar="A,B", help=_METRICS)]
+_PLUGIN = "Python file or module that registers parts or environments; module:Class for one. A run remembers its own."
+Plugin = Annotated[list[Path] | None, Option("--plugin", "--import", metavar="FILE|MODULE", help=_PLUGIN)]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 LastLines = Annotated[bool, Option("--json", help="Print the final numbers of each run as a line of JSON.")]
 RunsDir = Annotated[Path, Option(metavar="DIR", help="Folder of all runs.")]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ludus.cli.options import Checkpoint, Deterministic, EnvId, Json, RunsDir
-from ludus.cli.plugin import Plugin, load_plugins
+from ludus.cli.options import Checkpoint, Deterministic, EnvId, Json, Plugin, RunsDir
 from ludus.errors import ConfigError
 from ludus.files import to_json
 from ludus.text import did_you_mean
@@ -47,9 +46,8 @@ def play(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Play episodes with the policy of a run; prints each return and, with --video, the file."""
-    load_plugins(plugin)
     mode = render_mode(render, video, user)
-    found, config, name = source(run, checkpoint, runs_dir, env, trained=not (random or user))
+    found, config, name = source(run, checkpoint, runs_dir, env, plugin, trained=not (random or user))
     from ludus.envs.make import make_vector
     from ludus.play import episodes as play_episodes
     from ludus.play import random_policy
@@ -92,17 +90,27 @@ def silence(_: str) -> None:
 
 
 def source(
-    reference: str, checkpoint: str | None, runs_dir: Path, env: str | None, *, trained: bool
+    reference: str,
+    checkpoint: str | None,
+    runs_dir: Path,
+    env: str | None,
+    plugin: list[Path] | None = None,
+    *,
+    trained: bool,
 ) -> tuple[RunFolder | None, ExperimentConfig, str]:
     """Run (if it is one), its config, and the name of what is played."""
+    from ludus.archive.run_plugins import load_for
     from ludus.archive.store import RunFolder
     from ludus.session.player import checkpoint_name, run_config
 
     if ":" in reference and not trained:
+        from ludus.archive.run_plugins import load_for_spec
         from ludus.config.compose import load as compose
 
+        load_for_spec(reference, [], plugin)
         return None, compose(reference).config, reference
     found = RunFolder.load(runs_dir, reference)
+    load_for(found, plugin)
     if trained:
         checkpoint_name(found, checkpoint)  # refuses what is not there before anything is made
     return found, run_config(found, env), found.id

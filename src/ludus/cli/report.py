@@ -9,7 +9,9 @@ from typing import Annotated
 from typer import Option
 
 from ludus.archive.index import Index
-from ludus.cli.options import Json, Run, RunsDir
+from ludus.archive.run_plugins import load_if_allowed
+from ludus.archive.store import RunFolder
+from ludus.cli.options import Json, Plugin, Run, RunsDir
 from ludus.errors import ResourceError
 from ludus.files import to_json
 from ludus.reports.report import write_report
@@ -19,11 +21,13 @@ def report(
     run: Run = "@last",
     open: Annotated[bool, Option("--open", help="Open it in the browser.")] = False,
     json: Json = False,
+    plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Write the report of a run again and print its path."""
     found = Index(runs_dir).get(run)
     folder = found.folder
+    load_if_allowed(RunFolder(folder), plugin)
     try:
         path = write_report(folder)
     except OSError as error:

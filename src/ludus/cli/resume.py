@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from ludus.cli.options import Checkpointed, LastLines, Overrides, RunsDir
+from ludus.cli.options import Checkpointed, LastLines, Overrides, Plugin, RunsDir
 from ludus.cli.outcome import tell
-from ludus.cli.plugin import Plugin, load_plugins
 
 Mode = Literal["exact", "warm_start", "warm_start_optimizer"]
 _REBUILD = "Start with empty buffers if the stored steps are damaged."
@@ -27,20 +26,24 @@ def resume(
 ) -> int:
     """Continue a run from its newest good checkpoint."""
     from ludus.archive import consent, rebuild
+    from ludus.archive.run_plugins import load_for
     from ludus.archive.store import RunFolder
     from ludus.config.compose import Resolved, load
     from ludus.session.resume import budget_field
     from ludus.session.resume import resume as go_on
     from ludus.session.signals import EARLY
     from ludus.session.train import train
+    from ludus.terminal import can_answer
 
-    load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)
-    if mode != "exact" or consent.can_answer():
+    plugins = load_for(folder, plugin)
+    if mode != "exact" or can_answer():
         changed = load(str(folder.config_path), overrides or [])
         consent.ask(changed)
     if mode == "exact":
-        done = go_on(run, overrides or [], runs_dir=runs_dir, debug=debug, rebuild_buffer=rebuild_buffer)
+        done = go_on(
+            run, overrides or [], runs_dir=runs_dir, plugins=plugins, debug=debug, rebuild_buffer=rebuild_buffer
+        )
         if done is None:
             print(f"{run}: has already finished; give it a larger training.{budget_field(folder)} to go on")
             return 0
@@ -48,7 +51,7 @@ def resume(
         spec = str(rebuild.meta(folder.path).get("spec") or folder.id)
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         optimizer = mode == "warm_start_optimizer"
-        done = train(resolved, runs_dir=runs_dir, init_from=run, optimizer=optimizer, debug=debug)
+        done = train(resolved, runs_dir=runs_dir, plugins=plugins, init_from=run, optimizer=optimizer, debug=debug)
     assert done.folder is not None
     tell([done.folder], json=json)
     return EARLY if done.stopped_early else 0

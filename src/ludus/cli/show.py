@@ -14,8 +14,9 @@ from ludus.archive.differences import changes, edits
 from ludus.archive.history import Row
 from ludus.archive.index import Index
 from ludus.archive.record import Record, paths, value_at
-from ludus.archive.store import read_or_empty
-from ludus.cli.options import Json, Run, RunsDir
+from ludus.archive.run_plugins import load_if_allowed
+from ludus.archive.store import RunFolder, read_or_empty
+from ludus.cli.options import Json, Plugin, Run, RunsDir
 from ludus.cli.table import Column, painted, print_table, say, state_style
 from ludus.files import to_json
 from ludus.reports.columns import cell, config_text
@@ -24,17 +25,21 @@ from ludus.reports.report import Saved, checkpoints_of, watch
 from ludus.text import clean, number, points, sparkline
 
 _FACTS = ("state", "reason", "environment", "algorithm", "seed", "env_steps", "updates", "seconds", "reward", "last",
-          "threshold", "solved", "exact", "compiled", "started", "commit", "config_hash", "tags", "size")  # fmt: skip
+          "threshold", "solved", "exact", "compiled", "started", "commit", "config_hash", "plugins", "init_from",
+          "tags", "size")  # fmt: skip
 
 
 def show(
     run: Run = "@last",
     config: Annotated[bool, Option("--config", help="All config values; changed ones with their default.")] = False,
     json: Json = False,
+    plugin: Plugin = None,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Everything about one run: status, config, last metrics, evaluations, checkpoints, alerts."""
     record = Index(runs_dir).get(run)
+    if config:
+        load_if_allowed(RunFolder(record.folder), plugin)
     alerts, rows = watch(record)
     saved = checkpoints_of(record.folder, history.evaluations(record.folder))
     changed = {change.path: [change.before, change.after] for change in changes(record.config)} if config else {}

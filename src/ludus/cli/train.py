@@ -7,9 +7,8 @@ from pathlib import Path
 from ludus.cli import job as asked
 from ludus.cli.flags import spec_of
 from ludus.cli.job import confirmed, jobs_of, pick_spec, print_config, print_targets, split
-from ludus.cli.options import LastLines, RunsDir
+from ludus.cli.options import LastLines, Plugin, RunsDir
 from ludus.cli.outcome import tell
-from ludus.cli.plugin import Plugin, import_environment, load_plugins
 from ludus.errors import ConfigError
 
 
@@ -38,7 +37,6 @@ def train(
     spec, overrides = split(words or [])
     if list_envs:
         return print_targets(spec)
-    load_plugins(plugin)
     overrides += override or []
     overrides += [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
     overrides += [f"max_timesteps={max_timesteps}"] if max_timesteps else []
@@ -50,7 +48,9 @@ def train(
     if not (spec or config_id or config):
         spec, overrides = spec_of(overrides)
     spec = pick_spec(spec, config_id, config)
-    import_environment(spec, overrides)
+    from ludus.archive.run_plugins import load_for_spec
+
+    plugins = load_for_spec(spec, overrides, plugin)
     jobs = jobs_of(spec, overrides, seed, tag or [])
     if cfg is not None:
         return print_config(jobs[0], cfg, package)
@@ -64,8 +64,8 @@ def train(
     code = 0
     for job in jobs:
         begun = earlier.unfinished(job.config, runs_dir) if resume else None
-        run = earlier.resume(begun, [], runs_dir=runs_dir, debug=debug) if begun else None
-        run = run or session.train(job, runs_dir=runs_dir, init_from=init_from, debug=debug)
+        run = earlier.resume(begun, [], runs_dir=runs_dir, plugins=plugins, debug=debug) if begun else None
+        run = run or session.train(job, runs_dir=runs_dir, plugins=plugins, init_from=init_from, debug=debug)
         assert run.folder is not None
         done.append(run.folder)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.cli.options import Json, Run, RunsDir
-from ludus.cli.plugin import Plugin, load_plugins
+from ludus.cli.options import Json, Plugin, Run, RunsDir
 from ludus.files import to_json
 
 
 def verify(run: Run, json: Json = False, plugin: Plugin = None, runs_dir: RunsDir = Path("runs")) -> int:
     """Retrain a run from its config, and compare every metric and the final state."""
+    from ludus.archive.run_plugins import load_for
     from ludus.archive.store import RunFolder
     from ludus.verify import verify as verify_run
 
@@ -18,8 +18,8 @@ def verify(run: Run, json: Json = False, plugin: Plugin = None, runs_dir: RunsDi
         if not json:
             print(line, flush=True)
 
-    load_plugins(plugin)
     folder = RunFolder.load(runs_dir, run)
+    load_for(folder, plugin)
     say(f"{folder.id}: training again and comparing")
     verdict = verify_run(folder, announce=say)
     difference = None if verdict.identical else verdict.difference or "the final weights"

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ludus.archive import query
-from ludus.archive.record import MISSING, Record, paths, value_at
+from ludus.archive.record import MISSING, Record, paths, read, value_at
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
 from ludus.reports.columns import config_text
@@ -22,6 +23,8 @@ from ludus.text import clean
 IGNORED = ("experiment.seed", "experiment.name", "experiment.description", "experiment.tags", "logging.*",
            "training.checkpoints.*", "training.evaluation.video.*")  # fmt: skip
 """Config values that do not separate groups: they change no learning curve."""
+ORIGINS = ("plugins", "init_from")
+"""Fields that separate groups like config values."""
 FEW = 5
 """Fewer seeds than this get a note."""
 MOST_NAMED = 4
@@ -169,11 +172,19 @@ def _improvement(groups: Sequence[RunGroup], metric: str, key: str, sign: int) -
 
 
 def _group_key(record: Record, group_by: str) -> str:
-    """Equal for runs of one group; a config value that an older Ludus did not have counts as null."""
+    """Equal for runs of one group: of one config (a value that an older Ludus did not have is null), with the same
+    plugins, and from weights of one config, or from none."""
     if group_by != "config":
         return query.shown(record.get(group_by)) or "(none)"
+    start = record.init_from.partition("/")[0]
+    parent = read(record.folder.with_name(start)) if start and Path(start).name == start else None
+    origin = start if parent is None else _values(parent)
+    return json.dumps([_values(record), record.plugins, origin], sort_keys=True)
+
+
+def _values(record: Record) -> dict[str, object]:
     values = {path: value_at(record.config, path) for path in paths(record.config) if not _ignored(path)}
-    return json.dumps({path: value for path, value in values.items() if value is not None}, sort_keys=True)
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _ignored(path: str) -> bool:
@@ -181,7 +192,7 @@ def _ignored(path: str) -> bool:
 
 
 def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...]]:
-    known = dict.fromkeys(path for runs in groups for record in runs for path in paths(record.config))
+    known = dict.fromkeys(path for runs in groups for record in runs for path in (*paths(record.config), *ORIGINS))
     found = {}
     for path in known:
         values = tuple(" | ".join(dict.fromkeys(_written(record, path) for record in runs)) for runs in groups)
@@ -191,6 +202,8 @@ def _differences(groups: Sequence[Sequence[Record]]) -> dict[str, tuple[str, ...
 
 
 def _written(record: Record, path: str) -> str:
+    if path in ORIGINS:
+        return config_text(record.get(path)) or "none"
     value = value_at(record.config, path)
     return "-" if value is MISSING else config_text(value)
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ludus.archive import run_plugins
 from ludus.archive.store import RunFolder
 from ludus.errors import Diverged, LudusError
 from ludus.experiment import Run
@@ -67,7 +68,7 @@ def summary(run: Run, folder: RunFolder) -> dict[str, Any]:
         "resume": run.collector.env.choose_snapshot_method() if run.collector else "stored steps",
         **run.progress.counters,
         "folder": str(folder.path),
-        "next": [(command + runs_dir_option(folder), why) for command, why in following],
+        "next": [(command + runs_dir_option(folder) + run_plugins.options(folder), why) for command, why in following],
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ludus.archive import checkpoint, history, provenance, rebuild
+from ludus.archive import checkpoint, history, provenance, rebuild, run_plugins
 from ludus.archive.differences import Difference, differences, refuse_what_may_not_change, refuse_what_was_edited
 from ludus.archive.lock import RunLock
 from ludus.archive.store import RunFolder
@@ -17,13 +17,20 @@ from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Run, build
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.plugins import Plugin
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, load_state, restore, rewind_metrics, stored_state, without_buffers
 from ludus.session.session import Session
 
 
 def resume(
-    reference: str, overrides: Sequence[str], *, runs_dir: Path, debug: bool = False, rebuild_buffer: bool = False
+    reference: str,
+    overrides: Sequence[str],
+    *,
+    runs_dir: Path,
+    plugins: Sequence[Plugin] = (),
+    debug: bool = False,
+    rebuild_buffer: bool = False,
 ) -> Run | None:
     """Continue a run exactly from its newest good checkpoint; None if it has already finished."""
     folder = RunFolder.load(runs_dir, reference)
@@ -38,7 +45,7 @@ def resume(
         return None
     meta = rebuild.meta(folder.path)
     resolved = Resolved(changed.config, str(meta.get("spec") or folder.id), tuple(overrides), changed.origin)
-    with Session(resolved, debug=debug) as session:
+    with Session(resolved, debug=debug, plugins=plugins) as session:
         session.meta = meta
         session.hold(folder)
         if not checkpoint.checkpoints(folder.path) and can_go_on(folder.path):
@@ -142,10 +149,14 @@ def write_down(session: Session, run: Run, changes: Sequence[Difference]) -> Non
     session.notes += [f"changed {change}" for change in changes]
     now, meta, folder = provenance.code(), session.meta, session.folder
     moved = provenance.moved(meta, now)
-    if moved:
+    before, plugins = run_plugins.parts(meta)[-1], session.record_plugins()
+    if (old := run_plugins.described(before)) != (new := run_plugins.described(plugins)):
+        moved.append(f"plugins {old or 'none'} -> {new or 'none'}")
+    if moved or plugins != before:
         earlier = meta.get("resumed")
-        entry = {"env_steps": run.position, **now}
+        entry = {"env_steps": run.position, **now, "plugins": plugins}
         meta["resumed"] = [*(earlier if isinstance(earlier, list) else []), entry]
+    if moved:
         session.warnings.append(f"resumed with other code: {', '.join(moved)}; from here on the numbers may differ")
     meta["config_hash"] = config_hash(session.config)
     if meta["config_hash"] != _digest(folder):

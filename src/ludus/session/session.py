@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ludus import preflight
-from ludus.archive import consent
+from ludus.archive import consent, run_plugins
 from ludus.archive.lock import RunLock
 from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved
 from ludus.console.live import Console
 from ludus.console.ticking import ticking
 from ludus.experiment import Run
+from ludus.plugins import Plugin
 from ludus.session.finish import finish, record_failure
 from ludus.session.furnish import show
 from ludus.session.signals import stopping
@@ -27,10 +28,11 @@ class Session:
 
     folder: RunFolder
 
-    def __init__(self, resolved: Resolved, *, debug: bool) -> None:
+    def __init__(self, resolved: Resolved, *, debug: bool, plugins: Sequence[Plugin] = ()) -> None:
         self.config, self.title, self.debug = resolved.config, resolved.title, debug
         self.program, refusal = consent.alert_command(resolved)
         self.working_directory = Path.cwd()  # an environment may change it
+        self.plugins = plugins
         self.meta: dict[str, Any] = {}
         """What every checkpoint repeats of meta.json."""
         self.notes = [*resolved.notes]
@@ -64,6 +66,12 @@ class Session:
         lock = RunLock(folder.path)
         lock.acquire()
         self.lock, self.folder = lock, folder
+
+    def record_plugins(self) -> list[dict[str, str]]:
+        """Copy the plugins into the folder, remember that the user named them for it; what meta.json says of them."""
+        troubles = [run_plugins.allow(self.folder.path, plugin) for plugin in self.plugins]
+        self.warnings += filter(None, troubles)
+        return run_plugins.record(self.folder, self.plugins)
 
     @contextmanager
     def training(self, run: Run) -> Iterator[None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved, config_hash, to_yaml
 from ludus.experiment import Run, build
 from ludus.orchestration.orchestrator import Orchestrator
+from ludus.plugins import Plugin
 from ludus.session.border import write_cut
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, start_of, stored_state
@@ -18,6 +20,7 @@ def train(
     resolved: Resolved,
     *,
     runs_dir: Path,
+    plugins: Sequence[Plugin] = (),
     init_from: str | None = None,
     optimizer: bool = False,
     debug: bool = False,
@@ -26,7 +29,7 @@ def train(
     start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     load = stored_state(resolved.config)
-    with Session(resolved, debug=debug) as session:
+    with Session(resolved, debug=debug, plugins=plugins) as session:
         run = build(resolved.config, will_checkpoint=True, say=session.say)
         session.admit(run, runs_dir)
         if start:
@@ -43,6 +46,9 @@ def train(
         write_cut(folder, run)
         session.meta = folder.meta()
         session.hold(folder)
+        if plugins:
+            session.meta["plugins"] = session.record_plugins()
+            folder.write("meta.json", session.meta)
         furnish(session, run)
         load(run)
         with session.training(run):

@@ -25,10 +25,14 @@ SECONDS = 2.0
 
 
 class Status(Callback):
-    """Writes phase, counters and the newest returns every few seconds."""
+    """Writes phase, hook, counters and the newest metrics every few seconds."""
 
     def __init__(self, write: Callable[..., None]) -> None:
-        self.write, self._due = write, 0.0
+        self.write, self._due, self._hook = write, 0.0, ""
+
+    def on_report(self, run: Run, hook: str, report: Report) -> None:
+        """Remember which hook was called last."""
+        self._hook = hook
 
     def on_epoch_end(self, run: Run) -> None:
         """Write, but not more often than every few seconds."""
@@ -38,6 +42,7 @@ class Status(Callback):
         budget = run.scheduler.budget
         facts: dict[str, Any] = {
             "phase": run.phase.name,
+            "hook": self._hook,
             **run.progress.counters,
             f"total_{budget.noun}": budget.total,
             "seconds": round(run.seconds, 3),
@@ -45,6 +50,7 @@ class Status(Callback):
             "best": run.best.mean if run.best else None,
             "threshold": run.threshold,
             "compiled": bool(run.compiler.sizes),
+            "metrics": run.recorder.epoch,
         }
         self.write("running", **facts)
 
@@ -116,7 +122,7 @@ class Idle(Callback):
         self.monitor = monitor
 
     def on_start(self, run: Run) -> None:
-        """Warn if the budget is used up before the first update."""
+        """Say until when updates wait; warn if the budget is used up before the first one."""
         phases = zip(run.scheduler.phases, run.phase_configs, run.scheduler.calls, strict=True)
         waits = [
             cfg.first_update if phase.type == "online" else 0
@@ -129,6 +135,8 @@ class Idle(Callback):
                 f"learning starts at step {min(waits):,}, and the run ends at step {total:,}; "
                 "lower algorithm.learning_starts or raise training.total_timesteps"
             )
+        elif run.scheduler.budget.unit == "env_steps" and waits and min(waits) > run.position:
+            run.say(f"updates wait until step {min(waits):,}: until then the buffer only fills")
 
     def on_end(self, run: Run) -> None:
         """Raise the alert, unless the run will be resumed."""

@@ -1,0 +1,165 @@
+"""User code: Python files and modules that register parts, run only because a user named them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from ludus import files
+from ludus.errors import ConfigError, LudusError
+from ludus.text import near
+
+MODULE = "ludus_plugin_"
+"""How the modules of plugin files are named."""
+_LIMIT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A Python file with the content that is run, or a module by its name."""
+
+    name: str
+    """Absolute path of the file, or name of the module; `module:Class` for one environment."""
+    source: bytes | None = field(default=None, repr=False)
+    """Content of the file."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the content; empty for a module."""
+        return "" if self.source is None else hashlib.sha256(self.source).hexdigest()
+
+    @property
+    def origin(self) -> str:
+        """Where the module, or the package it is in, would be imported from; empty for a file."""
+        if self.source is not None:
+            return ""
+        name = self.name.partition(":")[0].partition(".")[0]
+        try:
+            spec = importlib.util.find_spec(name) or PathFinder.find_spec(name, _here())
+        except (ImportError, ValueError):
+            spec = None
+        return "" if spec is None else str(spec.origin or list(spec.submodule_search_locations or []))
+
+    def run(self) -> None:
+        """Run the file, unless this process has run that content of it already; or import the module."""
+        _import(self.name) if self.source is None else _execute(Path(self.name), self.source)
+
+
+def load_plugins(names: Sequence[str | Path]) -> list[Plugin]:
+    """Run every file and import every module that a user named."""
+    plugins = [_named(name) for name in names]
+    for plugin in plugins:
+        plugin.run()
+    return plugins
+
+
+def load_environments(spec: str, overrides: Sequence[str]) -> list[Plugin]:
+    """Import the class of `module:Class:algorithm` or `environment.id=module:Class`, which a user typed."""
+    from ludus.config.aliases import canonical
+
+    pairs = [override.partition("=") for override in overrides]
+    ids = [
+        value.strip("'\"") for key, _, value in pairs if canonical(tuple(key.split(".")))[0] == ("environment", "id")
+    ]
+    parts = [(name, *name.partition(":")) for name in (spec.rpartition(":")[0], *ids)]
+    names = [name for name, module, _, cls in parts if all(map(str.isidentifier, [cls, *module.split(".")]))]
+    return load_plugins(names)
+
+
+def read_plugin(name: str) -> Plugin:
+    """A plugin as it is now, without running it; OSError for a file that cannot be read."""
+    return Plugin(name, files.read(Path(name), _LIMIT)) if is_file(name) else Plugin(name)
+
+
+def is_file(name: str) -> bool:
+    """Whether a plugin is a file rather than a module."""
+    return name.endswith(".py") or len(Path(name).parts) > 1
+
+
+def option(name: str) -> str:
+    """The option that names a plugin."""
+    return f"--plugin {shlex.quote(near(Path(name)))}" if is_file(name) else f"--import {shlex.quote(name)}"
+
+
+def _named(name: str | Path) -> Plugin:
+    if not is_file(str(name)):
+        return Plugin(str(name))
+    path = Path(name).absolute()
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"--plugin {name}", "not a Python file", "name an existing .py file")
+    try:
+        return read_plugin(str(path))
+    except OSError as error:
+        raise ConfigError(f"--plugin {name}", f"cannot be read: {error.strerror}", "see that you may read it") from None
+
+
+def _execute(path: Path, source: bytes) -> None:
+    """Run the content of a file as a module; what it says on disk by now does not matter."""
+    name = f"{MODULE}{path.stem}"
+    known = sys.modules.get(name)
+    if known is not None and (known.__file__, getattr(known, "__source__", None)) == (str(path), source):
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module)["__source__"] = source
+    sys.modules[name] = module
+    try:
+        _run(option(str(path)), lambda: exec(compile(source, path, "exec", dont_inherit=True), vars(module)))
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+
+
+def _import(name: str) -> None:
+    """Import a module that registers environments; `module:Class` registers the class under that name."""
+    module, _, cls = name.partition(":")
+    sys.path += [path for path in _here() if path not in sys.path]
+    _run(f"--import {name}", lambda: importlib.import_module(module))
+    if not cls:
+        return
+    from ludus.envs.suites import register
+
+    if not callable(getattr(sys.modules[module], cls, None)):
+        raise ConfigError(f"--import {name}", f"{module} has no class '{cls}'", "check the name")
+    register(name, name)
+
+
+def _here() -> list[str]:
+    """The working directory, where modules are looked for after those that are installed."""
+    try:
+        return [str(Path.cwd())]
+    except FileNotFoundError:
+        return []
+
+
+def _run(where: str, code: Callable[[], object]) -> None:
+    """Run user code; what it raises is one line."""
+    try:
+        code()
+    except SyntaxError as error:
+        raise ConfigError(
+            f"{near(Path(str(error.filename)))}:{error.lineno}", f"not Python: {error.msg}", "fix the plugin"
+        ) from None
+    except LudusError:
+        raise
+    except ModuleNotFoundError as error:
+        raise ConfigError(where, f"there is no module '{error.name}'", _install(str(error.name))) from error
+    except ImportError as error:
+        raise ConfigError(where, f"cannot import what it needs: {error}", "install that, or fix the plugin") from error
+    except (Exception, SystemExit) as error:  # its code may raise what it likes
+        problem = f"raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        raise ConfigError(where, problem, "fix the plugin; --debug shows the traceback") from error
+
+
+def _install(module: str) -> str:
+    from ludus.envs.packages import PACKAGES
+
+    return f"pip install {PACKAGES.get(module, (module.replace('_', '-'),))[0]}, or go where its file is"
