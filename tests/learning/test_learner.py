@@ -92,7 +92,7 @@ def test_rates_may_be_given_in_any_order() -> None:
 
     def update(nets: Networks, batch: dict, c: dict) -> dict:
         loss = squared_error(nets.net, batch)
-        nets.step("net", loss, 0.0, late=c["late"], early=c["early"])
+        nets.step("net", loss, 1.0, late=c["late"], early=c["early"])
         return {"loss": loss}
 
     moved = []
