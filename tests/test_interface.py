@@ -288,7 +288,7 @@ def test_a_wrong_environment_is_one_sentence(env: Any, sentence: str, tmp_path: 
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": print}), "overrides: .*is a builtin"),
         (lambda: resolve("CartPole-v1:ppo", 3), "overrides: is a int.*give a dict"),
         (lambda: resolve("CartPole-v1:ppo", tags="fast"), "tags: is one text.*list"),
-        (lambda: resolve(3), "names no variant"),
+        (lambda: resolve(3), "the spec is a int.*CartPole-v1:ppo"),
     ],
 )
 def test_misuse_is_one_sentence(call: Any, sentence: str) -> None:

@@ -242,7 +242,7 @@ def test_settings_of_parts_survive_a_saved_config() -> None:
             {"camra": {"type": "nature"}},
             r"network\.encoder\.camra: observations have no such part; did you mean 'camera'",
         ),
-        ({"arm": {"tap": {}}}, r"network\.encoder\.arm\.tap: .* did you mean 'tip'"),
+        ({"arm": {"tipp": {}}}, r"network\.encoder\.arm\.tipp: .* did you mean 'tip'"),
         ({"force": {"type": "nature"}}, r"network\.encoder\.force\.type: 'nature' needs uint8 images"),
         ({"arm": {"tip": {"type": "nature"}}}, r"'nature' needs images of at least 36x36 pixels"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from mmap import mmap
 
 import gymnasium as gym
@@ -41,10 +43,10 @@ class VectorArrays:
         """Over `memory` (`size` bytes), or private and zeroed."""
         memory, offset = bytearray(cls.size(info, num_envs)) if memory is None else memory, 0
 
-        def place(slot: np.dtype) -> Array:
+        def place(slot: Slot) -> Array:
             nonlocal offset
-            array: Array = np.ndarray(slot.shape, slot.base, memory, offset)
-            offset += _room(slot)
+            array: Array = np.ndarray(slot.shape, slot.dtype, memory, offset)
+            offset += slot.room
             return array
 
         return cls({name: tree_map(place, tree) for name, tree in _fields(info, num_envs).items()})
@@ -52,7 +54,7 @@ class VectorArrays:
     @staticmethod
     def size(info: EnvInfo, num_envs: int) -> int:
         """Bytes of shared memory it takes."""
-        return sum(_room(slot) for tree in _fields(info, num_envs).values() for slot in tree_leaves(tree))
+        return sum(slot.room for tree in _fields(info, num_envs).values() for slot in tree_leaves(tree))
 
     def rows(self, begin: int, end: int) -> VectorArrays:
         """Views of environments begin to end."""
@@ -104,14 +106,27 @@ class ActionClipper:
             np.minimum(out, self._bounds[1], out=out)
 
 
+@dataclass(frozen=True)
+class Slot:
+    """Type and shape of an array that may be too large to be made."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def room(self) -> int:
+        """Bytes, up to whole cache lines."""
+        return -(-self.dtype.itemsize * math.prod(self.shape) // ALIGNMENT) * ALIGNMENT
+
+
 def _fields(info: EnvInfo, num_envs: int) -> dict[str, Tree]:
-    """Every array as a dtype with its whole shape."""
+    """Every array's type and whole shape."""
 
     def slots(space: gym.Space, *batch: int) -> Tree:
-        return tree_map(lambda leaf: np.dtype((leaf.dtype, (*batch, *leaf.shape))), space_tree(space))
+        return tree_map(lambda leaf: Slot(np.dtype(leaf.dtype), (*batch, *leaf.shape)), space_tree(space))
 
-    def per_row(kind: type, *names: str) -> dict[str, np.dtype]:
-        return dict.fromkeys(names, np.dtype((kind, (num_envs,))))
+    def per_row(kind: type, *names: str) -> dict[str, Slot]:
+        return dict.fromkeys(names, Slot(np.dtype(kind), (num_envs,)))
 
     return {
         "obs": slots(info.observation_space, 2, num_envs),
@@ -122,7 +137,3 @@ def _fields(info: EnvInfo, num_envs: int) -> dict[str, Tree]:
         **per_row(np.uint64, "seed"),
         **per_row(np.int64, "cursor"),
     }
-
-
-def _room(slot: np.dtype) -> int:
-    return -(-slot.itemsize // ALIGNMENT) * ALIGNMENT
