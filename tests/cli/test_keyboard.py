@@ -139,7 +139,7 @@ def press():
 
 threading.Thread(target=press, daemon=True).start()
 with make_vector(Environment(id="CartPole-v1"), num_envs=1, render_mode="rgb_array", vectorization="sync") as env:
-    print(play_yourself(env, episodes=2, seed=1, fps=60))
+    print(play_yourself(env, episodes=2, seed=1, fps=60, say=print))
 print("driver", pygame.display.get_init())
 """
 
