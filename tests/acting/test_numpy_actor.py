@@ -80,12 +80,12 @@ def test_refresh_takes_new_weights() -> None:
     policy = PolicyNetwork(Network(), spaces)
     actor = NumpyActor(policy.trunk, policy.heads)
     obs, first = observations(spaces.observation, 2), np.ones(B, bool)
-    before = actor(obs, (), first)[0]("actor")
+    before = actor(obs, (), first, None)[0]("actor")
     with torch.no_grad():
         policy.actor[-1].bias.add_(1.0)
-    stale = actor(obs, (), first)[0]("actor")
+    stale = actor(obs, (), first, None)[0]("actor")
     actor.refresh()
-    fresh = actor(obs, (), first)[0]("actor")
+    fresh = actor(obs, (), first, None)[0]("actor")
     np.testing.assert_array_equal(before, stale)
     np.testing.assert_allclose(fresh, before + 1, atol=1e-6)
 

@@ -55,24 +55,31 @@ class Behaviour:
     def act(self, obs_B: Array, state: Tree, first_B: Array) -> Acted:
         """One step of training with the newest weights."""
         strategy = self.blind if self.uniform and self.blind is not None else self.strategy
-        outputs, state = self._outputs(strategy, obs_B, state, first_B)
+        outputs, state = self._outputs(strategy, obs_B, state, first_B, self.rng)
         action = strategy.stored(strategy.explore(outputs, self.rng))
+        if self.actor is not None:
+            state = self.actor.remember(state, action)
         return Acted(action, self.strategy.for_environment(action), state, strategy.extras(outputs))
 
     def evaluate(self, obs_B: Array, state: Tree, first_B: Array, *, deterministic: bool) -> ActResult:
         """One step of evaluation; training notices nothing of it."""
-        outputs, state = self._outputs(self.strategy, obs_B, state, first_B)
-        drawn = self.strategy.draw(outputs, None if deterministic else self.evaluation_rng)
-        action = self.strategy.for_environment(self.strategy.stored(drawn))
-        return ActResult(action, state, Facts(self.strategy, outputs, drawn))
+        rng = None if deterministic else self.evaluation_rng
+        outputs, state = self._outputs(self.strategy, obs_B, state, first_B, rng)
+        drawn = self.strategy.draw(outputs, rng)
+        action = self.strategy.stored(drawn)
+        if self.actor is not None:
+            state = self.actor.remember(state, action)
+        return ActResult(self.strategy.for_environment(action), state, Facts(self.strategy, outputs, drawn))
 
-    def _outputs(self, strategy: Strategy, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+    def _outputs(
+        self, strategy: Strategy, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+    ) -> tuple[Outputs, Tree]:
         if self.actor is None or (strategy.blind and not self.actor.recurrent):
             return Outputs(len(first_B)), state
         if self.learner is not None and self._version != self.learner.version:
             self.actor.refresh()
             self._version = self.learner.version
-        return self.actor(obs_B, state, first_B)
+        return self.actor(obs_B, state, first_B, rng)
 
 
 # ---- actors --------------------------------------------------------------------------------------
@@ -117,23 +124,34 @@ class Actor(Protocol):
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode."""
 
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
-        """(outputs of this step, memory after it)."""
+    def __call__(
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+    ) -> tuple[Outputs, Tree]:
+        """(outputs of this step, memory after it); what is random in it comes from `rng`, without one nothing is."""
+
+    def remember(self, state: Tree, action_B: Array) -> Tree:
+        """The memory after the action that was chosen, as it is stored; few actors keep it."""
+        return state
 
 
-class TorchActor:
+class TorchActor(Actor):
     """Acts through the modules themselves."""
 
     def __init__(self, trunk: Trunk, heads: Mapping[str, nn.Module]) -> None:
         self.trunk, self.heads, self.recurrent = trunk, heads, trunk.recurrent
         self.device = next(next(iter(heads.values())).parameters()).device
-        self.initial_state = trunk.initial_state
+
+    def initial_state(self, batch: int) -> Tree:
+        """Memory of the trunk."""
+        return self.trunk.initial_state(batch)
 
     def refresh(self) -> None:
         """Nothing to copy."""
 
     @torch.no_grad()
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+    def __call__(
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+    ) -> tuple[Outputs, Tree]:
         obs = tree_index(to_device(obs_B, self.device), None)
         first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)
         features, state = self.trunk(obs, state, first)

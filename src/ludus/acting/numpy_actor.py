@@ -40,7 +40,7 @@ def make_actor(trunk: Trunk, heads: Mapping[str, nn.Module], *, live: bool = Fal
     return TorchActor(trunk, heads)
 
 
-class NumpyActor:
+class NumpyActor(Actor):
     """Computes the trunk and the head that chooses actions; critics, which nobody reads while collecting, by torch."""
 
     def __init__(self, trunk: Trunk, heads: Mapping[str, nn.Module], *, live: bool = False) -> None:
@@ -73,7 +73,9 @@ class NumpyActor:
         """Memory before an episode, as arrays."""
         return tree_map(lambda s: s.numpy(), self.trunk.initial_state(batch))
 
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+    def __call__(
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+    ) -> tuple[Outputs, Tree]:
         if self._rows is not None and self._rows != len(first_B):
             self._rows = len(first_B)
             self.refresh()

@@ -96,6 +96,8 @@ class PhaseContext:
     """The budget of the run, in the same unit."""
     remaining_steps: int
     """Environment steps the phase and the budget still allow."""
+    cycle: int = 0
+    """Cycles before this one: what hooks of one cycle hand each other is worth nothing in the next."""
     buffer: str | None = None
 
     def at(self, schedule: Schedule) -> float:

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from pydantic import PositiveInt
 
-from ludus.acting.behaviour import Behaviour, Outputs, Strategy
+from ludus.acting.behaviour import Actor, Behaviour, Outputs, Strategy
 from ludus.acting.exploration import Level
 from ludus.acting.facts import Makers, q_facts
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
@@ -81,7 +81,7 @@ class QLearning(Algorithm):
         return Report(updates=rollout.env_steps, metrics={"loss/td_error": error})
 
 
-class Table:
+class Table(Actor):
     """Values [S, A]; acts as its own actor."""
 
     recurrent = False
@@ -96,7 +96,9 @@ class Table:
         """A table has no memory."""
         return ()
 
-    def __call__(self, obs_B: Array, state: Tree, first_B: Array) -> tuple[Outputs, Tree]:
+    def __call__(
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+    ) -> tuple[Outputs, Tree]:
         """The values of these states."""
         return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda values, _: values), state
 

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.learning.allocation import keep_freed_memory
-from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates
+from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates, clip_adaptively
 from ludus.math.policy_gradient import Scalar
 from ludus.types import Tree
 
@@ -322,8 +322,10 @@ class TrainedGroup:
         self.where = flat.span(group.full([""]))
         self.theta, self.grad = flat.theta[self.where], flat.grad[self.where]
         self.optimizer = Optimizer(group.optimizer, self.theta)
-        names = flat.unflatten(self.theta, self.where)
-        self.inputs: list[nn.Parameter] | None = [flat.named[name] for name in names]
+        views = flat.unflatten(self.theta, self.where)
+        self.sizes = [view.numel() for view in views.values()]
+        self._pairs = self.grad.split(self.sizes), self.theta.split(self.sizes)
+        self.inputs: list[nn.Parameter] | None = [flat.named[name] for name in views]
         """Parameters that get the gradient of the group's losses; None where there are no others."""
         self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
         spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
@@ -341,6 +343,8 @@ class TrainedGroup:
         total = torch.stack(norms).norm() if len(norms) > 1 else norms[0]
         if self.max_grad_norm is not None:
             self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
+        if self.optimizer.cfg.agc is not None:
+            clip_adaptively(*self._pairs, self.optimizer.cfg.agc)
         self.optimizer.step(self.grad, self.spread(lr, own) or lr)
         return torch.stack([total, *norms] if self.parts else norms)
 

@@ -1,4 +1,4 @@
-"""Adam, AdamW and SGD on one flat tensor.
+"""Adam, AdamW, LaProp and SGD on one flat tensor.
 
 Written out instead of taken from torch.optim: importing that pulls in the compiler (over a second of start-up), and one
 fused kernel on one tensor is all a small network needs.
@@ -23,14 +23,18 @@ Rates = list[tuple[slice, Scalar]]
 class OptimizerConfig(Model):
     """How gradients change parameters."""
 
-    type: Literal["adam", "adamw", "sgd"] = "adam"
-    """`adamw` decays weights apart from the gradient; `sgd` has momentum."""
+    type: Literal["adam", "adamw", "laprop", "sgd"] = "adam"
+    """`adamw` decays weights apart from the gradient; `laprop` normalises gradients before it averages them (Ziyin et
+    al. 2020); `sgd` has momentum."""
     eps: float = Field(default=1e-5, gt=0)
-    """Added to the denominator of Adam."""
+    """Added to the denominator of Adam and LaProp."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay of Adam's moments; the first is the momentum of SGD."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Pull towards zero."""
+    agc: float | None = Field(default=None, gt=0)
+    """Adaptive gradient clipping: no parameter tensor's gradient norm is more than this share of the tensor's own
+    (Brock et al. 2021); none: off."""
 
 
 class Optimizer:
@@ -65,6 +69,16 @@ class Optimizer:
             momentum.mul_(cfg.betas[0]).add_(grad)
             theta.sub_(momentum, alpha=float(lr))
             return
+        if cfg.type == "laprop":
+            momentum, square = moments
+            (beta1, beta2), count = cfg.betas, self.count
+            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+            scaled = grad / (square / (1 - beta2**count)).sqrt_().add_(cfg.eps)
+            momentum.lerp_(scaled, 1 - beta1)
+            if cfg.weight_decay:
+                theta.mul_(1 - float(lr) * cfg.weight_decay)
+            theta.sub_(momentum, alpha=float(lr) / (1 - beta1**count))
+            return
         fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_  # what torch.optim calls
         first, second = moments
         fused([theta], [grad], [first], [second], [], [self._count_tensor], lr=lr, **self._adam)
@@ -78,3 +92,14 @@ class Optimizer:
         self.count = int(state["count"])
         for i, tensor in enumerate(self.tensors):
             tensor.copy_(torch.as_tensor(state["moments"][str(i)]))
+
+
+LEAST_NORM = 1e-3  # of a tensor, so that one that began at zero can grow
+
+
+@torch.no_grad()
+def clip_adaptively(grads: Sequence[Tensor], thetas: Sequence[Tensor], share: float) -> None:
+    """Scale gradients down, in place, whose norm is more than `share` of their tensor's."""
+    norm, allowed = (torch.stack(torch._foreach_norm(list(tensors))) for tensors in (grads, thetas))
+    factor = (norm / (share * allowed.clamp(min=LEAST_NORM))).clamp(min=1.0).reciprocal()
+    torch._foreach_mul_(list(grads), list(factor.unbind()))

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.utils.stateless import _reparametrize_module
 
 from ludus.learning.learner import Learner, Networks, Outputs, TrainedGroup, UpdateFunction, finished
-from ludus.learning.optimizer import Optimizer
+from ludus.learning.optimizer import LEAST_NORM, Optimizer
 from ludus.learning.package import Compiled
 from ludus.math.policy_gradient import Scalar
 from ludus.types import tree_leaves, tree_map
@@ -197,6 +197,8 @@ def pure_step(
     total = torch.stack(norms).norm() if norms else traced_norm(grad)
     if group.max_grad_norm is not None:
         grad = grad * traced_share(group.max_grad_norm, total)
+    if group.optimizer.cfg.agc is not None:
+        grad = adaptively_clipped(grad, before[0], group.sizes, group.optimizer.cfg.agc)
     spread = [torch.as_tensor(rate).expand(where.stop - where.start) for where, rate in group.spread(lr, own)]
     theta, moments = pure(group.optimizer, *before, grad, torch.cat(spread) if spread else lr)
     return theta, moments, torch.stack([total, *norms])
@@ -210,6 +212,12 @@ def pure(
     if cfg.type == "sgd":
         momentum = moments[0] * beta1 + grad + cfg.weight_decay * theta
         return theta - lr * momentum, [momentum]
+    if cfg.type == "laprop":
+        second = moments[1] * beta2 + grad * grad * (1 - beta2)
+        scaled = grad / (second.sqrt() / factors[1] + cfg.eps)
+        first = torch.lerp(moments[0], scaled, 1 - beta1)
+        theta = theta * (1 - lr * cfg.weight_decay) if cfg.weight_decay else theta
+        return theta - lr * first * (factors[0] / factors[1]), [first, second]
     if cfg.type == "adamw":
         theta = theta * (1 - lr * cfg.weight_decay)
     elif cfg.weight_decay:
@@ -225,6 +233,13 @@ def corrections(optimizer: Optimizer) -> tuple[float, float]:
     (beta1, beta2), count = optimizer.cfg.betas, optimizer.count + 1
     scale = math.sqrt(1 - beta2**count)
     return scale / (1 - beta1**count), scale
+
+
+def adaptively_clipped(grad: Tensor, theta: Tensor, sizes: Sequence[int], share: float) -> Tensor:
+    """`clip_adaptively` without side effects."""
+    pairs = zip(grad.split(list(sizes)), theta.split(list(sizes)), strict=True)
+    parts = [g / (g.norm() / (share * t.norm().clamp(min=LEAST_NORM))).clamp(min=1.0) for g, t in pairs]
+    return torch.cat(parts)
 
 
 def traced_norm(flat: Tensor) -> Tensor:

@@ -235,6 +235,51 @@ class SquashedGaussian(DiagonalGaussian):
         return 2 * (math.log(2) - u - softplus(-2 * u))
 
 
+class TruncatedGaussian(DiagonalGaussian):
+    """A Gaussian cut off at -1 and 1; parameters are mean and log deviation before the cut."""
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        return super().log_prob(params, action) - self._inside(params)[0].log().sum(-1)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        inside, low, high = self._inside(params)
+        bend = (low * _density(low) - high * _density(high)) / (2 * inside)
+        return super().entropy(params) + (inside.log() + bend).sum(-1)
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        (mean, log_std), (mean_o, log_std_o) = self._split(params), self._split(other)
+        (inside, low, high), inside_o = self._inside(params), self._inside(other)[0]
+        shift = (_density(low) - _density(high)) / inside  # mean of (x - mean) / std inside the bounds
+        square = 1 + (low * _density(low) - high * _density(high)) / inside
+        std, gap = log_std.exp(), mean - mean_o
+        square_o = (std.square() * square + 2 * std * gap * shift + gap.square()) * (-2 * log_std_o).exp()
+        return (0.5 * (square_o - square) + log_std_o - log_std + inside_o.log() - inside.log()).sum(-1)
+
+    def reparametrized(self, params: Tensor, noise: Tensor) -> Tensor:
+        mean, log_std = self._split(params)
+        inside, low, _ = self._inside(params)
+        position = torch.special.ndtr(low) + torch.special.ndtr(noise) * inside
+        drawn = mean + log_std.exp() * torch.special.ndtri(position.clamp(1e-6, 1 - 1e-6))
+        return self._shaped(params, drawn.clamp(-1.0, 1.0))
+
+    def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        noise = rng.standard_normal((*params.shape[:-1], self.size), np.float32)
+        return self.reparametrized(torch.from_numpy(np.ascontiguousarray(params)), torch.from_numpy(noise)).numpy()
+
+    def mode_numpy(self, params: Array) -> Array:
+        return np.clip(super().mode_numpy(params), -1.0, 1.0)
+
+    def _inside(self, params: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(probability between the bounds, both bounds in deviations from the mean)."""
+        mean, log_std = self._split(params)
+        low, high = (-1 - mean) * (-log_std).exp(), (1 - mean) * (-log_std).exp()
+        return (torch.special.ndtr(high) - torch.special.ndtr(low)).clamp(min=1e-6), low, high
+
+
+def _density(x: Tensor) -> Tensor:
+    return (-0.5 * x.square()).exp() / math.sqrt(2 * math.pi)
+
+
 def distribution_for(space: gym.Space, *, squash: bool = False) -> Distribution:
     """The distribution over actions of `space`; `squash` takes tanh for bounded Boxes."""
     from gymnasium import spaces

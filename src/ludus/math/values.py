@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.math.policy_gradient import scan_TB
+from ludus.math.policy_gradient import Scalar, scan_TB
 from ludus.types import Array
 
 
@@ -101,11 +101,26 @@ def scan_tensor(decay_T: Tensor, x_T: Tensor) -> Tensor:
     return y_T
 
 
-def lambda_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, lam: float) -> Tensor:
+def lambda_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, lam: Scalar) -> Tensor:
     """G[t] = r[t] + discount[t] ((1 - lam) V'[t] + lam G[t+1]), bootstrapped from the last V'."""
-    mix_T = torch.full_like(next_value_T, 1 - lam)
-    mix_T[-1] = 1.0
+    one_T = torch.ones_like(next_value_T)
+    mix_T = torch.cat((one_T[:-1] * (1 - lam), one_T[-1:]))
     return scan_tensor(discount_T * lam, reward_T + discount_T * mix_T * next_value_T)
+
+
+def replayed_lambda_returns(
+    reward_T: Tensor, last_T: Tensor, terminal_T: Tensor, bootstrap_T: Tensor, gamma: Scalar, lam: Scalar
+) -> Tensor:
+    """Lambda-returns [T] of replayed rows, over the ends of episodes; the last row's is its bootstrap value.
+
+    Rewards and ends are those of the step that led to a row; at a row that ends an episode the return goes on with its
+    bootstrap value, unless it is terminal.
+    """
+    live_T = (~terminal_T).to(reward_T.dtype) * gamma
+    trace_T = (~last_T).to(reward_T.dtype) * lam
+    x_T = reward_T + (1 - trace_T) * live_T * bootstrap_T
+    decay_T = live_T * trace_T
+    return scan_tensor(torch.cat([decay_T[1:], decay_T[:1]]), torch.cat([x_T[1:], bootstrap_T[-1:]]))
 
 
 def n_step_returns(reward_T: Tensor, discount_T: Tensor, next_value_T: Tensor, n: int) -> Tensor:

@@ -73,6 +73,7 @@ class Orchestrator:
             position=scheduler.cycle_start,
             total=scheduler.budget.total,
             remaining_steps=scheduler.remaining_steps,
+            cycle=scheduler.progress.cycles,
             buffer=phase.buffer,
         )
 

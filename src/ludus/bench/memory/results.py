@@ -142,7 +142,7 @@ def decision_ms(config: ExperimentConfig) -> list[float]:
     try:
         for step in range(FILLED + TIMED):
             first, begin = np.full(1, step == 0), time.perf_counter()
-            outputs, state = actor(obs, state, first)
+            outputs, state = actor(obs, state, first, None)
             outputs("actor")
             times.append(time.perf_counter() - begin)
     finally:

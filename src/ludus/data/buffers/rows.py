@@ -1,0 +1,43 @@
+"""Stored sequences as a world model reads them: each row has an observation and what led to it.
+
+An episode's true last observation is a row of its own, so its reward and its end can be learned.
+Shapes: T rows, N sequences.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ludus.data.buffers.sampling import Buffer, Sample
+from ludus.types import Array
+
+
+def sample_rows(buffer: Buffer, batch: int, length: int) -> Sample:
+    """`batch` sequences of `length` rows, which may go on over the ends of episodes.
+
+    `action` and `reward` are those of the step that led to the row; `terminal`: it terminated the episode; `last`: it
+    ended the episode, terminated or truncated. `known` is False where that step lies before the sequence.
+    """
+    steps = buffer.sample_sequences(batch, length - 1)
+    first, real, terminated = steps["first"].copy(), steps["mask"], steps["terminated"]
+    known = np.ones_like(first)
+    known[0] = first[0]
+    first[0] = True  # no memory of what was before
+    return {
+        "obs": steps["obs"],
+        "action": led(steps["action"] * _wide(real, steps["action"])),
+        "reward": led(steps["reward"] * real),
+        "first": first,
+        "terminal": led(terminated),
+        "last": led(terminated | steps["truncated"]),
+        "known": known,
+    }
+
+
+def led(column_TN: Array) -> Array:
+    """A column of steps, moved to the rows that they led to."""
+    return np.concatenate([np.zeros_like(column_TN[:1]), column_TN])
+
+
+def _wide(mask_TN: Array, like: Array) -> Array:
+    return mask_TN.reshape(*mask_TN.shape, *[1] * (like.ndim - 2))
