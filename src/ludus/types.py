@@ -143,7 +143,7 @@ def tree_map(function: Callable[..., Leaf], *trees: Tree) -> Tree:
     if not isinstance(first, BRANCHES):  # nearly always: this runs several times in every environment step
         return function(*trees)
     if isinstance(first, dict):
-        if any(tree.keys() != first.keys() for tree in trees):
+        if any([tree.keys() != first.keys() for tree in trees[1:]]):
             raise ValueError(f"trees with other keys than {sorted(first)}")
         return {key: tree_map(function, *[tree[key] for tree in trees]) for key in sorted(first)}
     return tuple(tree_map(function, *parts) for parts in zip(*trees, strict=True))

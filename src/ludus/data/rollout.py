@@ -137,7 +137,7 @@ def minibatches(
     at most `count`; otherwise single steps are shuffled into [1, T * B / count]. Sizes differ by at most one where
     `count` does not divide.
     """
-    column = tree_leaves(columns)[0]
+    column = tree_leaves(next(iter(columns.values())))[0]
     (steps, envs), device = column.shape[:2], column.device
     if sequences:
         for chosen in np.array_split(rng.permutation(envs), min(count, envs)):
@@ -145,7 +145,7 @@ def minibatches(
             part = {name: take(column, index) for name, column in columns.items()}
             yield {**part, "state": tree_index(state, index)}
         return
-    flat = tree_map(lambda column: column.reshape(1, steps * envs, *column.shape[2:]), columns)
+    flat = columns if steps == 1 else single_steps(columns)
     if count == 1:  # one batch with everything: its order changes nothing
         yield {**flat, "state": ()}
         return
@@ -154,6 +154,11 @@ def minibatches(
     bounds = np.linspace(0, steps * envs, count + 1).astype(int)
     for start, end in pairwise(bounds):
         yield {**tree_index(flat, (slice(None), slice(start, end))), "state": ()}
+
+
+def single_steps(columns: dict[str, Tree]) -> dict[str, Tree]:
+    """Columns [T, B, ...] as one row of steps [1, T * B, ...]."""
+    return tree_map(lambda column: column.reshape(1, column.shape[0] * column.shape[1], *column.shape[2:]), columns)
 
 
 def take(column: Tree, index: Tensor) -> Tree:

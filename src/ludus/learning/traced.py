@@ -73,9 +73,10 @@ class CompiledUpdates:
     ) -> CompiledUpdate:
         """One for each kind of update and shape of batch, compiled when it is first asked for."""
         key = (kind, tuple([leaf.shape for leaf in leaves]))
-        if key not in self.known:
-            self.known[key] = self._compile(kind[0], leaves, static)
-        return self.known[key]
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._compile(kind[0], leaves, static)
+        return found
 
     def _compile(self, function: UpdateFunction, leaves: list[Tensor], static: Mapping[str, object]) -> CompiledUpdate:
         """Trace the update on copies of its tensors; neither they nor any random stream move."""
