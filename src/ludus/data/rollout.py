@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map
+from ludus.types import Array, Tree, tree_fill, tree_index, tree_leaves, tree_map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +150,9 @@ def minibatches(
         return
     order = torch.from_numpy(rng.permutation(steps * envs)).to(device)
     flat = {name: take(column, order) for name, column in flat.items()}
-    bounds = np.linspace(0, steps * envs, count + 1).astype(int)
-    for start, end in pairwise(bounds):
-        yield {**tree_index(flat, (slice(None), slice(start, end))), "state": ()}
+    sizes = np.diff(np.linspace(0, steps * envs, count + 1).astype(int)).tolist()
+    for leaves in zip(*[leaf.split(sizes, 1) for leaf in tree_leaves(flat)], strict=True):
+        yield {**tree_fill(flat, leaves), "state": ()}
 
 
 def single_steps(columns: dict[str, Tree]) -> dict[str, Tree]:

@@ -19,7 +19,7 @@ from ludus.learning.learner import Learner, Networks, Outputs, TrainedGroup, Upd
 from ludus.learning.optimizer import Optimizer
 from ludus.learning.package import Compiled
 from ludus.math.policy_gradient import Scalar
-from ludus.types import tree_leaves, tree_map
+from ludus.types import tree_fill, tree_leaves
 
 COLUMNS = 256
 
@@ -89,7 +89,7 @@ class CompiledUpdates:
             moments = {label: [next(queue) for _ in g.optimizer.tensors] for label, g in learner.groups.items()}
             numbers = iter(next(queue).unbind())
             scalars = {name: next(numbers) for name in learner.scalars}
-            batch = tree_map(lambda _: next(queue), learner.batch)
+            batch = tree_fill(learner.batch, queue)
             with TracedNetworks(learner, flat, moments, numbers, list(queue)) as nets:
                 metrics, outputs = finished(function(nets, batch, scalars, **static))
                 nets.write_back()
