@@ -66,7 +66,7 @@ CASES = [
     Case("ALE/Pong-v5", "sync async native envpool", ATARI, FRAMES, (UNTIMED, STALE)),
     Case("ALE/Breakout-v5", "sync native envpool", ATARI, FRAMES, (UNTIMED, STALE)),
     Case("ALE/Pong-v5", "sync", {"kwargs": {"obs_type": "ram"}}, QUICK),
-    Case("MinAtar/Breakout-v1", "sync async native"),
+    Case("MinAtar/Breakout-v1", "sync async native", size=QUICK),
     Case("MinAtar/Asterix-v0", "sync native"),
     Case("MinAtar/Freeway-v1", "sync native"),
     Case("MinAtar/Seaquest-v1", "sync native"),

@@ -98,9 +98,7 @@ class TestGames:
         all_of_them, least = (make(f"MinAtar/Breakout-v{v}", num_envs=1, kwargs=kwargs) for v in (0, 1))
         np.testing.assert_array_equal(all_of_them.reset([3]), least.reset([3]))
         for button, action in ((1, 1), (0, 0), (3, 2), (3, 2)):  # left, nothing, right, right
-            np.testing.assert_array_equal(
-                all_of_them.step(np.array([button])).obs, least.step(np.array([action])).obs
-            )
+            np.testing.assert_array_equal(all_of_them.step(np.array([button])).obs, least.step(np.array([action])).obs)
         assert least.step(np.array([0])).obs[0, 0, 9].argmax() == 4 - 1 + 2
 
     def test_a_sticky_step_repeats_the_last_action(self, make: Make) -> None:
@@ -179,7 +177,8 @@ class TestGames:
 
     def test_the_last_frame_of_an_episode(self, make: Make) -> None:
         one, two = (
-            make("MinAtar/Breakout-v1", vectorization=b, num_envs=1, render_mode="rgb_array") for b in ("sync", "native")
+            make("MinAtar/Breakout-v1", vectorization=b, num_envs=1, render_mode="rgb_array")
+            for b in ("sync", "native")
         )
         for env in (one, two):
             env.reset([0])

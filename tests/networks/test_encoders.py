@@ -84,7 +84,8 @@ def test_cnn_is_nature_and_vectors_get_an_mlp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("nature", (3, 7, 7)), ("cnn", (3, 35, 84)), ("impala", (3, 7, 7)), ("small", (3, 3, 7)), ("minatar", (3, 2, 7))]
+    ("name", "shape"),
+    [("nature", (3, 7, 7)), ("cnn", (3, 35, 84)), ("impala", (3, 7, 7)), ("small", (3, 3, 7)), ("minatar", (3, 2, 7))],
 )
 def test_images_too_small_are_refused_by_name(name: str, shape: tuple[int, ...]) -> None:
     meant = "nature" if name == "cnn" else name

@@ -1,8 +1,8 @@
 """MinAtar (Young and Tian, 2019): five Atari games on 10 x 10 cells, one channel of 0 and 1 for each kind of object.
 
-The rules are the package's own cores. Around them is what its `Environment` does, with one difference: an episode begins
-without an action to repeat, so that it follows from its seed. The cores are loaded from their files, because importing
-the package imports matplotlib and seaborn, or warns that they are missing. Shapes: B rows, C channels.
+The rules are the package's own cores. Around them is what its `Environment` does, with one difference: an episode
+begins without an action to repeat, so that it follows from its seed. The cores are loaded from their files: importing
+the package imports matplotlib and seaborn, or warns that they are missing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class MinAtar(VectorTask):
 
     def save(self) -> State:
         """Every core with its random stream, the last actions and the observations."""
-        cores = [{name: _plain(value) for name, value in vars(core).items() if name not in FIXED} for core in self._cores]
+        cores = [
+            {name: _plain(value) for name, value in vars(core).items() if name not in FIXED} for core in self._cores
+        ]
         random = [pack_generator(core.random) for core in self._cores]
         return {**super().save(), "cores": cores, "random": random, "last": [*self._last]}
 

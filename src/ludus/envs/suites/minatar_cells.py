@@ -94,7 +94,7 @@ def picture(image: Array) -> Array:
 
 
 def palette(channels: int) -> Array:
-    """Black, then a colour for each channel: the cubehelix (Green, 2011) that MinAtar uses, without its darkest part."""
+    """Black, then a colour for each channel: MinAtar's, which are a cubehelix (Green, 2011), without the darkest."""
     light = np.linspace(0.3, 0.95, channels)[:, None]
     angle = 2 * np.pi * (0.5 / 3 - 1.5 * light)
     swing = np.cos(angle) * [-0.14861, -0.29227, 1.97294] + np.sin(angle) * [1.78277, -0.90649, 0.0]
