@@ -58,8 +58,8 @@ class MinAtar(VectorTask):
         self._sticky, self._last = sticky_action_prob, [NOTHING] * num
         self._paint = PAINTERS[game]
         # Python writes single numbers through a memoryview in a third of the time of an array.
-        self._cells = [(memoryview(image).cast("B"), image) for image in self.obs]
-        self._rewards, self._ends = memoryview(self.reward), memoryview(self.terminated)
+        self._cells = [(image.data.cast("B"), image) for image in self.obs]
+        self._rewards, self._ends = self.reward.data, self.terminated.data
 
     def begin(self, i: int, rng: np.random.Generator) -> None:
         """Seed the core of a row and set up its game."""
