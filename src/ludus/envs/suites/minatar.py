@@ -57,7 +57,7 @@ class MinAtar(VectorTask):
         super().__init__(num, Image(0, 1, shape, np.uint8), Discrete(len(self._actions)))
         self._sticky, self._last = sticky_action_prob, [NOTHING] * num
         self._paint = PAINTERS[game]
-        # Python writes single numbers through a memoryview in a third of the time of an array.
+        # Single numbers are written faster through a memoryview than through an array.
         self._cells = [(image.data.cast("B"), image) for image in self.obs]
         self._rewards, self._ends = self.reward.data, self.terminated.data
 
