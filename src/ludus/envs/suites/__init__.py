@@ -66,6 +66,7 @@ SUITES = (
     Suite(OURS, "ludus.envs.suites.recall", ("Recall/",)),
     Suite(OURS, "ludus.envs.suites.pomdp", ("Tiger-", "RiverSwim-", "SparseRewardPOMDP-")),
     Suite("Atari", "ludus.envs.suites.atari", ("ALE/",), "atari", ("ale_py",)),
+    Suite("MinAtar", "ludus.envs.suites.minatar", ("MinAtar/",), "minatar", ("minatar",)),
     Suite("MiniGrid", "minigrid", ("MiniGrid-", "BabyAI-"), "minigrid", ("minigrid",), observe="minigrid_symbols"),
     Suite("DM Control", "ludus.envs.suites.dmc", ("dmc/",), "dmc", ("dm_control",)),
     Suite("DM Control", "shimmy", ("dm_control/",), "dmc", ("shimmy",)),
