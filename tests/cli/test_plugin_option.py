@@ -8,26 +8,7 @@ from pathlib import Path
 import pytest
 
 from ludus import cli
-from support import forget_plugins
-
-CORNER = """
-import gymnasium as gym
-
-class Corner(gym.Env):
-    observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self.observation_space.low.copy(), {}
-
-    def step(self, action):
-        self.t += 1
-        return self.observation_space.low.copy(), float(action), self.t >= 5, False, {}
-
-gym.register("Corner-v0", Corner)
-"""
+from support import CORNER, forget_plugins
 
 
 @pytest.mark.parametrize("option", ["--plugin", "--import"])
@@ -52,7 +33,7 @@ def test_a_command_takes_it(
 ) -> None:
     forget_plugins()
     monkeypatch.chdir(tmp_path)
-    Path("corner.py").write_text(CORNER)
+    Path("corner.py").write_text(f'{CORNER}\ngym.register("Corner-v0", Corner)\n')
     with pytest.raises(SystemExit) as stop:
         cli.main([*words, option, "corner.py"])
     told = capsys.readouterr()

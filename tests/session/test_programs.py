@@ -58,6 +58,19 @@ def test_what_was_typed_once_is_allowed_for_a_resume_and_for_that_very_command_o
     assert not (tmp_path / "another").exists() and not canary.exists()
 
 
+def test_who_has_agreed_to_a_program_has_not_agreed_to_its_next_content(ludus: Ludus, tmp_path: Path) -> None:
+    alert = tmp_path / "alert.sh"
+    for name in ("first", "second"):
+        alert.write_text(f"#!/bin/sh\ntouch {tmp_path / name}\n")
+        alert.chmod(0o755)
+        if name == "first":
+            words = [f"logging.alert_command={json.dumps(['sh', './alert.sh'])}", f"logging.{ALERT.replace(': ', '=')}"]
+            assert ludus("train", *small("CartPole-v1:ppo"), *words).code == 0
+            (tmp_path / name).unlink()
+        assert ludus("resume", "@last", f"training.total_timesteps={256 if name == 'first' else 384}").code == 0
+    assert (tmp_path / "first").exists() and not (tmp_path / "second").exists()
+
+
 def test_a_run_folder_from_another_machine_starts_nothing(
     ludus: Ludus, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
