@@ -248,7 +248,9 @@ def test_a_scenario_from_elsewhere_starts_no_other_program(doom: Any, elsewhere:
     program.chmod(0o755)
     scenario = elsewhere / "basic.cfg"
     scenario.write_text(f"{scenario.read_text()}\n{word} = program\n")
-    doom(kwargs={"config_path": str(scenario)}).reset(seed=0)
+    env = doom(kwargs={"config_path": str(scenario)})
+    assert env.unwrapped.game.get_vizdoom_path() == vizdoom.exe_path
+    env.reset(seed=0)
     assert not (elsewhere / "canary").exists()
 
 

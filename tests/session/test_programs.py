@@ -181,16 +181,16 @@ def test_who_agrees_to_a_command_agrees_for_one_folder(
     for place in ("mine", "theirs"):
         (tmp_path / place).mkdir()
         script = tmp_path / place / "alert.sh"
-        script.write_text(f"#!/bin/sh\ntouch {tmp_path}/{place}.canary\n")
+        script.write_text("#!/bin/sh\ntouch canary\n")
         script.chmod(0o755)
     monkeypatch.chdir(tmp_path / "mine")
     alert = "logging.stalled_seconds=1e-4"
     assert ludus("train", *small("CartPole-v1:ppo"), alert, "logging.alert_command=[./alert.sh]").code == 0
-    assert (tmp_path / "mine.canary").exists()
+    assert (tmp_path / "mine" / "canary").exists()
     monkeypatch.chdir(tmp_path / "theirs")
     Path("config.yaml").write_text(f"extends: CartPole-v1:ppo\nlogging: {{alert_command: [./alert.sh], {ALERT}}}\n")
     assert ludus("train", *small("config.yaml")).code == 0
-    assert not (tmp_path / "theirs.canary").exists()
+    assert not (tmp_path / "theirs" / "canary").exists()
 
 
 def test_nobody_agrees_to_what_is_not_shown(

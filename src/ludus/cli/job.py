@@ -58,6 +58,13 @@ def split(words: list[str]) -> tuple[str | None, list[str]]:
     return (specs[0] if specs else None), [word for word in words if word not in specs]
 
 
+def option_overrides(override: Texts, env_kwargs: Texts, max_timesteps: Text, total_timesteps: Text) -> list[str]:
+    """Options that are another way to write overrides."""
+    budgets = {"max_timesteps": max_timesteps, "total_timesteps": total_timesteps}
+    arguments = [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
+    return [*(override or []), *arguments, *(f"{name}={value}" for name, value in budgets.items() if value)]
+
+
 def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:
     """The spec, which may be given in one of three ways."""
     given = {"SPEC": spec, "--config_id": config_id, "--config": config}

@@ -11,13 +11,14 @@ import itertools
 import pickle
 import re
 from collections.abc import Callable
+from types import CodeType, FunctionType
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from ludus.envs.suites import LOCAL as LOCAL
 from ludus.errors import ConfigError
 
-LOCAL = "local/"
 _KNOWN: dict[str, tuple[object, ...]] = {}
 """Id -> what tells its environment from others."""
 
@@ -55,19 +56,34 @@ def _copies(env: gym.Env) -> Callable[..., gym.Env]:
     return make
 
 
-def _likeness(creator: Callable[..., gym.Env]) -> tuple[object, ...]:
-    """Equal for creators that make the same: classes of one name, functions with the same code and inner values."""
+def _likeness(creator: Callable[..., object], above: tuple[object, ...] = ()) -> tuple[object, ...]:
+    """Equal for creators that make the same: classes of one name and code, functions with the same code and values.
+
+    Functions of the same module that it calls count with their code and values; `above` are those that call it.
+    """
     if isinstance(creator, type):
-        return creator.__module__, creator.__qualname__
+        methods = [part.__code__ for part in vars(creator).values() if isinstance(part, FunctionType)]
+        return creator.__module__, creator.__qualname__, *methods
     code = getattr(creator, "__code__", None)
     if code is None:
         return (_content(creator),)
+    around = getattr(creator, "__globals__", {})
+    outer = [around[name] for name in sorted(_names(code)) if name in around]
     inner = [cell.cell_contents for cell in getattr(creator, "__closure__", None) or ()]
-    return code, *map(_content, (*inner, getattr(creator, "__defaults__", None), getattr(creator, "__self__", None)))
+    own = getattr(creator, "__defaults__", None), getattr(creator, "__self__", None)
+    return code, *(_content(value, (*above, creator)) for value in (*inner, *outer, *own))
 
 
-def _content(value: object) -> object:
+def _names(code: CodeType) -> set[str]:
+    """The names that code, also that of functions in it, looks up outside of itself."""
+    return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+def _content(value: object, above: tuple[object, ...] = ()) -> object:
     """What can be compared instead of a value, which need not have an `==` that says true or false."""
+    near = isinstance(value, FunctionType) and any(value.__module__ == one.__module__ for one in above)
+    if isinstance(value, type) or (near and not any(value is one for one in above)):
+        return _likeness(value, above)  # a pickle would hold the name alone
     try:
         return pickle.dumps(value)
     except (pickle.PickleError, TypeError, AttributeError, ValueError, RuntimeError):

@@ -11,6 +11,8 @@ from typing import Any
 
 OURS = "Ludus"
 """Title of the suites that come with this package."""
+LOCAL = "local/"
+"""How the ids of environments begin that a Python program handed in."""
 
 
 @dataclass(frozen=True)
