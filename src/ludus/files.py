@@ -59,9 +59,9 @@ def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     write_bytes(path, text.encode(errors="backslashreplace"), durable=durable)
 
 
-def write_json(path: Path, value: object, *, durable: bool = True) -> None:
+def write_json(path: Path, value: object) -> None:
     """Replace a JSON file; NaN and infinity become null."""
-    write_text(path, to_json(value), durable=durable)
+    write_text(path, to_json(value))
 
 
 def to_json(value: object) -> str:

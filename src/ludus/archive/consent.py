@@ -22,7 +22,7 @@ from ludus.config.compose import Resolved
 from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
 from ludus.secrets import masked
-from ludus.terminal import can_answer
+from ludus.terminal import agrees, can_answer
 from ludus.text import clean
 
 WHERE = "logging.alert_command"
@@ -52,14 +52,8 @@ def ask(resolved: Resolved) -> None:
         return
     words = shlex.join(wanted)  # all of it: the user must see what he agrees to
     print(f"{_origin(resolved)}: wants to run this program at every alert: {clean(words, 10 * len(words))}")
-    try:
-        answer = input("Allow this very command in this folder, now and from now on? [y/N] ").strip().lower()
-    except EOFError:
-        return
-    if answer in ("y", "yes"):
-        trouble = _remember(wanted)
-        if trouble:
-            raise ConfigError(WHERE, trouble, "give the command on the command line")
+    if agrees("Allow this very command in this folder, now and from now on? [y/N] ") and (trouble := _remember(wanted)):
+        raise ConfigError(WHERE, trouble, "give the command on the command line")
 
 
 def _origin(resolved: Resolved) -> str:

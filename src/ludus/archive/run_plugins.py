@@ -20,7 +20,7 @@ from ludus.archive.store import RunFolder
 from ludus.archive.user_folder import own_file, store
 from ludus.errors import ConfigError, LudusError, of_system
 from ludus.plugins import Plugin, is_file, load_environments, load_plugins, option, read_plugin
-from ludus.terminal import can_answer, warn
+from ludus.terminal import agrees, can_answer, warn
 from ludus.text import clean, near, safe_name
 
 FOLDER = "plugins"
@@ -128,7 +128,7 @@ def _allowed(folder: Path, one: Recorded, wanted: Sequence[Recorded]) -> Plugin:
     if can_answer():
         since = ", which has changed since" if changed else ""
         print(f"{clean(folder.name)} wants to run {name}{since}: {_shown(plugin)}")
-        if _yes("Run this very code for this run, now and from now on? [y/N] "):
+        if agrees("Run this very code for this run, now and from now on? [y/N] "):
             allow(folder, plugin)
             return plugin
     if changed:
@@ -154,13 +154,6 @@ def _now(one: Recorded) -> Plugin | None:
 def _shown(plugin: Plugin) -> str:
     place = "" if plugin.source is not None else clean(plugin.origin or "not installed", 400)
     return " ".join(filter(None, (place, plugin.sha256 and f"sha256 {plugin.sha256}")))
-
-
-def _yes(question: str) -> bool:
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _agreed(folder: Path, plugin: Plugin) -> bool:

@@ -28,7 +28,7 @@ ENVIRONMENTS = 4
 FRAMES = 10
 
 
-def main(kind: str, spec: str, timesteps: str, folder: str, *plugins: str) -> int:
+def main(kind: str, spec: str, timesteps: str, folder: str = ".", *plugins: str) -> int:
     """Run the test and print its result; `folder` is where the user is, and where modules are looked for."""
     try:
         with chdir(folder):

@@ -10,6 +10,7 @@ import typer
 from ludus.cli.flags import one_spec
 from ludus.cli.options import numbers
 from ludus.errors import ConfigError
+from ludus.terminal import agrees, can_answer
 
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
@@ -158,16 +159,12 @@ def confirmed(jobs: list[Resolved]) -> bool:
     """Ask a user at a terminal whether to train, and whether a program that a file names may be started."""
     from ludus.archive import consent
 
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if can_answer():
         config = jobs[0].config
         names = ", ".join(str(job.config.experiment.seed) for job in jobs)
         place, budget = config.environment.id or "stored steps", config.training.budget
         print(f"{config.algorithm.name} on {place}, {budget.total:,} {budget.noun}, seed {names}")
-        try:
-            answer = input("Start training? [Y/n] ").strip().lower()
-        except EOFError:
-            answer = "n"
-        if answer not in ("", "y", "yes"):
+        if not agrees("Start training? [Y/n] ", silence=True):
             return False
     for job in jobs:
         consent.ask(job)
