@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike
 from pydantic import Field, PositiveInt
 
 from ludus.config.model import Model
