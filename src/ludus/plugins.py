@@ -72,8 +72,10 @@ def read_plugin(name: str) -> Plugin:
         source = files.read(Path(name), _LIMIT)
         return Plugin(name, hashlib.sha256(source).hexdigest(), source=source)
     spec = _found(name) or PathFinder.find_spec(_package(name), _here())
-    places = [] if spec is None else list(spec.submodule_search_locations or [str(spec.origin)])
-    return Plugin(name, _sum(places), "" if spec is None else str(spec.origin or places))
+    if spec is None:
+        return Plugin(name)
+    places = spec.submodule_search_locations or ([str(spec.origin)] if spec.has_location else [])
+    return Plugin(name, _sum(places), str(spec.origin or list(places)))
 
 
 def is_file(name: str) -> bool:
@@ -154,9 +156,7 @@ def _sum(places: Sequence[str]) -> str:
             raise OSError(errno.EFBIG, f"{place} has more than {_MOST:,} files")
         for path in sorted(paths):
             if path.suffix in CODE and path.parent.name != "__pycache__" and path.is_file():
-                with files.open_regular(path) as file:
-                    content = hashlib.file_digest(file, "sha256").digest()
-                digest.update(os.fsencode(path.relative_to(place.parent)) + b"\0" + content)
+                digest.update(os.fsencode(path.relative_to(place.parent)) + b"\0" + files.sha256(path).encode())
     return digest.hexdigest()
 
 

@@ -71,8 +71,7 @@ def _content(word: str) -> str:
     if not path.is_relative_to(Path.cwd()):
         return ""
     try:
-        with files.open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return files.sha256(path)
     except (OSError, ValueError):  # an argument that names no file
         return ""
 

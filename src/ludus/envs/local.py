@@ -12,6 +12,7 @@ import pickle
 import re
 from collections.abc import Callable
 from types import CodeType, FunctionType
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -56,22 +57,31 @@ def _copies(env: gym.Env) -> Callable[..., gym.Env]:
     return make
 
 
-def _likeness(creator: Callable[..., object], above: tuple[object, ...] = ()) -> tuple[object, ...]:
+def _likeness(creator: Any) -> tuple[object, ...]:
     """Equal for creators that make the same: classes of one name and code, functions with the same code and values.
 
-    Functions of the same module that it calls count with their code and values; `above` are those that call it.
+    Functions of the same module count with those that they call.
     """
     if isinstance(creator, type):
         methods = [part.__code__ for part in vars(creator).values() if isinstance(part, FunctionType)]
         return creator.__module__, creator.__qualname__, *methods
-    code = getattr(creator, "__code__", None)
-    if code is None:
+    if not hasattr(creator, "__code__"):
         return (_content(creator),)
-    around = getattr(creator, "__globals__", {})
-    outer = [around[name] for name in sorted(_names(code)) if name in around]
-    inner = [cell.cell_contents for cell in getattr(creator, "__closure__", None) or ()]
-    own = getattr(creator, "__defaults__", None), getattr(creator, "__self__", None)
-    return code, *(_content(value, (*above, creator)) for value in (*inner, *outer, *own))
+    functions, found = [creator], list[object]()
+    for function in functions:  # which grows
+        values = _values(function)
+        near = [one for one in values if isinstance(one, FunctionType) and one.__module__ == creator.__module__]
+        functions += [one for one in near if one not in functions]
+        found += [function.__code__, *(_content(value) for value in values if not any(value is one for one in near))]
+    return tuple(found)
+
+
+def _values(function: Any) -> list[object]:
+    """What a function finds around itself: enclosed, global and default values, and the object of a method."""
+    around = getattr(function, "__globals__", {})
+    enclosed = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    known = [around[name] for name in sorted(_names(function.__code__)) if name in around]
+    return [*enclosed, *known, getattr(function, "__defaults__", None), getattr(function, "__self__", None)]
 
 
 def _names(code: CodeType) -> set[str]:
@@ -79,11 +89,10 @@ def _names(code: CodeType) -> set[str]:
     return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))
 
 
-def _content(value: object, above: tuple[object, ...] = ()) -> object:
+def _content(value: object) -> object:
     """What can be compared instead of a value, which need not have an `==` that says true or false."""
-    near = isinstance(value, FunctionType) and any(value.__module__ == one.__module__ for one in above)
-    if isinstance(value, type) or (near and not any(value is one for one in above)):
-        return _likeness(value, above)  # a pickle would hold the name alone
+    if isinstance(value, type):  # of which a pickle would hold the name alone
+        return _likeness(value)
     try:
         return pickle.dumps(value)
     except (pickle.PickleError, TypeError, AttributeError, ValueError, RuntimeError):
