@@ -35,7 +35,7 @@ class AutoDecoder(Reconstruction):
 
     def __init__(self, cfg: AutoDecoderConfig, inputs: int, memory: int, space: gym.Space) -> None:
         super().__init__(space)
-        self.symlog, parts, images = cfg.symlog, self.observed, self.observed.images
+        self.symlog, parts = cfg.symlog, self.observed
         self.images = nn.ModuleDict(
             {
                 str(i): ImageDecoder(cfg, inputs, memory, cfg.units, image_shape(leaf))
