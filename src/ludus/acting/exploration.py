@@ -175,6 +175,14 @@ def scale_to(space: gym.Space) -> Callable[[Array], Array]:
     return lambda stored: (middle + half * stored).astype(np.float32, copy=False)
 
 
+def scale_from(space: gym.Space) -> Callable[[Array], Array]:
+    """From the bounds of a Box back to the unit box; discrete actions stay."""
+    if not is_box(space):
+        return lambda taken: taken
+    middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
+    return lambda taken: np.clip((taken - middle) / np.where(half > 0, half, 1), -1.0, 1.0).astype(np.float32)
+
+
 def unit_space(space: gym.Space) -> gym.Space:
     """The space of stored actions: the unit box, or all discrete actions."""
     return gym.spaces.Box(-1.0, 1.0, space.shape) if is_box(space) else space
