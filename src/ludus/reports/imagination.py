@@ -117,10 +117,12 @@ def plot(found: Imagination, path: Path) -> None:
                 draw_curves(axis, one[name], found.context)
                 axis.set_xlim(0, found.context + found.horizon - 1)
                 axis.set_ylim(around)
+                axis.locator_params(axis="x", integer=True, prune="upper")
                 axis.tick_params(labelleft=column == 0, labelbottom=row == len(names) - 1)
                 if row == 0:
                     axis.set_title(f"episode {column + 1}")
             axes[row][0].set_ylabel(clean(name, 24), rotation=0, ha="right", va="center")
+        figure.align_ylabels(axes[:, 0])
         figure.supxlabel("step of the episode", fontsize=10)
         figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper right", ncols=4, frameon=False)
 
@@ -143,7 +145,7 @@ def limits(lines: list[Compared]) -> tuple[float, float]:
     real = np.concatenate([one.real for one in lines])
     both = np.concatenate([real, *(one.predicted for one in lines)])
     low, high = float(np.nanmin(real)), float(np.nanmax(real))
-    room = max(high - low, 0.1 * max(abs(low), abs(high)), 1e-3)
+    room = (high - low) or abs(high) or 1.0
     low, high = max(float(np.nanmin(both)), low - room), min(float(np.nanmax(both)), high + room)
     return low - 0.1 * room, high + 0.1 * room
 
