@@ -304,8 +304,11 @@ class Dreamer(Algorithm):
         if how["replay_critic_scale"]:
             replayed = self.replayed_loss(nets, seen.features, batch, returns, c, how["slow_critic"])
             loss = loss + how["replay_critic_scale"] * replayed
+        # each network is stepped after the last gradient that flows through it
+        nets.step("actor", actor_loss, c["actor_lr"])
         nets.step("world", loss, c["lr"])
-        self.step_controller(nets, actor_loss, critic_loss, c)
+        nets.step("critic", critic_loss, c["critic_lr"])
+        nets.polyak("critic", c["tau"])
         return {**metrics, **more}, {"scale": scale}
 
     def learn_world(self, nets: Networks, batch: Batch, c: Scalars) -> tuple[Metrics, Outputs]:
@@ -319,7 +322,9 @@ class Dreamer(Algorithm):
         names = nets.world.representation.initial_state(1)
         states = {name: batch[name] for name in names}
         actor_loss, critic_loss, _, metrics, scale = self.controller_losses(nets, batch, states, c, **how)
-        self.step_controller(nets, actor_loss, critic_loss, c)
+        nets.step("actor", actor_loss, c["actor_lr"])
+        nets.step("critic", critic_loss, c["critic_lr"])
+        nets.polyak("critic", c["tau"])
         return metrics, {"scale": scale}
 
     def learn_controller_alone(self, nets: Networks, batch: Batch, c: Scalars, **how: Any) -> tuple[Metrics, Outputs]:
@@ -336,26 +341,20 @@ class Dreamer(Algorithm):
         noise = nets.noise((*batch["first"].shape, nets.world.representation.noise_dim))
         return nets.world.losses(batch, noise, c["gamma"])
 
-    def dream(self, nets: Networks, states: LatentState, *, horizon: int, actor_gradient: str) -> Dream:
-        """Trajectories [H + 1, N] from states [N, ...], with a gradient through the world if the actor needs it."""
+    def dream(self, nets: Networks, states: LatentState, *, horizon: int, through: bool) -> Dream:
+        """Trajectories [H + 1, N] from states [N, ...]; with `through`, gradients flow through the world to actions."""
         world, actor = nets.world, nets.actor
         count, split = len(next(iter(states.values()))), world.representation.noise_dim
         noise_H = nets.noise((horizon, count, split + actor.noise_dim))
-        through = actor_gradient != "reinforce"
         features, params, drawn = [world.features(states)], [], []
-        with torch.set_grad_enabled(through):
-            for noise in noise_H.unbind():
-                params.append(actor(features[-1].detach()))
-                action, raw = actor.draw(params[-1], noise[:, split:])
+        for noise in noise_H.unbind():
+            params.append(actor(features[-1].detach()))
+            with torch.set_grad_enabled(through):
+                action, raw = actor.draw(params[-1] if through else params[-1].detach(), noise[:, split:])
                 states = world.imagine(states, action, noise[:, :split])
                 features.append(world.features(states))
-                drawn.append(raw)
-        features_HNF = torch.stack(features)
-        return Dream(
-            features_HNF,
-            torch.stack(params) if through else actor(features_HNF[:-1]),
-            torch.stack(drawn).detach(),
-        )
+            drawn.append(raw.detach())
+        return Dream(torch.stack(features), torch.stack(params), torch.stack(drawn))
 
     def controller_losses(
         self,
@@ -373,25 +372,25 @@ class Dreamer(Algorithm):
         entropy: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Metrics, Tensor]:
         """(actor's loss, critic's loss, first returns [T, B], metrics, scale of returns)."""
-        last = slice(-(imagine_last or len(batch["first"])), None)
-        starts = {name: state[last].flatten(0, 1) for name, state in states_TB.items()}
-        dream = self.dream(nets, starts, horizon=horizon, actor_gradient=actor_gradient)
-        through, bootstraps = actor_gradient != "reinforce", nets.critic
-        if slow_critic == "target":
-            bootstraps = nets.target_critic
+        rows, through = slice(-(imagine_last or len(batch["first"])), None), actor_gradient != "reinforce"
+        starts = {name: state[rows].flatten(0, 1) for name, state in states_TB.items()}
+        dream = self.dream(nets, starts, horizon=horizon, through=through)
 
-        # returns of imagined trajectories; index t of a reward, discount or value is that of the state after step t
+        # returns; index t of a reward, discount or value is that of the state after step t
+        values = nets.critic(dream.features.detach())
+        judge = nets.target_critic if slow_critic == "target" else nets.critic
         with torch.set_grad_enabled(through):
             ahead = dream.features[1:]
             reward_HN = nets.world.reward.mean(nets.world.reward(ahead))
             discount_HN = nets.world.lives(ahead, c["gamma"])
-            value_HN = bootstraps.mean(bootstraps(dream.features))
+            known = values.detach() if judge is nets.critic and not through else judge(dream.features)
+            value_HN = judge.mean(known)
             return_HN = lambda_returns(reward_HN, discount_HN, value_HN[1:], c["lam"])
         with torch.no_grad():
-            alive_N = (~batch["terminal"][last]).flatten().to(return_HN.dtype)
+            alive_N = (~batch["terminal"][rows]).flatten().to(return_HN.dtype)
             weight_HN = torch.cat([alive_N.unsqueeze(0), discount_HN[:-1]]).cumprod(0)
             scale = moved(batch["scale"], return_HN) if return_normalization else batch["scale"]
-            spread = (scale[1] - scale[0]).clamp(min=1.0) if return_normalization else torch.ones_like(scale[0])
+            spread = (scale[1] - scale[0]).clamp(min=1.0)
 
         objective_HN = torch.zeros_like(return_HN)
         if actor_gradient != "dynamics":
@@ -409,7 +408,7 @@ class Dreamer(Algorithm):
         actor_loss = -(weight_HN * objective_HN).mean()
 
         seen = dream.features[:-1].detach()
-        critic_HN = self.critic_loss(nets, seen, return_HN.detach(), slow_critic)
+        critic_HN = self.critic_loss(nets, values[:-1], seen, return_HN.detach(), slow_critic)
         critic_loss = (weight_HN * critic_HN).mean()
         first_TB = return_HN[0].detach().unflatten(0, (-1, batch["first"].shape[1]))
         if replay_critic_scale:
@@ -426,14 +425,13 @@ class Dreamer(Algorithm):
         }
         return actor_loss, critic_loss, first_TB, metrics, scale
 
-    def critic_loss(self, nets: Networks, features: Tensor, target: Tensor, slow_critic: str) -> Tensor:
-        """Loss of values [...] towards returns and, if it regularises, towards the slow critic."""
-        params = nets.critic(features)
-        loss = nets.critic.loss(params, target)
+    def critic_loss(self, nets: Networks, values: Tensor, features: Tensor, target: Tensor, slow_critic: str) -> Tensor:
+        """Loss [...] of the critic's outputs towards returns and, if it regularises, towards the slow critic."""
+        loss = nets.critic.loss(values, target)
         if slow_critic == "regularizer":
             with torch.no_grad():
                 slow = nets.target_critic.mean(nets.target_critic(features))
-            loss = loss + nets.critic.loss(params, slow)
+            loss = loss + nets.critic.loss(values, slow)
         return loss
 
     def replayed_loss(
@@ -443,14 +441,9 @@ class Dreamer(Algorithm):
         rows = slice(-len(bootstrap_TB), None)
         reward_TB, last_TB, terminal_TB = (batch[name][rows] for name in ("reward", "last", "terminal"))
         returns_TB = replayed_lambda_returns(reward_TB, last_TB, terminal_TB, bootstrap_TB, c["gamma"], c["lam"])
-        loss_TB = self.critic_loss(nets, features_TBF[rows][:-1], returns_TB[:-1], slow_critic)
+        features_TBF = features_TBF[rows][:-1]
+        loss_TB = self.critic_loss(nets, nets.critic(features_TBF), features_TBF, returns_TB[:-1], slow_critic)
         return (loss_TB * ~last_TB[:-1]).mean()
-
-    def step_controller(self, nets: Networks, actor_loss: Tensor, critic_loss: Tensor, c: Scalars) -> None:
-        """Optimizer steps of actor and critic; the slow critic follows."""
-        nets.step("actor", actor_loss, c["actor_lr"])
-        nets.step("critic", critic_loss, c["critic_lr"])
-        nets.polyak("critic", c["tau"])
 
 
 class ReturnScale:
