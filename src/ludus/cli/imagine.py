@@ -32,7 +32,8 @@ def imagine(
     from ludus.archive.run_plugins import load_for
     from ludus.archive.store import RunFolder
     from ludus.imagination import facts
-    from ludus.reports.imagination import draw
+    from ludus.reports.dreams import draw
+    from ludus.reports.imagination import FILE
     from ludus.session.imagine import imagined
     from ludus.session.player import checkpoint_name, run_config
 
@@ -47,11 +48,11 @@ def imagine(
     folder = found.imagination / step if out is None else out
     files = draw(result, folder)
     told["files"] = [path.name for path in files]
-    write_json(folder / "imagine.json", told)
+    write_json(folder / FILE, told)
     if json:
         print(to_json({**told, "folder": str(folder)}), end="")
         return
-    for path in (*files, folder / "imagine.json"):
+    for path in (*files, folder / FILE):
         print(f"wrote    {path}")
     if out is None:
         print(f"next     ludus report {found.id}   puts them on its page")
