@@ -29,7 +29,8 @@ ROWS_AT_ONCE = 256
 Value = Callable[[Tensor], Tensor]
 
 
-class Episode(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Episode:
     """Rows of a real episode, as a world model reads them: what led to an observation stands beside it."""
 
     obs: Tree
