@@ -15,7 +15,10 @@ from ludus.archive.store import RunFolder
 from ludus.cli.imagine import imagine
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError
+from ludus.imagination import facts
+from ludus.play import EpisodeEnd, PlayedStep
 from ludus.reports.report import write_report
+from ludus.session.imagine import imagined, parts, rows
 from support import build
 from support import config as small_config
 
@@ -88,14 +91,16 @@ def test_vectors_are_plotted_and_judged(runs: Path, capsys: pytest.CaptureFixtur
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_seed_imagines_the_same(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seen = []
-    for seed in (1, 1, 2):
-        imagine("cart/@last", episodes=2, context=2, seed=seed, out=tmp_path / "out", json=True, runs_dir=runs)
-        seen.append(json.loads(capsys.readouterr().out))
+def test_the_same_seed_imagines_the_same(runs: Path) -> None:
+    seen = [facts(imagined(RunFolder.load(runs, "cart"), "step=64", 2, 2, None, seed)) for seed in (1, 1, 2)]
     assert seen[0] == seen[1] != seen[2]
-    assert seen[0]["checkpoint"] == "step=64" and seen[0]["folder"] == str(tmp_path / "out")
-    assert seen[0]["horizon"] <= 45  # no longer than the episodes
+
+
+def test_json_and_another_folder(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imagine("cart/@last", episodes=1, context=2, out=tmp_path / "out", json=True, runs_dir=runs)
+    found = json.loads(capsys.readouterr().out)
+    assert found["checkpoint"] == "step=64" and found["folder"] == str(tmp_path / "out")
+    assert found["horizon"] == min(found["rows"]["observed"] - 2, 45)  # no longer than the episode
     assert (tmp_path / "out" / "predictions.png").exists()
     assert not (RunFolder.load(runs, "cart").imagination / "step=64").exists()
 
@@ -138,6 +143,45 @@ def test_the_report_shows_it(runs: Path) -> None:
     assert "(imagination/step%3D32/camera.mp4)" in markdown and "| steps ahead: vector | rows |" in markdown
     (folder / "imagination" / "step=32" / "imagine.json").write_text('{"errors": [1], "reward": {"observed": 3}}')
     assert "camera.mp4" in write_report(folder).read_text()
+
+
+def step(t: int, *, terminated: bool = False, truncated: bool = False, over: bool = False) -> PlayedStep:
+    """A step of one environment that counts its steps and takes actions between 0 and 4."""
+    done = terminated or truncated
+    ends = np.array([terminated]), np.array([truncated])
+    return PlayedStep(
+        t=t,
+        first=np.array([False]),
+        obs=np.array([[t]], np.float32),
+        action=np.array([[t % 5]], np.float32),
+        info={},
+        reward=np.array([100.0 * t], np.float32),
+        learned=np.array([t], np.float32),
+        terminated=ends[0],
+        truncated=ends[1],
+        final_obs=np.array([[t + 0.5]], np.float32) if done else None,
+        total=np.zeros(1),
+        length=np.zeros(1, np.int64),
+        ended=[EpisodeEnd(0, 0.0, 1)] if over else [],
+        frames=[],
+    )
+
+
+def test_rows_end_with_the_true_last_observation() -> None:
+    found = rows([step(0), step(1), step(2, terminated=True)], 0)
+    assert found.obs.ravel().tolist() == [0, 1, 2, 2.5]
+    assert found.reward.tolist() == [0, 0, 1, 2] and found.action.ravel().tolist() == [0, 0, 1, 2]
+    assert found.terminal.tolist() == [False, False, False, True]
+    assert rows([step(0), step(1), step(2, truncated=True)], 0).terminal.tolist() == [False] * 4
+    unfinished = rows([step(0), step(1), step(2)], 0)
+    assert unfinished.obs.ravel().tolist() == [0, 1, 2] and unfinished.reward.tolist() == [0, 0, 1]
+
+
+def test_one_game_counts_life_by_life_and_lost_episodes_do_not() -> None:
+    life, lost, end = step(1, terminated=True), step(3, truncated=True), step(6, truncated=True, over=True)
+    steps = [step(0), life, step(2), lost, step(4), step(5), end, step(7), step(8, terminated=True, over=True)]
+    assert [[one.t for one in part] for part in parts(steps, 0)] == [[0, 1], [4, 5, 6]]
+    assert [[one.t for one in part] for part in parts(steps[:6], 0)] == [[0, 1], [4, 5]]
 
 
 @pytest.mark.parametrize(

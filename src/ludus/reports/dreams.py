@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 FPS = 8
 MOST_VIDEO, MOST_PLOTTED, MOST_NUMBERS = 6, 4, 8
 """Episodes side by side in a video and in a plot; numbers of an observation in a plot."""
-SIDE = 144
+SIDE = 192
 """Pixels that the longer side of an image is enlarged to, roughly."""
 BORDER, GAP, LEFT, TOP = 4, 6, 124, 30
-PAPER, INK, SEEN, DREAMED = (22, 27, 34), (228, 233, 239), (110, 122, 137), (230, 159, 0)
+PAPER, INK, SEEN, DREAMED, OVER = (22, 27, 34), (228, 233, 239), (110, 122, 137), (230, 159, 0), (44, 52, 62)
 """Colours of the video; the orange border says that the model sees nothing any more."""
 KINDS = np.array(
     [(86, 180, 233), (230, 159, 0), (0, 158, 115), (204, 121, 167), (240, 228, 66), (213, 94, 0), (0, 114, 178)]
@@ -62,12 +62,12 @@ def frames(found: Imagination, part: str) -> Iterator[Array]:
     for t in range(max(len(one.real) for one in shown)):
         frame, ahead = page.copy(), t - found.context + 1
         told = f"observed {t + 1} of {found.context}" if ahead <= 0 else f"imagined {ahead} ahead"
-        write(frame, told, 8, LEFT, SEEN if ahead <= 0 else DREAMED)
+        write(frame, told, 8, LEFT, INK if ahead <= 0 else DREAMED)
         for column, three in enumerate(tiles):
             for i, images in enumerate(three):
                 y, x = TOP + i * (height + GAP), LEFT + column * (width + GAP)
-                frame[y : y + height, x : x + width] = DREAMED if i == 2 and ahead > 0 else SEEN
                 over = t >= len(images)
+                frame[y : y + height, x : x + width] = OVER if over else DREAMED if i == 2 and ahead > 0 else SEEN
                 image = images[-1] // 3 if over else images[t]
                 frame[y + BORDER : y + height - BORDER, x + BORDER : x + width - BORDER] = image
         yield frame
