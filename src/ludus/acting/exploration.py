@@ -179,8 +179,8 @@ def scale_from(space: gym.Space) -> Callable[[Array], Array]:
     """From the bounds of a Box back to the unit box; discrete actions stay."""
     if not is_box(space):
         return lambda taken: taken
-    middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
-    return lambda taken: np.clip((taken - middle) / np.where(half > 0, half, 1), -1.0, 1.0).astype(np.float32)
+    width = np.where(space.high > space.low, space.high - space.low, 1.0)
+    return lambda taken: np.clip(2 * (taken - space.low) / width - 1, -1.0, 1.0).astype(np.float32)
 
 
 def unit_space(space: gym.Space) -> gym.Space:
