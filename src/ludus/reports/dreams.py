@@ -126,15 +126,16 @@ def plot(found: Imagination, path: Path) -> None:
 
 def curves(one: Dream, found: Imagination) -> dict[str, Compared]:
     """What is plotted of an episode, by name."""
-    rows = slice(found.context + found.horizon)
-    vector = one.shown.get("vector")
-    numbers = {} if vector is None else {
-        label: Compared(*(part[:, i] for part in vector)) for i, label in enumerate(found.labels[:MOST_NUMBERS])
-    }  # fmt: skip
-    told = {"reward": Compared(*(part.copy() for part in one.reward)), "value": one.value}
+    rows, vector, told = slice(found.context + found.horizon), one.shown.get("vector"), {}
+    if vector is not None:
+        for i, label in enumerate(found.labels[:MOST_NUMBERS]):
+            told[label] = Compared(*(part[:, i] for part in vector))
+    told["reward"] = Compared(*(part[rows].copy() for part in one.reward))
     for part in told["reward"]:
         part[0] = np.nan  # nothing led to the first observation
-    return numbers | {name: Compared(*(part[rows] for part in parts)) for name, parts in told.items() if parts}
+    if one.value is not None:
+        told["value"] = Compared(*(part[rows] for part in one.value))
+    return told
 
 
 def limits(lines: list[Compared]) -> tuple[float, float]:
