@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ludus.components.world_model import WorldModel, WorldModelConfig
-from ludus.imagination import Dream, Episode, Imagination, agreement, dream, facts, reliability, returns
+from ludus.imagination import DreamedEpisode, Episode, Imagination, agreement, dream, facts, reliability, returns
 from ludus.math.symlog import symexp, symlog
 from ludus.types import Spaces
 
@@ -38,7 +38,7 @@ def episode(rows: int = 12, *, terminal: bool = True) -> Episode:
     return Episode(obs, rng.integers(2, size=rows), rng.normal(size=rows).astype(np.float32), ends)
 
 
-def imagination(*dreams: Dream, context: int, horizon: int) -> Imagination:
+def imagination(*dreams: DreamedEpisode, context: int, horizon: int) -> Imagination:
     return Imagination(list(dreams), context, horizon, ("a", "b", "c"), {}, frozenset())
 
 

@@ -3,7 +3,7 @@
 An episode is observed from its start. Each time `context` rows or the last prediction are over, the model predicts the
 next `horizon` rows open-loop, so that every later row is predicted exactly once.
 
-Reading order: Episode -> dream -> Dream -> facts. Shapes: T rows, F features, N predictions side by side.
+Reading order: Episode -> dream -> DreamedEpisode -> facts. Shapes: T rows, F features, N predictions side by side.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Errors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Dream:
+class DreamedEpisode:
     """One episode."""
 
     ahead: Array
@@ -89,7 +89,7 @@ class Dream:
 class Imagination:
     """Several episodes of one policy, and what the numbers of their observations are called."""
 
-    dreams: list[Dream]
+    dreams: list[DreamedEpisode]
     context: int
     horizon: int
     labels: tuple[str, ...]
@@ -103,7 +103,7 @@ class Imagination:
 @torch.no_grad()
 def dream(
     world: WorldModel, episode: Episode, context: int, horizon: int, discount: float = 1.0, value: Value | None = None
-) -> Dream:
+) -> DreamedEpisode:
     """Observe an episode and predict it open-loop after the context; always the likeliest state, nothing is random."""
     device = next(world.parameters()).device
     obs = tree_index(to_device(episode.obs, device), (slice(None), None))
@@ -127,7 +127,7 @@ def dream(
         last = 0.0 if episode.terminal[-1] else float(value(seen.features[-1, 0]))
         values = compared(returns(episode.reward, discount, last), value)
     reward = compared(episode.reward, lambda x: world.reward.mean(world.reward(x)))
-    return Dream(ahead, errors, shown, reward, lives, values)
+    return DreamedEpisode(ahead, errors, shown, reward, lives, values)
 
 
 def open_loop(
@@ -202,7 +202,9 @@ def facts(found: Imagination) -> dict[str, Any]:
     }
 
 
-def judged(judge: Callable[[Array, Array], Any], dreams: list[Dream], compared: Sequence[Compared | None]) -> Any:
+def judged(
+    judge: Callable[[Array, Array], Any], dreams: list[DreamedEpisode], compared: Sequence[Compared | None]
+) -> Any:
     """The judgement of all observed rows but the first of an episode, and of all imagined ones; None without any."""
     known = [one for one in compared if one is not None]
     if not known:

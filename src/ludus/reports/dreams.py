@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.archive.video import write_video
 from ludus.errors import MissingExtra
-from ludus.imagination import Compared, Dream, Imagination
+from ludus.imagination import Compared, DreamedEpisode, Imagination
 from ludus.reports.plots import PALETTE, panels
 from ludus.text import clean, safe_name
 from ludus.types import Array
@@ -124,7 +124,7 @@ def plot(found: Imagination, path: Path) -> None:
         figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper right", ncols=4, frameon=False)
 
 
-def curves(one: Dream, found: Imagination) -> dict[str, Compared]:
+def curves(one: DreamedEpisode, found: Imagination) -> dict[str, Compared]:
     """What is plotted of an episode, by name."""
     rows, vector, told = slice(found.context + found.horizon), one.shown.get("vector"), {}
     if vector is not None:

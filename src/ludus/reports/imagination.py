@@ -20,7 +20,7 @@ class Imagined(NamedTuple):
     folder: Path
     videos: list[Path]
     plots: list[Path]
-    tables: list[Table]
+    tables: list[NumberTable]
 
 
 def imaginations(run: Path) -> list[Imagined]:
@@ -33,25 +33,25 @@ def imaginations(run: Path) -> list[Imagined]:
     return found
 
 
-class Table(NamedTuple):
+class NumberTable(NamedTuple):
     """Cells as text, the names of rows first."""
 
     head: tuple[str, ...]
     rows: list[list[str]]
 
 
-def tables(told: Mapping[str, object]) -> list[Table]:
+def tables(told: Mapping[str, object]) -> list[NumberTable]:
     """The numbers of an `imagine.json`; whatever is not as it should be is left out."""
     found = []
     for part, rows in mapping(told.get("errors")).items():
         head = (f"steps ahead: {part}", "rows", "squared error", "if nothing changed", "ratio")
-        found.append(Table(head, [_error(row) for row in _list(rows)]))
+        found.append(NumberTable(head, [_error(row) for row in _list(rows)]))
     sums = [
         [f"{name}, {kind}", _count(row), _text(row, "correlation"), _text(row, "mean_absolute_error")]
         for name in ("reward", "value")
         for kind, row in ((kind, mapping(row)) for kind, row in mapping(told.get(name)).items())
     ]
-    found.append(Table(("", "rows", "correlation", "absolute error"), sums))
+    found.append(NumberTable(("", "rows", "correlation", "absolute error"), sums))
     for kind, bins in mapping(told.get("ends")).items():
         rows = [
             [
@@ -63,7 +63,7 @@ def tables(told: Mapping[str, object]) -> list[Table]:
             for row in _list(bins)
             if number(row.get("rows")) > 0
         ]
-        found.append(Table((f"chance of an end, {kind}", "rows", "predicted", "ended"), rows))
+        found.append(NumberTable((f"chance of an end, {kind}", "rows", "predicted", "ended"), rows))
     return [table for table in found if table.rows]
 
 
