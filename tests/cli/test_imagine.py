@@ -143,6 +143,9 @@ def test_the_report_shows_it(runs: Path) -> None:
     assert "(imagination/step%3D32/camera.mp4)" in markdown and "| steps ahead: vector | rows |" in markdown
     (folder / "imagination" / "step=32" / "imagine.json").write_text('{"errors": [1], "reward": {"observed": 3}}')
     assert "camera.mp4" in write_report(folder).read_text()
+    (folder / "imagination" / "step=64").mkdir()
+    (folder / "imagination" / "step=64" / "imagine.json").symlink_to("nowhere")
+    assert "Imagination of step=32" in write_report(folder).read_text()
 
 
 def step(t: int, *, terminated: bool = False, truncated: bool = False, over: bool = False) -> PlayedStep:
@@ -198,6 +201,7 @@ def test_one_game_counts_life_by_life_and_lost_episodes_do_not() -> None:
         ),
         (["look", "--context", "9"], "--context 9: the longest of 4 episodes has 9 observations; use 8"),
         (["cart/@best", "--checkpoint", "last"], "give one of them"),
+        (["cart", "--out", __file__], "is not a folder"),
     ],
 )
 def test_refusals_are_one_line(runs: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

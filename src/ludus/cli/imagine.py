@@ -9,6 +9,7 @@ from typer import Option
 
 from ludus.cli.options import Checkpoint, Checkpointed, EnvId, Json, Plugin, RunsDir
 from ludus.cli.table import Column, print_table
+from ludus.errors import ConfigError
 from ludus.files import to_json, write_json
 
 MOST_EPISODES = 16
@@ -37,7 +38,10 @@ def imagine(
     from ludus.session.imagine import imagined
     from ludus.session.player import checkpoint_name, run_config
 
+    if out is not None and out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}", "is not a folder", "name one")
     found = RunFolder.load(runs_dir, run)
+    found.refuse_links()
     load_for(found, plugin)
     step = checkpoint_name(found, checkpoint)
     seed = run_config(found, env).experiment.seed if seed is None else seed
