@@ -35,6 +35,7 @@ def imagine(
     from ludus.imagination import facts
     from ludus.reports.dreams import draw
     from ludus.reports.imagination import FILE
+    from ludus.session.finish import runs_dir_option
     from ludus.session.imagine import imagined
     from ludus.session.player import checkpoint_name, run_config
 
@@ -59,7 +60,7 @@ def imagine(
     for path in (*files, folder / FILE):
         print(f"wrote    {path}")
     if out is None:
-        print(f"next     ludus report {found.id}   puts them on its page")
+        print(f"next     ludus report {found.id}{runs_dir_option(found)}   shows them on its page")
 
 
 def show(told: dict[str, Any]) -> None:
