@@ -86,6 +86,10 @@ class Context:
     compiler: Compiler | None = None
     precision: Precision | None = None
 
+    def begun(self, exploration: Schedule) -> float:
+        """How much is explored at first; where nothing is collected, as much as when exploration has settled."""
+        return exploration.end if self.collector is None else exploration.start
+
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseContext:

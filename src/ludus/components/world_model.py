@@ -65,7 +65,7 @@ class WorldModel(nn.Module):
         inputs, heads = self.representation.feature_dim, PREDICTORS
         decoder = "none" if self.encoder is None else cfg.decoder.name
         settings = cfg.decoder.config if decoder == cfg.decoder.name else DECODERS[decoder].Config()
-        self.decoder = DECODERS[decoder](settings, inputs, spaces.observation)
+        self.decoder = DECODERS[decoder](settings, inputs, self.representation.memory_dim, spaces.observation)
         self.reward = heads[cfg.reward.name](cfg.reward.config, inputs)
         self.continues = heads[cfg.continues.name](cfg.continues.config, inputs) if cfg.continue_scale else None
 

@@ -80,7 +80,7 @@ class RSSM(Representation):
         self.posterior_out = dense(cfg.hidden, outputs)
         self.prior_hidden = MLP(cfg.deter, cfg.prior_layers, cfg.hidden, cfg.activation, cfg.norm)
         self.prior_out = dense(cfg.hidden, outputs)
-        self.feature_dim, self.noise_dim = cfg.deter + self.latent_dim, cfg.stoch
+        self.feature_dim, self.memory_dim, self.noise_dim = cfg.deter + self.latent_dim, cfg.deter, cfg.stoch
 
     def initial_state(self, batch: int) -> LatentState:
         device = self.posterior_out.weight.device
