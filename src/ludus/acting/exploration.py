@@ -183,6 +183,14 @@ def scale_to(space: gym.Space) -> Callable[[Array], Array]:
     return lambda stored: np.clip(scale(stored), low, high)  # the sum is rounded, at the ends beyond the bounds
 
 
+def scale_from(space: gym.Space) -> Callable[[Array], Array]:
+    """From the bounds of a Box back to the unit box; discrete actions stay."""
+    if not is_box(space):
+        return lambda taken: taken
+    width = np.where(space.high > space.low, space.high - space.low, 1.0)
+    return lambda taken: np.clip(2 * (taken - space.low) / width - 1, -1.0, 1.0).astype(np.float32)
+
+
 def unit_space(space: gym.Space) -> gym.Space:
     """The space of stored actions: the unit box, or all discrete actions."""
     return gym.spaces.Box(-1.0, 1.0, space.shape) if is_box(space) else space
