@@ -69,6 +69,11 @@ def _section(path: str, node: Node) -> Iterator[tuple[str, str, list[FieldRow]]]
         for name in node.registry.names():
             model = node.registry[name].Config
             yield f"`{path}`: `{node.key}: {name}`", _line(model.__doc__), list(_rows(path, model, inner=True))
+        models = [node.registry[name].Config for name in node.registry.names()]
+        inner = {f"{path}.{name}": _node(info) for model in models for name, info in fields(model).items()}
+        for place, part in inner.items():  # parts that several of them have come once
+            if isinstance(part, Registered):
+                yield from _section(place, part)
     elif node is not None and not issubclass(node, Schedule):
         yield f"`{path}`", _line(node.__doc__), list(_rows(path, node))
         for name, info in fields(node).items():
@@ -91,7 +96,7 @@ def _node(info: FieldInfo) -> Node:
 
 def _row(path: str, info: FieldInfo) -> FieldRow:
     value = None if info.is_required() else info.get_default(call_default_factory=False)
-    value = value.model_dump() if isinstance(value, Schedule) else value
+    value = value.model_dump() if isinstance(value, Schedule) else value.name if isinstance(value, Choice) else value
     default = "required" if info.is_required() else "" if isinstance(value, Model) else f"`{json.dumps(value)}`"
     return FieldRow(path, _type(info.annotation, info.metadata), default, _line(info.description))
 
