@@ -33,6 +33,7 @@ from ludus.types import Array, Report, Stateful, Tree, tree_map
 PLANET: dict[str, Any] = {
     "encoder": {"symlog": False, "activation": "elu", "norm": False},
     "representation": {
+        "type": "rssm",
         "latent": "gaussian",
         "cell": "gru",
         "deter": 200,
@@ -45,7 +46,7 @@ PLANET: dict[str, Any] = {
         "activation": "elu",
         "norm": False,
     },
-    "decoder": {"symlog": False, "activation": "elu", "norm": False},
+    "decoder": {"type": "auto", "symlog": False, "activation": "elu", "norm": False},
     "reward": {"type": "gaussian", "layers": 2, "activation": "elu", "norm": False},
     "continues": {"activation": "elu", "norm": False},
 }
