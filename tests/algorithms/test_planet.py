@@ -97,6 +97,22 @@ def test_it_learns_with_every_latent_state_and_acts(representation: Any) -> None
     close(one)
 
 
+def test_random_steps_take_no_plan_and_others_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, plans = made(), []
+    now, algorithm = moment(one.config.algorithm.config), one.algorithm
+    plan = algorithm.behaviour.actor.plan
+    monkeypatch.setattr(algorithm.behaviour.actor, "plan", lambda *args: plans.append(1) or plan(*args))
+    for _ in range(4):
+        algorithm.collect(now)
+    assert algorithm.behaviour.uniform and not plans
+    algorithm.update_world_model(now)
+    algorithm.collect(now)
+    assert len(plans) == 1
+    acted = algorithm.act(one.collector.newest_obs, algorithm.initial_state(2), np.ones(2, bool), deterministic=True)
+    assert acted.info["value"].shape == (2,) and len(plans) == 2
+    close(one)
+
+
 def test_noise_is_added_while_collecting_only() -> None:
     """Stored actions stay in the unit box."""
     one = made(exploration=0.9)
