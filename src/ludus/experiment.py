@@ -67,7 +67,12 @@ def build(
     spaces, num_envs, collector, normalizer, reward_normalizer, buffers = experience(config, streams, will_checkpoint)
     preflight.set_threads(config, large=is_large(spaces.observation))
     rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
-    compiler = Compiler(config.runtime.compile, planned=planned_updates(config, num_envs), announce=say)
+    compiler = Compiler(
+        config.runtime.compile,
+        planned=planned_updates(config, num_envs),
+        pays_from=config.algorithm.config.compiling_pays_from,
+        announce=say,
+    )
     precision = Precision(config.runtime.precision)
     context = Context(
         spaces=spaces,

@@ -51,6 +51,10 @@ SEQUENCES = {"sequence_length": 6, "burn_in": 2}
 DQN = {**REPLAY, **SEQUENCES, "target_every": 5}
 RAINBOW = {**DQN, "dueling": True, "noisy": True, "atoms": 11, "n_step": 3, "epsilon": 0.0}
 CONTINUOUS = {**REPLAY, **SEQUENCES}
+WORLD = {"size": "tiny", "batch_size": 4, "sequence_length": 6, "train_ratio": 6, "learning_starts": 32, "horizon": 3}
+WORLD |= {"train_freq": 4, "epoch_steps": 64, "lr": 3e-3, "warmup_updates": 4, "exploration": 0.1}
+PLANNER = {"candidates": 12, "elites": 3, "rounds": 2}
+STOCHASTIC = {"type": "identity", "dynamics": "stochastic"}
 NORMALIZED = {"normalize_obs": "rolling", "normalize_reward": True}
 PRIORITIZED = {"buffers": {"replay": {"type": "prioritized", "size": 500}}}
 PHASES = [
@@ -90,8 +94,14 @@ BOTH: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
 WITHOUT_MEMORY: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "random": ("random", {"rollout_steps": 32}, "CartPole-v1", {}),
     "q_learning": ("q_learning", {"rollout_steps": 16, "epsilon": 0.3}, "CliffWalking-v1", {}),
+    "dreamer": ("dreamer", WORLD, "CartPole-v1", {}),
+    "dreamer v2": ("dreamer", {**WORLD, "variant": "v2"}, "CartPole-v1", {}),
+    "dreamer v1": ("dreamer", {**WORLD, "variant": "v1"}, "Pendulum-v1", {}),
+    "dreamer image": ("dreamer", {**WORLD, "imagine_last": 3, "actor_gradient": "both"}, IMAGE, {}),
+    "planet": ("planet", {**WORLD, **PLANNER}, "Pendulum-v1", {}),
+    "planet identity": ("planet", {**WORLD, **PLANNER, "representation": STOCHASTIC}, "Pendulum-v1", {}),
 }
-COMPILED = ("ppo", "ppo_replay", "dqn", "sac", "td3 prioritized")
+COMPILED = ("ppo", "ppo_replay", "dqn", "sac", "td3 prioritized", "dreamer")
 """Compiled ones take half a minute each, so that they are few."""
 
 
@@ -110,7 +120,7 @@ def cases() -> dict[str, Any]:
     gru = {"type": "gru", "hidden_dim": 8}
     found = {name: settings(*case) for name, case in {**WITHOUT_MEMORY, **BOTH, **memory_cases()}.items()}
     found |= {f"{name} gru": settings(*case, memory=gru) for name, case in BOTH.items()}
-    return found | {f"{name} compiled": settings(*BOTH[name], compiled=True) for name in COMPILED}
+    return found | {f"{name} compiled": settings(*{**BOTH, **WITHOUT_MEMORY}[name], compiled=True) for name in COMPILED}
 
 
 def settings(

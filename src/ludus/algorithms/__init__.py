@@ -39,6 +39,11 @@ class AlgorithmConfig(Model):
         return 0
 
     @property
+    def compiling_pays_from(self) -> int:
+        """Planned updates from which on compiling them saves more time than it takes."""
+        return 30_000
+
+    @property
     def longest_rollout(self) -> int:
         """Vector steps that are collected before learning from them; 0 where they go into a buffer at once."""
         return int(getattr(self, "rollout_steps", 0))

@@ -119,6 +119,13 @@ class WorldConfig(WorldModelConfig, AlgorithmConfig):
     def steps_per_batch(self, rollout_size: int) -> int:
         return self.batch_size * self.sequence_length
 
+    def full_batch(self, num_envs: int) -> int:
+        return self.batch_size * self.sequence_length
+
+    @property
+    def compiling_pays_from(self) -> int:
+        return 2_000
+
     def warm(self, updates: int) -> float:
         """Share of the learning rate at the next update."""
         return min(1.0, (updates + 1) / self.warmup_updates) if self.warmup_updates else 1.0

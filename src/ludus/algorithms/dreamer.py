@@ -196,6 +196,8 @@ class Dreamer(Algorithm):
             {name: Group((name,), cfg.optimizer, cfg.max_grad_norm) for name in networks},
             targets=() if cfg.slow_critic == "none" else ("critic",),
             generator=context.rng,
+            compiler=context.compiler,
+            whole=False,
         )
         self.scale = ReturnScale(context.device)
         self.explores = Level(cfg.exploration.start)
@@ -345,18 +347,19 @@ class Dreamer(Algorithm):
 
     def dream(self, nets: Networks, states: LatentState, *, horizon: int, through: bool) -> Dream:
         """Trajectories [H + 1, N] from states [N, ...]; with `through`, gradients flow through the world to actions."""
-        world, actor = nets.world, nets.actor
-        count, split = len(next(iter(states.values()))), world.representation.noise_dim
-        noise_H = nets.noise((horizon, count, split + actor.noise_dim))
-        features, params, drawn = [world.features(states)], [], []
+        count = len(next(iter(states.values())))
+        noise_H = nets.noise((horizon, count, nets.world.representation.noise_dim + nets.actor.noise_dim))
+        features, params, drawn = [nets.world.features(states)], [], []
         for noise in noise_H.unbind():
-            params.append(actor(features[-1].detach()))
-            with torch.set_grad_enabled(through):
-                action, raw = actor.draw(params[-1] if through else params[-1].detach(), noise[:, split:])
-                states = world.imagine(states, action, noise[:, :split])
-                features.append(world.features(states))
-            drawn.append(raw.detach())
-        return Dream(torch.stack(features), torch.stack(params), torch.stack(drawn))
+            given = {**states, "features": features[-1], "noise": noise}
+            found = dict(dream_step(nets, given) if through else nets.fixed(dream_step, given))
+            features.append(found.pop("features"))
+            params.append(found.pop("params"))
+            drawn.append(found.pop("drawn"))
+            states = found
+        features_HNF = torch.stack(features)
+        params_HNP = torch.stack(params) if through else nets.actor(features_HNF[:-1])
+        return Dream(features_HNF, params_HNP, torch.stack(drawn).detach())
 
     def controller_losses(
         self,
@@ -446,6 +449,18 @@ class Dreamer(Algorithm):
         features_TBF = features_TBF[rows][:-1]
         loss_TB = self.critic_loss(nets, nets.critic(features_TBF), features_TBF, returns_TB[:-1], slow_critic)
         return (loss_TB * ~last_TB[:-1]).sum() / max(1, loss_TB.numel())  # one row has no step to learn from
+
+
+def dream_step(nets: Networks, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One imagined step of the actor: its action, the next state and features."""
+    split, states = (
+        nets.world.representation.noise_dim,
+        {k: v for k, v in given.items() if k not in ("features", "noise")},
+    )
+    params = nets.actor(given["features"].detach())
+    action, drawn = nets.actor.draw(params, given["noise"][:, split:])
+    states = nets.world.imagine(states, action, given["noise"][:, :split])
+    return {**states, "features": nets.world.features(states), "params": params, "drawn": drawn}
 
 
 class ReturnScale:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import elu, linear, relu, silu
+from torch.nn.functional import elu, linear, relu, rms_norm, silu
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"silu": silu, "elu": elu, "relu": relu}
@@ -40,7 +40,7 @@ class Normed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
         if self.scale is not None:
-            x = x * (x.square().mean(-1, keepdim=True) + NORM_EPS).rsqrt() * self.scale
+            x = rms_norm(x, self.scale.shape, self.scale, NORM_EPS)
         return self.activation(x)
 
 

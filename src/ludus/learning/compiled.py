@@ -22,7 +22,8 @@ UPDATES_THAT_PAY = 30_000  # a build costs about as much time as this many small
 class Compiler:
     """Knows which batch sizes are compiled, and finds or builds their packages.
 
-    `planned` maps the steps in a full minibatch to the number of updates that the run plans with it.
+    `planned` maps the steps in a full minibatch to the number of updates that the run plans with it; compiling pays
+    from `pays_from` updates on.
     """
 
     def __init__(
@@ -30,22 +31,23 @@ class Compiler:
         mode: Literal["auto", "always", "never"],
         *,
         planned: Mapping[int, int],
+        pays_from: int = UPDATES_THAT_PAY,
         folder: Path | None = None,
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.folder, self.announce = folder or package.default_folder(), announce
         self.reason = ""
         """Why updates are eager; empty where they are compiled."""
-        self.sizes = self._decide(mode, planned)
+        self.sizes = self._decide(mode, planned, pays_from)
 
-    def _decide(self, mode: str, planned: Mapping[int, int]) -> frozenset[int]:
+    def _decide(self, mode: str, planned: Mapping[int, int], pays_from: int) -> frozenset[int]:
         if mode == "never":
             self.reason = "runtime.compile is never"
             return frozenset()
-        wanted = {size for size, updates in planned.items() if mode == "always" or updates >= UPDATES_THAT_PAY}
+        wanted = {size for size, updates in planned.items() if mode == "always" or updates >= pays_from}
         if not wanted:
             most = max(planned.values(), default=0)
-            self.reason = f"{most:,} updates are planned, compiling pays from {UPDATES_THAT_PAY:,} on"
+            self.reason = f"{most:,} updates are planned, compiling pays from {pays_from:,} on"
         elif not package.has_compiler():
             self.reason, wanted = "there is no C++ compiler; install g++ to compile updates", set()
         return frozenset(wanted)

@@ -50,6 +50,8 @@ Steps = Generator[None, None, Results]
 Running = Results | Steps
 UpdateFunction = Callable[..., Running]
 """(nets, batch, scalars, **static) -> metrics, or (metrics, outputs); metrics are tensors without dimensions."""
+FixedFunction = Callable[[Any, Mapping[str, Tensor]], dict[str, Tensor]]
+"""(nets, inputs) -> outputs, without gradients or noise."""
 Prefixes = Mapping[str, Sequence[str]]
 
 
@@ -74,7 +76,8 @@ class Learner:
     """Owns the flat weights of some networks, their optimizers and slow copies, and the sums of their metrics.
 
     The networks named in `targets` get a slow copy `target_<name>`. `generator` is where the noise of updates comes
-    from: one of the run's training streams, which checkpoints keep.
+    from: one of the run's training streams, which checkpoints keep. A compiler compiles updates as a `whole`, or only
+    their parts that `Networks.fixed` runs: the graph of a long unrolled update would take minutes.
     """
 
     def __init__(
@@ -85,11 +88,12 @@ class Learner:
         targets: Sequence[str] = (),
         generator: np.random.Generator,
         compiler: Compiler | None = None,
+        whole: bool = True,
     ) -> None:
         slow = {f"target_{name}": copy.deepcopy(networks[name]).requires_grad_(False) for name in targets}
         self.networks: dict[str, nn.Module] = {**networks, **slow}
         self.model = nn.ModuleDict(self.networks)
-        self.generator, self.compiler = generator, compiler
+        self.generator, self.compiler, self.whole = generator, compiler, whole
         trained = [prefix for group in groups.values() for part in group.parts.values() for prefix in group.full(part)]
         copies = [f"target_{prefix}" for name in targets for prefix in trained if prefix.startswith(f"{name}.")]
         self.layout = FlatParameters(self.model, [*trained, *copies])
@@ -145,7 +149,8 @@ class Learner:
         self.batch, self.scalars = batch, scalars
         self.look("batch", batch)
         kind = (function, tuple(scalars), tuple(static.items()))
-        done = self.compiled.run(kind, static) if self.compiler is not None and accumulate == 1 else None
+        compiles = self.compiler is not None and self.whole and accumulate == 1
+        done = self.compiled.run(kind, static) if compiles else None
         names, row, outputs = done or self._run(function, accumulate, static)
         self.version += 1
         self._last = names, row
@@ -286,6 +291,15 @@ class Networks:
     def polyak(self, name: str, tau: Scalar) -> None:
         """The slow copy of a network moves the fraction `tau` of the way to it."""
         self._learner.polyak(name, tau)
+
+    def fixed(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A part of an update without gradients that runs many times: machine code if updates are compiled."""
+        learner = self._learner
+        with torch.no_grad():
+            found = None
+            if learner.compiler is not None and not learner.whole:
+                found = learner.compiled.part(function, inputs)
+            return function(self, inputs) if found is None else found
 
     def row(self, metrics: Metrics) -> Tensor:
         """Metrics and gradient norms as one vector."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.stateless import _reparametrize_module
 
-from ludus.learning.learner import Learner, Networks, Outputs, TrainedGroup, UpdateFunction, finished
+from ludus.learning.learner import FixedFunction, Learner, Networks, Outputs, TrainedGroup, UpdateFunction, finished
 from ludus.learning.optimizer import LEAST_NORM, Optimizer
 from ludus.learning.package import Compiled
 from ludus.math.policy_gradient import Scalar
@@ -102,6 +102,37 @@ class CompiledUpdates:
         example = [*self._arguments, self._numbers(), *leaves]
         with torch.random.fork_rng(devices=[]):
             made.code = learner.compiler.get(update, example, learner.batch["first"].numel(), noise)
+        return made
+
+    def part(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """Outputs of a part of an update; None where it has to be eager."""
+        learner = self.learner
+        assert learner.compiler is not None and learner.batch is not None
+        if not learner.compiler.wants(learner.batch, learner.theta.device.type):
+            return None
+        leaves = list(inputs.values())
+        key = (function, tuple(inputs), tuple([leaf.shape for leaf in leaves]))
+        if key not in self.known:
+            self.known[key] = self._compile_part(function, inputs)
+        found = self.known[key]
+        if found.code is None:
+            return None
+        return dict(zip(found.outputs, found.code([*self._flat.values(), *leaves]), strict=True))
+
+    def _compile_part(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> CompiledUpdate:
+        learner, made = self.learner, CompiledUpdate()
+        assert learner.compiler is not None and learner.batch is not None
+
+        def part(*arguments: Tensor) -> tuple[Tensor, ...]:
+            queue = iter(arguments)
+            flat = {name: next(queue) for name in self._flat}
+            with TracedNetworks(learner, flat, {}, iter(()), ()) as nets:
+                outputs = function(nets, dict(zip(inputs, queue, strict=True)))
+            made.outputs = list(outputs)
+            return tuple(outputs.values())
+
+        example = [*self._flat.values(), *(leaf.contiguous() for leaf in inputs.values())]
+        made.code = learner.compiler.get(part, example, learner.batch["first"].numel())
         return made
 
     def _numbers(self) -> Tensor:
