@@ -74,9 +74,10 @@ def toy(space: gym.Space, noise: Any, **actor: Any) -> Any:
     policy = WorldPolicy(WorldActorConfig(layers=1, units=4, output_scale=1.0, **actor), 2, space).double()
     torch.nn.init.normal_(policy.output.bias, std=0.5)
     width = int(getattr(space, "n", 0)) or 1
-    return SimpleNamespace(
-        world=ToyWorld(width), actor=policy, critic=Head(value), target_critic=Head(lambda x: value(x) + 5), noise=noise
-    )
+    slow = Head(lambda x: value(x) + 5)
+    nets = SimpleNamespace(world=ToyWorld(width), actor=policy, critic=Head(value), target_critic=slow, noise=noise)
+    nets.fixed = torch.no_grad()(lambda function, given: function(nets, given))
+    return nets
 
 
 def losses(nets: Any, count: int, *, scale: tuple[float, float] = (0.0, 0.0), terminal: bool = False, **how: Any) -> Any:

@@ -82,6 +82,29 @@ def test_without_noise_latents_are_the_likeliest() -> None:
     assert not torch.equal(seen.states["stoch"], observed(model, torch.ones(4, 3, 3)).states["stoch"])
 
 
+def test_a_first_row_knows_nothing_of_what_was_before() -> None:
+    """Neither memory, nor latent, nor the action that is said to have led to it."""
+    model = made()
+    blank, loud = model.initial_state(3), {name: leaf + 2 for name, leaf in model.initial_state(3).items()}
+    embed, noise = torch.randn(1, 3, 5), torch.randn(1, 3, 3)
+    first = torch.tensor([[True, False, True]])
+    quiet = model.observe(embed, torch.zeros(1, 3, 2), torch.ones(1, 3, dtype=torch.bool), blank, noise).states
+    for name in ("deter", "stoch"):
+        other = model.observe(embed, torch.ones(1, 3, 2), first, {**blank, name: loud[name]}, noise).states
+        assert torch.equal(other["deter"][0, [0, 2]], quiet["deter"][0, [0, 2]])
+        assert not torch.equal(other["deter"][0, 1], quiet["deter"][0, 1])
+
+
+@pytest.mark.parametrize("latent", KINDS)
+def test_latents_have_gradients(latent: str) -> None:
+    """The posterior's layers learn from what is predicted from its samples."""
+    model = made(latent=latent)
+    seen = observed(model, torch.randn(4, 3, 3))
+    weight = torch.randn(4, 3, model.latent_dim)
+    (gradient,) = torch.autograd.grad((seen.states["stoch"] * weight).sum(), model.posterior_out.weight)
+    assert gradient.any()
+
+
 def test_imagined_latents_come_from_the_prior() -> None:
     """Not from the posterior's weights, which no imagined step reads."""
     model = made(unimix=0.0)
