@@ -18,6 +18,7 @@ from ludus.algorithms._world import SIZES
 from ludus.algorithms.dreamer import VARIANTS, Dreamer, DreamerConfig, ReturnScale, moved
 from ludus.components.actor import WorldActorConfig, WorldPolicy
 from ludus.errors import ConfigError
+from ludus.learning import package
 from support import build, close, config, moment
 
 # ---- a toy world: linear, known ----------------------------------------------------------------------
@@ -269,12 +270,12 @@ WIDTHS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def made(sees: str = "vector", acts: str = "discrete", **settings: Any) -> Any:
+def made(sees: str = "vector", acts: str = "discrete", compile: str = "never", **settings: Any) -> Any:
     algorithm = {"name": "dreamer", "learning_starts": 8, "batch_size": 3, "sequence_length": 4, "horizon": 2, **WIDTHS,
                  **settings}  # fmt: skip
-    environment = {"num_envs": 2, "kwargs": {"sees": sees, "acts": acts}}
+    environment, runtime = {"num_envs": 2, "kwargs": {"sees": sees, "acts": acts}}, {"compile": compile}
     buffers = {"replay": {"type": "online", "size": 400}}
-    return build(config(algorithm, env="Probe/Anything-v0", environment=environment, buffers=buffers))
+    return build(config(algorithm, env="Probe/Anything-v0", environment=environment, buffers=buffers, runtime=runtime))
 
 
 def begun(**settings: Any) -> tuple[Any, Any]:
@@ -413,6 +414,31 @@ def test_learning_rates_of_actor_and_critic_rise_with_their_own_updates(monkeypa
         algorithm.update_controller(now)
     assert [c["lr"] for c in seen[:5]] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert [c["actor_lr"] for c in seen[5:]] == [c["critic_lr"] for c in seen[5:]] == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("variant", ["v3", "v2"])
+def test_imagination_that_is_traced_learns_what_the_eager_one_does(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is handed to the compiler, run without compiling; weights that changed since are seen."""
+    traced = []
+
+    def obtain(function: Any, example: Any, *_: Any) -> Any:
+        graph = package.trace(function, example)
+        traced.append(graph)
+        return lambda arguments: list(graph(*arguments))
+
+    monkeypatch.setattr(package, "has_compiler", lambda: True)
+    monkeypatch.setattr(package, "obtain", obtain)
+    found = []
+    for compile in ("never", "always"):
+        algorithm, now = begun(variant=variant, warmup_updates=0, lr=1e-2, compile=compile)
+        for _ in range(3):
+            for hook in [next(iter(step)) for step in now.cfg.cycle if isinstance(step, dict)]:
+                algorithm.hooks()[hook](now)
+        found.append(algorithm.learner.theta)
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+    assert len(traced) == 1
 
 
 def test_nothing_is_learned_before_there_is_enough() -> None:
