@@ -83,7 +83,9 @@ def seen(algorithm: Any, batch: Any) -> Any:
     world = algorithm.learner.networks["world"]
     with torch.no_grad():
         blank = world.representation.initial_state(batch["first"].shape[1])
-        return world, world.observe(batch["obs"], world.act_vector(batch["action"]), batch["first"], blank, None).features
+        return world, world.observe(
+            batch["obs"], world.act_vector(batch["action"]), batch["first"], blank, None
+        ).features
 
 
 def test_rewards_are_learned_with_the_action_that_led_to_them(taught: Any) -> None:
@@ -161,7 +163,9 @@ def test_without_a_continuation_head_episodes_are_endless() -> None:
 def test_identity_needs_no_encoder_and_takes_no_images() -> None:
     world = small_world(representation="identity")
     assert world.encoder is None and not list(world.decoder.parameters())
-    torch.testing.assert_close(world.embed(torch.tensor([[[torch.e - 1, 0.0, 1 - torch.e]]])), torch.tensor([[[1.0, 0, -1]]]))
+    torch.testing.assert_close(
+        world.embed(torch.tensor([[[torch.e - 1, 0.0, 1 - torch.e]]])), torch.tensor([[[1.0, 0, -1]]])
+    )
     with pytest.raises(ConfigError, match=r"algorithm\.representation\.type.*images.*rssm"):
         small_world(gym.spaces.Box(0, 255, (3, 16, 16), np.uint8), representation="identity")
 

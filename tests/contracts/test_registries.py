@@ -37,7 +37,12 @@ SEQUENCES = {**REPLAY, "sequence_length": 6, "burn_in": 2}
 RAINBOW = {**SEQUENCES, "dueling": True, "noisy": True, "atoms": 5, "n_step": 3}
 SMALL = {"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}}
 WORLD = {"size": "tiny", "learning_starts": 64, "batch_size": 4, "sequence_length": 6, "train_ratio": 0.5, "horizon": 2}
-WORLD |= {"epoch_steps": 64, "critic": {"layers": 1}, "actor": {"layers": 1}, "representation": {"deter": 16, "hidden": 8, "stoch": 2, "classes": 4}}
+WORLD |= {
+    "epoch_steps": 64,
+    "critic": {"layers": 1},
+    "actor": {"layers": 1},
+    "representation": {"deter": 16, "hidden": 8, "stoch": 2, "classes": 4},
+}
 PLANET = {**{k: v for k, v in WORLD.items() if k not in ("critic", "actor")}, "candidates": 8, "rounds": 1, "elites": 3}
 ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "a2c": ("CartPole-v1", {"rollout_steps": 16, "epoch_steps": 64}),

@@ -44,7 +44,9 @@ def assert_same(eager: Learner, traced: Learner) -> None:
 
 
 @pytest.mark.parametrize("slow", [None, 1e-3])
-@pytest.mark.parametrize(("kind", "agc"), [("adam", None), ("adamw", 0.02), ("laprop", None), ("laprop", 0.02), ("sgd", None)])
+@pytest.mark.parametrize(
+    ("kind", "agc"), [("adam", None), ("adamw", 0.02), ("laprop", None), ("laprop", 0.02), ("sgd", None)]
+)
 def test_the_traced_step_equals_the_eager_one(
     compiler: Compiler, kind: str, agc: float | None, slow: float | None
 ) -> None:

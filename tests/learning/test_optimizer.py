@@ -31,7 +31,9 @@ def test_laprop_normalises_before_it_averages() -> None:
     start = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
     grads = [torch.tensor(g, dtype=torch.float64) for g in ([1.0, 1e-6, -3.0], [-2.0, 3e-6, 0.0], [0.1, -1e-6, 5.0])]
     cfg = OptimizerConfig(type="laprop", eps=1e-20, betas=(0.9, 0.99))
-    ours, adam = (Optimizer(c, start.clone()) for c in (cfg, OptimizerConfig(type="adam", eps=1e-20, betas=(0.9, 0.99))))
+    ours, adam = (
+        Optimizer(c, start.clone()) for c in (cfg, OptimizerConfig(type="adam", eps=1e-20, betas=(0.9, 0.99)))
+    )
     theta, m, v = start.clone(), torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     for t, g in enumerate([*grads, *grads], 1):
         v = 0.99 * v + 0.01 * g**2

@@ -65,7 +65,9 @@ def test_cross_entropy_equals_the_dense_one_and_is_least_at_the_target() -> None
     torch.testing.assert_close(two_hot_cross_entropy(logits, NUMBERS, BINS), expected, rtol=1e-5, atol=1e-5)
     logits = weights(NUMBERS, BINS).double().requires_grad_()
     loss = two_hot_cross_entropy((logits + 1e-30).log(), NUMBERS.double(), BINS.double())
-    torch.testing.assert_close(two_hot_mean((logits + 1e-30).log(), BINS.double()).float(), NUMBERS, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        two_hot_mean((logits + 1e-30).log(), BINS.double()).float(), NUMBERS, rtol=1e-4, atol=1e-4
+    )
     entropy = -torch.xlogy(logits, logits).sum(-1)
     torch.testing.assert_close(loss, entropy, atol=1e-4, rtol=1e-4)
 

@@ -15,17 +15,17 @@ T, B = 9, 4
 
 
 class Rows(NamedTuple):
-    """What a representation is given."""
+    """What a representation is given: [T, B, ...], the state [B, ...]."""
 
-    embed_TBE: Tensor
-    action_TBA: Tensor
-    first_TB: Tensor
+    embed: Tensor
+    action: Tensor
+    first: Tensor
     state: LatentState
-    noise_TBN: Tensor
+    noise: Tensor
 
     def cut(self, begin: int, stop: int) -> tuple[Tensor, ...]:
         """Some of the rows, without state and noise."""
-        return self.embed_TBE[begin:stop], self.action_TBA[begin:stop], self.first_TB[begin:stop]
+        return self.embed[begin:stop], self.action[begin:stop], self.first[begin:stop]
 
 
 class RepresentationContract(ABC):
@@ -51,7 +51,7 @@ class RepresentationContract(ABC):
     def test_one_call_equals_many(self) -> None:
         """One call over T rows equals T calls over one, or over any pieces; so do the gradients of all features."""
         made, rows = self._made()
-        inputs = [rows.embed_TBE, rows.action_TBA, *rows.state.values()]
+        inputs = [rows.embed, rows.action, *rows.state.values()]
         for leaf in inputs:
             leaf.requires_grad_()
         weight = torch.randn(T, B, made.feature_dim)
@@ -59,7 +59,7 @@ class RepresentationContract(ABC):
         for cuts in ((), range(1, T), (4,), (1, 2, 7)):
             state, parts = rows.state, []
             for begin, stop in pairwise((0, *cuts, T)):
-                seen = made.observe(*rows.cut(begin, stop), state, rows.noise_TBN[begin:stop])
+                seen = made.observe(*rows.cut(begin, stop), state, rows.noise[begin:stop])
                 state = {name: leaf[-1] for name, leaf in seen.states.items()}
                 parts.append(seen.features)
             features = torch.cat(parts)
@@ -77,7 +77,7 @@ class RepresentationContract(ABC):
         shapes = {name: leaf.shape[1:] for name, leaf in made.initial_state(7).items()}
         assert all(len(leaf) == 7 and not leaf.any() for leaf in made.initial_state(7).values())
         seen, learned = (made.observe(*rows, learn=learn) for learn in (False, True))
-        after = made.imagine(rows.state, rows.action_TBA[0], rows.noise_TBN[0])
+        after = made.imagine(rows.state, rows.action[0], rows.noise[0])
         assert {name: leaf.shape for name, leaf in seen.states.items()} == {n: (T, B, *s) for n, s in shapes.items()}
         assert {name: leaf.shape for name, leaf in after.items()} == {n: (B, *s) for n, s in shapes.items()}
         assert seen.features.shape == (T, B, made.feature_dim) and not seen.losses
@@ -90,10 +90,10 @@ class RepresentationContract(ABC):
         made, rows = self._made()
         other = torch.randn(T, B, made.noise_dim)
         stream = torch.get_rng_state()
-        for one, another in ((rows.noise_TBN, other), (None, None)):
+        for one, another in ((rows.noise, other), (None, None)):
             same = [made.observe(*rows[:4], one).features for _ in range(2)]
             dreamed = [
-                made.features(made.imagine(rows.state, rows.action_TBA[0], None if noise is None else noise[0]))
+                made.features(made.imagine(rows.state, rows.action[0], None if noise is None else noise[0]))
                 for noise in (one, one, another)
             ]
             assert torch.equal(*same) and torch.equal(*dreamed[:2])
@@ -106,12 +106,12 @@ class RepresentationContract(ABC):
         for reset in (0, 3, T - 1):
             first = torch.zeros(T, B, dtype=torch.bool)
             first[reset] = True
-            quiet = made.observe(rows.embed_TBE, rows.action_TBA, first, made.initial_state(B), rows.noise_TBN)
-            embed, action = rows.embed_TBE.clone(), rows.action_TBA.clone()
+            quiet = made.observe(rows.embed, rows.action, first, made.initial_state(B), rows.noise)
+            embed, action = rows.embed.clone(), rows.action.clone()
             embed[:reset] += 3.0
             action[: reset + 1] *= -1
             embed.requires_grad_()
-            loud = made.observe(embed, action, first, rows.state, rows.noise_TBN)
+            loud = made.observe(embed, action, first, rows.state, rows.noise)
             assert torch.equal(loud.features[reset:], quiet.features[reset:])
             (gradient,) = torch.autograd.grad(loud.features[reset:].square().sum(), embed)
             assert not gradient[:reset].any() and gradient[reset:].any()
@@ -119,20 +119,20 @@ class RepresentationContract(ABC):
     def test_columns_are_independent(self) -> None:
         """Inputs and episode starts of one column change no other, observed or imagined."""
         made, rows = self._made(2)
-        embed, action, first = rows.embed_TBE.clone(), rows.action_TBA.clone(), rows.first_TB.clone()
+        embed, action, first = rows.embed.clone(), rows.action.clone(), rows.first.clone()
         embed[:, 0], action[:, 0], first[:, 0] = 5.0, 0.7, ~first[:, 0]
         state = {name: leaf.clone().index_fill_(0, torch.tensor([0]), 2.0) for name, leaf in rows.state.items()}
-        ours, theirs = made.observe(*rows), made.observe(embed, action, first, state, rows.noise_TBN)
+        ours, theirs = made.observe(*rows), made.observe(embed, action, first, state, rows.noise)
         torch.testing.assert_close(ours.features[:, 1:], theirs.features[:, 1:], atol=1e-5, rtol=1e-5)
-        dreamed = [made.features(made.imagine(s, action[0], rows.noise_TBN[0]))[1:] for s in (rows.state, state)]
+        dreamed = [made.features(made.imagine(s, action[0], rows.noise[0]))[1:] for s in (rows.state, state)]
         torch.testing.assert_close(*dreamed, atol=1e-5, rtol=1e-5)
 
     def test_every_weight_learns_and_actions_matter(self) -> None:
         """From its own losses and from what is predicted from observed and imagined features."""
         made, rows = self._made(3)
         seen = made.observe(*rows, learn=True)
-        action = rows.action_TBA[0].clone().requires_grad_()
-        dreamed = made.features(made.imagine(rows.state, action, rows.noise_TBN[0]))
+        action = rows.action[0].clone().requires_grad_()
+        dreamed = made.features(made.imagine(rows.state, action, rows.noise[0]))
         total = sum((loss.sum() for loss in seen.losses.values()), seen.features.square().sum())
         total = total + dreamed.square().sum()
         assert torch.autograd.grad(total, action, retain_graph=True)[0].any()

@@ -68,7 +68,7 @@ def test_the_dense_cell_is_a_gru_with_normalised_gates() -> None:
 
 
 def test_blocks_that_do_not_divide_the_memory_are_refused() -> None:
-    with pytest.raises(ConfigError, match="blocks.*divisor"):
+    with pytest.raises(ConfigError, match=r"blocks.*divisor"):
         made(blocks=3)
 
 

@@ -90,7 +90,9 @@ def test_stretches_that_were_overwritten_are_not_drawn() -> None:
     assert found == [(0, 0, t) for t in (70, 74, 78, 82)]
     for t in range(len(found)):
         assert found[t][2] >= 100 - 30
-    np.testing.assert_array_equal(buffer.sample_sequences(1, 4)["obs"][:, 0], [script.obs(0, 0, t) for t in range(86, 91)])
+    np.testing.assert_array_equal(
+        buffer.sample_sequences(1, 4)["obs"][:, 0], [script.obs(0, 0, t) for t in range(86, 91)]
+    )
 
 
 def test_after_starting_over_the_queue_is_empty() -> None:
