@@ -36,13 +36,18 @@ def test_imagined_actions_are_those_that_would_be_stored(kind: str) -> None:
     assert all(BOX.contains(row) for row in sent)
 
 
+def said(params: np.ndarray) -> Any:
+    """Outputs of a policy."""
+    return lambda _: params
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_of_exploration_is_added_to_stored_actions(kind: str) -> None:
     made = policy(BOX, distribution=kind)
     strategy = SampleWorldPolicy(made.distribution, BOX, Level(0.3))
     params = np.tile(np.float32([0.1, -0.2, -20.0, -20.0]), (4000, 1))  # as good as no deviation of its own
     middle = np.tanh(params[:, :2]) if kind == "tanh_normal" else params[:, :2]
-    outputs: Any = lambda _: params
+    outputs = said(params)
     stored = strategy.stored(strategy.explore(outputs, np.random.default_rng(0)))
     assert (stored - middle).std() == pytest.approx(0.3, rel=0.05) and np.abs(stored).max() <= 1
     np.testing.assert_allclose(strategy.stored(strategy.draw(outputs, None)), middle, atol=1e-6)
@@ -51,7 +56,7 @@ def test_noise_of_exploration_is_added_to_stored_actions(kind: str) -> None:
 def test_discrete_exploration_replaces_some_actions() -> None:
     made = policy(gym.spaces.Discrete(4))
     strategy = SampleWorldPolicy(made.distribution, gym.spaces.Discrete(4), Level(0.4))
-    outputs: Any = lambda _: np.tile(np.float32([50, 0, 0, 0]), (4000, 1))
+    outputs = said(np.tile(np.float32([50, 0, 0, 0]), (4000, 1)))
     counts = np.bincount(strategy.explore(outputs, np.random.default_rng(0)), minlength=4) / 4000
     np.testing.assert_allclose(counts, [0.7, 0.1, 0.1, 0.1], atol=0.03)
 
