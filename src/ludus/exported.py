@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from ludus.data.buffers.saving import describe_space
 from ludus.data.normalizer import CLIP
 from ludus.errors import ConfigError, DataError, MissingExtra
 from ludus.math.distributions import Bernoulli, Categorical, DiagonalGaussian, Distribution, MultiCategorical
-from ludus.types import Tree, space_tree, tree_leaves, tree_map, tree_paths
+from ludus.types import Tree, space_tree, tree_fill, tree_leaves, tree_map, tree_paths
 
 if TYPE_CHECKING:
     from ludus.policy import Policy
@@ -79,9 +79,9 @@ class GreedyNetwork(nn.Module):
         parts, rest = inputs[:count], inputs[count:]
         if any(scale is not None for scale in self.scales):
             parts = tuple(x if s is None else scaled(x, *s) for x, s in zip(parts, self.scales, strict=True))
-        obs = _filled(space_tree(self.space), iter(part.unsqueeze(0) for part in parts))
+        obs = tree_fill(space_tree(self.space), (part.unsqueeze(0) for part in parts))
         first = rest[0] if self.recurrent else torch.zeros(parts[0].shape[0], dtype=torch.bool)
-        state = _filled(self.memory, iter(rest[1:])) if self.recurrent else ()
+        state = tree_fill(self.memory, rest[1:]) if self.recurrent else ()
         features, state = self.trunk(obs, state, first.unsqueeze(0))
         return self.greedy(self.head(features)[0]), *(tree_leaves(state) if self.recurrent else ())
 
@@ -106,10 +106,6 @@ def _finite(spaces: Tree, obs: Tree) -> Tree:
 def scaled(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     """A normalised observation, as `ObservationNormalizer.apply` computes it."""
     return ((x - shift) * scale).clamp(-CLIP, CLIP)
-
-
-def _filled(tree: Tree, leaves: Any) -> Tree:
-    return tree_map(lambda _: next(leaves), tree)
 
 
 def greedy_action(strategy: object) -> Callable[[Tensor], Tensor]:

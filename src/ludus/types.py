@@ -5,7 +5,7 @@ Shape suffixes: T time, B environments (batch), D features, H hidden units, A ac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -143,7 +143,7 @@ def tree_map(function: Callable[..., Leaf], *trees: Tree) -> Tree:
     if not isinstance(first, BRANCHES):  # nearly always: this runs several times in every environment step
         return function(*trees)
     if isinstance(first, dict):
-        if any(tree.keys() != first.keys() for tree in trees):
+        if any(tree.keys() != first.keys() for tree in trees[1:]):
             raise ValueError(f"trees with other keys than {sorted(first)}")
         return {key: tree_map(function, *[tree[key] for tree in trees]) for key in sorted(first)}
     return tuple(tree_map(function, *parts) for parts in zip(*trees, strict=True))
@@ -160,6 +160,12 @@ def tree_leaves(tree: Tree) -> list[Leaf]:
         else:
             leaves.append(part)
     return leaves
+
+
+def tree_fill(tree: Tree, leaves: Iterable[Leaf]) -> Tree:
+    """A tree of the same structure with other leaves, in the order of `tree_leaves`."""
+    queue = iter(leaves)
+    return tree_map(lambda _: next(queue), tree)
 
 
 def tree_paths(tree: Tree, path: str = "") -> list[str]:

@@ -34,6 +34,15 @@ class Broken(Keep):
         super().write(row)
 
 
+def test_an_epoch_has_the_metrics_of_its_own_steps_only() -> None:
+    recorder = Recorder()
+    recorder.record("train", {"loss/policy": 1.0, "loss/old": 5.0})
+    recorder.begin_epoch()
+    recorder.record("train", {"loss/policy": 3.0})
+    assert recorder.epoch == {"train/loss/policy": 3.0}
+    assert recorder.flush(**_AT)["train/loss/policy"] == 2.0  # the row goes on over both
+
+
 def test_losses_are_averaged_and_rolls_and_times_are_last() -> None:
     keep = Keep()
     recorder = Recorder([keep])

@@ -47,9 +47,8 @@ class NumpyActor(Actor):
         assert isinstance(trunk.encoder, MLP)
         self.trunk, self.heads, self.recurrent, self._mlp = trunk, heads, trunk.recurrent, trunk.encoder
         self._is_vector = isinstance(self._mlp.space, gym.spaces.Box) and len(self._mlp.space.shape) == 1
-        self._take, self._torch = _view if live else _copy, TorchActor(trunk, heads)
-        self._rows = None if live else 0
-        self.refresh()
+        self._torch, self._live = TorchActor(trunk, heads), live
+        self._build(None)
 
     @staticmethod
     def supports(trunk: Trunk, head: nn.Module) -> bool:
@@ -60,14 +59,20 @@ class NumpyActor(Actor):
         narrow = all(max(p.shape) <= LARGEST_NUMPY_LAYER for p in parameters)
         return narrow and parameters[0].device.type == "cpu" and numpy_head(head, _view) is not None
 
-    def refresh(self) -> None:
-        """Take over the current weights; views need no second call."""
-        self.encoder = dense_layers(self._mlp.layers, self._take, self._rows)
-        self.core: Step = NUMPY_CORES[self.trunk.core_name](self.trunk.memory, self._take)
+    def _build(self, rows: int | None) -> None:
+        """Make the functions of a step, on views of the weights or on copies for so many environments."""
+        self._rows, self._copies = rows, Copies()
+        take = _view if self._live else self._copies
+        self.encoder = dense_layers(self._mlp.layers, take, rows)
+        self.core: Step = NUMPY_CORES[self.trunk.core_name](self.trunk.memory, take)
         self.chooser, head = next(iter(self.heads.items()))
-        choose = numpy_head(head, self._take, self._rows)
+        choose = numpy_head(head, take, rows)
         assert choose is not None
         self.choose = choose
+
+    def refresh(self) -> None:
+        """Take over the current weights."""
+        self._copies.renew()
 
     def initial_state(self, batch: int) -> Tree:
         """Memory before an episode, as arrays."""
@@ -76,9 +81,8 @@ class NumpyActor(Actor):
     def __call__(
         self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
     ) -> tuple[Outputs, Tree]:
-        if self._rows is not None and self._rows != len(first_B):
-            self._rows = len(first_B)
-            self.refresh()
+        if self._rows != len(first_B) and not self._live:
+            self._build(len(first_B))
         plain = self._is_vector and obs_B.dtype == FLOAT32
         x = through(self.encoder, obs_B if plain else as_vector_numpy(obs_B, self._mlp.space))
         if self.recurrent:
@@ -150,8 +154,8 @@ def dense_layers(module: nn.Module, take: Take, rows: int | None = None) -> list
     layers: list[Dense] = []
     for part in module.modules():
         if isinstance(part, nn.Linear):
-            bias = take(part.bias)
-            layers.append((take(part.weight.t()), np.tile(bias, (rows, 1)) if rows else bias, None))
+            bias = take(part.bias.expand(rows, -1) if rows else part.bias)
+            layers.append((take(part.weight.t()), bias, None))
         elif type(part) in ACTIVATIONS:
             layers[-1] = (*layers[-1][:2], ACTIVATIONS[type(part)])
     return layers
@@ -167,8 +171,21 @@ def through(layers: list[Dense], x: Array) -> Array:
     return x
 
 
-def _copy(tensor: Tensor) -> Array:
-    return np.ascontiguousarray(tensor.detach().numpy()).copy()
+class Copies:
+    """Copies of weights, made one by one and renewed all at once."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Array, Array]] = []
+
+    def __call__(self, tensor: Tensor) -> Array:
+        weights = _view(tensor)
+        self._pairs.append((np.array(weights, order="C"), weights))
+        return self._pairs[-1][0]
+
+    def renew(self) -> None:
+        """Take over the current weights; they must lie where they lay."""
+        for copy, weights in self._pairs:
+            np.copyto(copy, weights)
 
 
 def _view(tensor: Tensor) -> Array:

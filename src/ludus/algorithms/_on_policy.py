@@ -159,7 +159,7 @@ def advantages(policy: PolicyNetwork, rollout: Rollout, gamma: float, lam: float
     One forward pass over all T + 1 rows gives what one pass per step would: the contract of memory cores. Where a pass
     is expensive the rollout carries the outputs of acting, and only the last row is computed.
     """
-    device, steps = next(policy.parameters()).device, len(rollout.reward)
+    device, steps = next(policy.actor.parameters()).device, len(rollout.reward)
     obs, first, action = to_device((rollout.obs, rollout.first, rollout.action), device)
     obs = policy.trunk.encoder.arrange(obs)
     params_TBP, value_TB = _outputs(policy, rollout, obs, first)

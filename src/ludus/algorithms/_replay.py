@@ -102,7 +102,7 @@ class ReplayBuffers:
     def collect(self, rollout: Callable[[PhaseContext, int], Rollout], now: PhaseContext) -> Report:
         """A few steps into the buffer of the phase; at random (`Behaviour.blind`) before the first update."""
         buffer = self[now.buffer]
-        self.behaviour.uniform = buffer.added < now.cfg.learning_starts and self.learner.updates == 0
+        self.behaviour.uniform = self.learner.updates == 0 and buffer.added < now.cfg.learning_starts
         steps = rollout(now, now.cfg.train_freq)
         buffer.add(steps)
         return Report(env_steps=steps.env_steps)

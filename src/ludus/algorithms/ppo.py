@@ -11,7 +11,7 @@ from torch import Tensor
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule
-from ludus.data.rollout import minibatches
+from ludus.data.rollout import minibatches, single_steps
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.policy_gradient import (
     clipped_surrogate,
@@ -77,6 +77,8 @@ class PPO(Algorithm):
         }
         size, epochs, updates = columns["advantage"].numel(), 0, 0
         count = cfg.minibatches(size, size)
+        if not self.policy.recurrent:
+            columns = single_steps(columns)  # once instead of in every epoch
         for _ in range(cfg.epochs):
             for batch in minibatches(columns, state, count, self.rng, sequences=self.policy.recurrent):
                 if cfg.normalize_advantage and cfg.accumulate > 1:  # a part of a batch does not know its mean

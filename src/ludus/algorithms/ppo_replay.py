@@ -19,7 +19,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
-from ludus.data.rollout import Rollout, minibatches
+from ludus.data.rollout import Rollout, minibatches, single_steps
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.policy_gradient import clipped_surrogate, normalized, weighted_mean
@@ -156,6 +156,8 @@ class PPOReplay(Algorithm):
         static = {"whole": cfg.accumulate == 1, "normalize": cfg.normalize_advantage}
         fresh = len(columns["used"]) * self.num_envs
         count, updates = cfg.minibatches(columns["used"].numel(), fresh), 0
+        if not self.policy.recurrent:
+            columns = single_steps(columns)  # once instead of in every epoch
         for _ in range(cfg.epochs):
             for batch in minibatches(columns, state, count, self.rng, sequences=self.policy.recurrent):
                 if cfg.accumulate > 1:  # a part of a minibatch does not know its mean

@@ -93,8 +93,8 @@ class Collector:
             store.broken[t] = False if result.broken is None else result.broken
             self._return += result.raw_reward
             self._length += 1
-            if first.any():
-                ends.append(self._end_episodes(t, result, first, state))
+            if (ended := first.nonzero()[0]).size:
+                ends.append(self._end_episodes(t, result, ended, state))
             obs = self._put(store, t + 1, result.obs)
         self.state, self.first = state, first
         self.newest_obs = tree_map(np.copy, store.raw_rows[steps])
@@ -122,17 +122,17 @@ class Collector:
             tree_map(np.copyto, store.obs_rows[t], self.normalizer.apply(raw_obs))
         return store.obs_rows[t]
 
-    def _end_episodes(self, t: int, result: StepResult, done: Array, state: Tree) -> tuple[Any, ...]:
+    def _end_episodes(self, t: int, result: StepResult, ended: Array, state: Tree) -> tuple[Any, ...]:
         """Count the finished episodes; returns what `Ends` holds of them."""
         broken = result.broken
-        for b in np.flatnonzero(result.over):
+        for b in result.over.nonzero()[0]:
             if broken is None or not broken[b]:
                 self.returns.append(float(self._return[b]))
                 self.lengths.append(int(self._length[b]))
                 self.episodes, self.best_return = self.episodes + 1, max(self.best_return, self.returns[-1])
             self._return[b], self._length[b] = 0.0, 0
         assert result.final_obs is not None, "a finished episode without its final observation"
-        ended, bootstrap = np.flatnonzero(done), result.truncated & ~result.terminated
+        bootstrap = result.truncated & ~result.terminated
         if broken is not None:
             bootstrap &= ~broken
         rows = tree_index((bootstrap, result.final_obs, state), ended)

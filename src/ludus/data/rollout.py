@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map
+from ludus.types import Array, Tree, tree_fill, tree_index, tree_leaves, tree_map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +136,7 @@ def minibatches(
     at most `count`; otherwise single steps are shuffled into [1, T * B / count]. Sizes differ by at most one where
     `count` does not divide.
     """
-    column = tree_leaves(columns)[0]
+    column = tree_leaves(next(iter(columns.values())))[0]
     (steps, envs), device = column.shape[:2], column.device
     if sequences:
         for chosen in np.array_split(rng.permutation(envs), min(count, envs)):
@@ -145,15 +144,20 @@ def minibatches(
             part = {name: take(column, index) for name, column in columns.items()}
             yield {**part, "state": tree_index(state, index)}
         return
-    flat = tree_map(lambda column: column.reshape(1, steps * envs, *column.shape[2:]), columns)
+    flat = columns if steps == 1 else single_steps(columns)
     if count == 1:  # one batch with everything: its order changes nothing
         yield {**flat, "state": ()}
         return
     order = torch.from_numpy(rng.permutation(steps * envs)).to(device)
     flat = {name: take(column, order) for name, column in flat.items()}
-    bounds = np.linspace(0, steps * envs, count + 1).astype(int)
-    for start, end in pairwise(bounds):
-        yield {**tree_index(flat, (slice(None), slice(start, end))), "state": ()}
+    sizes = np.diff(np.linspace(0, steps * envs, count + 1).astype(int)).tolist()
+    for leaves in zip(*[leaf.split(sizes, 1) for leaf in tree_leaves(flat)], strict=True):
+        yield {**tree_fill(flat, leaves), "state": ()}
+
+
+def single_steps(columns: dict[str, Tree]) -> dict[str, Tree]:
+    """Columns [T, B, ...] as one row of steps [1, T * B, ...]."""
+    return tree_map(lambda column: column.reshape(1, column.shape[0] * column.shape[1], *column.shape[2:]), columns)
 
 
 def take(column: Tree, index: Tensor) -> Tree:

@@ -156,8 +156,8 @@ class Learner:
         self._last = names, row
         if self.watched and not bool(row.isfinite().all()):
             self._bad = next(name for name, value in zip(names, row.tolist(), strict=True) if not math.isfinite(value))
-        elif kind in self._sums:
-            self._sums[kind].add(row)
+        elif (sums := self._sums.get(kind)) is not None:
+            sums.add(row)
         else:
             self._sums[kind] = Sums(names, row.clone())
         return outputs

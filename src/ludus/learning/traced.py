@@ -19,7 +19,7 @@ from ludus.learning.learner import FixedFunction, Learner, Networks, Outputs, Tr
 from ludus.learning.optimizer import LEAST_NORM, Optimizer
 from ludus.learning.package import Compiled
 from ludus.math.policy_gradient import Scalar
-from ludus.types import tree_leaves, tree_map
+from ludus.types import tree_fill, tree_leaves
 
 COLUMNS = 256
 
@@ -73,9 +73,10 @@ class CompiledUpdates:
     ) -> CompiledUpdate:
         """One for each kind of update and shape of batch, compiled when it is first asked for."""
         key = (kind, tuple([leaf.shape for leaf in leaves]))
-        if key not in self.known:
-            self.known[key] = self._compile(kind[0], leaves, static)
-        return self.known[key]
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._compile(kind[0], leaves, static)
+        return found
 
     def _compile(self, function: UpdateFunction, leaves: list[Tensor], static: Mapping[str, object]) -> CompiledUpdate:
         """Trace the update on copies of its tensors; neither they nor any random stream move."""
@@ -88,7 +89,7 @@ class CompiledUpdates:
             moments = {label: [next(queue) for _ in g.optimizer.tensors] for label, g in learner.groups.items()}
             numbers = iter(next(queue).unbind())
             scalars = {name: next(numbers) for name in learner.scalars}
-            batch = tree_map(lambda _: next(queue), learner.batch)
+            batch = tree_fill(learner.batch, queue)
             with TracedNetworks(learner, flat, moments, numbers, list(queue)) as nets:
                 metrics, outputs = finished(function(nets, batch, scalars, **static))
                 nets.write_back()

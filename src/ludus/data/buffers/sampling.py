@@ -15,7 +15,7 @@ from ludus.data.buffers.store import FINAL, REAL, STATE, TERMINATED
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.errors import ConfigError
 from ludus.registry import BUFFERS
-from ludus.types import Array, Tree, tree_index, tree_leaves, tree_map, zeros
+from ludus.types import Array, Tree, tree_fill, tree_index, tree_leaves, tree_map, zeros
 
 if TYPE_CHECKING:
     import torch
@@ -154,8 +154,8 @@ class Buffer(SavedSteps):
         flat = tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), out["obs"])
         self.observations.read(self.storage, wide, number, ages.reshape(-1), flat, self.storage.slots(wide, number))
         if state:
-            leaves = iter([self.storage.take(f"state{i}", b, a) for i in range(len(tree_leaves(self._memory)))])
-            out["state"] = tree_map(lambda _: next(leaves), self._memory)
+            leaves = [self.storage.take(f"state{i}", b, a) for i in range(len(tree_leaves(self._memory)))]
+            out["state"] = tree_fill(self._memory, leaves)
         return self._normalized(out, "obs")
 
     def can_sample_sequences(self, batch: int, length: int, *, state: bool = False) -> bool:
