@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     state: LatentState
     noise: Tensor
 
-    def cut(self, begin: int, stop: int) -> tuple[Tensor, ...]:
+    def cut(self, begin: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
         """Some of the rows, without state and noise."""
         return self.embed[begin:stop], self.action[begin:stop], self.first[begin:stop]
 
@@ -65,7 +65,7 @@ class RepresentationContract(ABC):
             features = torch.cat(parts)
             loss = (features.square() * weight).sum()
             found = torch.autograd.grad(loss, [*inputs, *made.parameters()], allow_unused=True)
-            results = [features.detach(), *state.values(), *found]
+            results: list[Tensor | None] = [features.detach(), *state.values(), *found]
             expected = expected or results
             for ours, theirs in zip(results, expected, strict=True):
                 if ours is not None or theirs is not None:
