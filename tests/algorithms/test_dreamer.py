@@ -483,6 +483,17 @@ def test_nothing_is_learned_before_there_is_enough() -> None:
     close(one)
 
 
+def test_the_range_of_returns_is_part_of_a_checkpoint() -> None:
+    """Small rewards would not show that it was lost: it counts from 1 on."""
+    (saved, now), (loaded, _) = begun(critic={"output_scale": 5.0}), begun(critic={"output_scale": 5.0})
+    saved.update_everything(now)
+    assert saved.scale.value.any() and not loaded.scale.value.any()
+    for name, part in saved.state().items():
+        loaded.state()[name].load_state_dict(copy.deepcopy(part.state_dict()))
+    assert torch.equal(loaded.scale.value, saved.scale.value)
+    assert torch.equal(loaded.learner.theta, saved.learner.theta)
+
+
 def test_stored_actions_lie_in_the_unit_box() -> None:
     """Those of the environment are scaled: its bounds are -2 and 2."""
     algorithm, now = begun(acts="continuous", variant="v1", learning_starts=4)
