@@ -10,6 +10,7 @@ environments under the contract (same-step autoreset, true final observations), 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -74,6 +75,14 @@ def atari(count: int) -> Any:
     return AtariVectorEnv("pong", num_envs=count)
 
 
+def minatar(count: int) -> Any:
+    """Gymnasium's SyncVectorEnv of MinAtar's own environments, which have no time limit."""
+    from minatar.gym import BaseEnv
+
+    games = [functools.partial(BaseEnv, "breakout", use_minimal_action_set=True)] * count
+    return gym.vector.SyncVectorEnv(games, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
+
+
 def mini_grid() -> list[Any]:
     """The image alone: its mission is text."""
     from minigrid.wrappers import ImgObsWrapper
@@ -95,6 +104,7 @@ CONTESTS: dict[str, Callable[[], Contest]] = {
     "HalfCheetah-envpool": lambda: Contest(
         pool("HalfCheetah-v5"), {"id": "HalfCheetah-v5", "vectorization": "envpool"}
     ),
+    "MinAtar": lambda: Contest(minatar, {"id": "MinAtar/Breakout-v1"}),
     "MiniGrid": lambda: Contest(
         gym_sync("MiniGrid-DoorKey-8x8-v0", *mini_grid()),
         {"id": "MiniGrid-DoorKey-8x8-v0", "vectorization": "sync", "wrappers": [{"id": "minigrid_image"}]},

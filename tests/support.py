@@ -14,6 +14,23 @@ from ludus.experiment import Run
 from ludus.experiment import build as build
 from ludus.plugins import MODULE
 
+CORNER = """
+import gymnasium as gym
+
+class Corner(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observation_space.low.copy(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.observation_space.low.copy(), float(action), self.t >= 5, False, {}
+"""
+"""A file with an environment of 5 steps, which pays for action 1."""
 _REGISTRIES = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import ludus
 from ludus import exported
 from ludus.acting.behaviour import Outputs, SampleClipped
 from ludus.acting.exploration import AddNoise, Level, SampleSquashed
+from ludus.acting.uniform import uniform
 from ludus.data.normalizer import ObservationNormalizer
 from ludus.errors import ConfigError, DataError
 from ludus.exported import export_policy, greedy_action, scaled
@@ -95,6 +97,44 @@ def test_greedy_actions_are_those_of_the_strategy(name: str) -> None:
     outputs = Outputs(64, ("actor",), known={"actor": params})
     expected = strategy.for_environment(strategy.stored(strategy.draw(outputs, None)))
     np.testing.assert_allclose(greedy_action(strategy)(torch.from_numpy(params)).numpy(), expected, atol=1e-6)
+
+
+NARROW = {  # the sum of middle and half is rounded beyond the bounds, or float32 has no such number inside them
+    "single": gym.spaces.Box(np.float32([-0.65, 0.08]), np.float32([0.46, 0.73])),
+    "double": gym.spaces.Box(np.array([-0.1, -0.3]), np.array([0.1, 0.7]), dtype=np.float64),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        lambda space: SampleClipped(distribution_for(space), space),
+        lambda space: SampleSquashed(distribution_for(space, squash=True), space),
+        lambda space: AddNoise(space, Level(0.1)),
+    ],
+    ids=["clipped", "squashed", "with noise"],
+)
+def test_no_action_leaves_the_bounds_by_rounding(name: str, strategy: Callable[[gym.Space], Any]) -> None:
+    space, acts = NARROW[name], strategy(NARROW[name])
+    params = np.float32([[90, 90, 0, 0], [-90, -90, 0, 0], [0.5, -0.5, 0, 0]])
+    params = params[:, :2] if isinstance(acts, AddNoise) else params[:, : acts.distribution.param_dim]
+    drawn = acts.draw(Outputs(3, ("actor",), known={"actor": params}), None)
+    actions = acts.for_environment(acts.stored(drawn))
+    assert all(map(space.contains, actions))
+    np.testing.assert_allclose(actions[:2], [space.high, space.low], atol=1e-6)
+    exported_actions = greedy_action(acts)(torch.from_numpy(params)).numpy()
+    assert all(map(space.contains, exported_actions))
+    np.testing.assert_allclose(exported_actions, actions, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_no_random_action_leaves_the_bounds_by_rounding(name: str) -> None:
+    class Highest:
+        def uniform(self, low: Any, high: Any, size: Any) -> Any:
+            return np.broadcast_to(np.nextafter(high, low, dtype=np.float64), size)
+
+    assert all(map(NARROW[name].contains, uniform(NARROW[name], 2, Highest())))  # type: ignore[arg-type]
 
 
 def test_normalised_observations_are_cut_alike() -> None:

@@ -244,6 +244,45 @@ def test_equal_environments_have_one_id() -> None:
     assert env_id(Corridor) == env_id(Corridor) and env_id(make_corridor) == "local/make_corridor-v0"
 
 
+LENGTH = 3
+"""What a lambda of the test reads."""
+
+
+def corridor_of_length() -> gym.Env:
+    return Corridor(LENGTH)
+
+
+def test_other_values_around_a_function_are_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a function that it calls."""
+
+    def id_of(call: str) -> str:
+        return env_id(eval(call, globals()))
+
+    for call in (
+        "lambda: Corridor(LENGTH)",
+        "lambda: corridor_of_length()",
+        "lambda: [Corridor(LENGTH) for _ in 'a'][0]",
+    ):
+        monkeypatch.setitem(globals(), "LENGTH", 3)
+        before = id_of(call)
+        assert id_of(call) == before
+        monkeypatch.setitem(globals(), "LENGTH", 4)
+        assert id_of(call) != before
+
+
+def test_an_edited_class_is_another_environment() -> None:
+    """In a notebook a cell is run again."""
+
+    def cell(reward: int) -> Any:
+        names: dict[str, Any] = {"Corridor": Corridor, "__name__": "cell"}
+        exec(
+            f"class Mine(Corridor):\n    def step(self, action):\n        return 0, {reward}, True, False, {{}}", names
+        )
+        return names["Mine"]
+
+    assert env_id(cell(1)) == env_id(cell(1)) != env_id(cell(2))
+
+
 def test_an_id_may_look_like_a_run(tmp_path: Path) -> None:
     gym.register("own/ball_in_cup_catch", Corridor)
     try:

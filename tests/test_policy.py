@@ -192,6 +192,17 @@ def test_states_that_do_not_exist_are_refused(tmp_path: Path) -> None:
             policy(wrong)
 
 
+def test_a_machine_with_other_cores_loads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its `num_envs: auto` is another number there, which the batch size need not divide."""
+    changes = {**PPO, "environment.num_envs": "auto", "algorithm.batch_size": 16 * 32}
+    monkeypatch.setattr("ludus.envs.make.cores", lambda: 2)
+    run = ludus.train("CartPole-v1:ppo", changes, quiet=True, runs_dir=tmp_path)
+    monkeypatch.setattr("ludus.envs.make.cores", lambda: 1)
+    assert ludus.load_policy(run.folder)(np.zeros(4)) in (0, 1)
+    with pytest.raises(ConfigError, match="512 does not divide the rollout of 8 x 32"):
+        ludus.train("CartPole-v1:ppo", changes, quiet=True, runs_dir=tmp_path)
+
+
 def test_loading_leaves_the_random_numbers_of_the_program_alone(tmp_path: Path) -> None:
     run = ludus.train("CartPole-v1:ppo", PPO, quiet=True, runs_dir=tmp_path)
     torch.manual_seed(5)

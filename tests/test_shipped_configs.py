@@ -45,6 +45,9 @@ WANTED = {
     **{key: {"ppo"} for key in ["ALE-Pong-v5", "ALE-Breakout-v5", "Retro-SuperMarioBros-Nes"]},
     **{f"VizDoom-{name}-v0": {"ppo"} for name in SCENARIOS},
     **{f"MiniGrid-{name}-v0": {"ppo"} for name in ("Empty-8x8", "DoorKey-8x8", "MemoryS11", "Unlock")},
+    **{
+        f"MinAtar-{name}-v1": {"ppo", "dqn"} for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+    },
     **{f"dmc-{name}": {"ppo"} for name in ("cartpole_swingup", "walker_walk", "reacher_easy")},
     **{f"MemoryGym-{name}-v0": {"ppo"} for name in ("MortarMayhem", "MysteryPath", "SearingSpotlights")},
 }

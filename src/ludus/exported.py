@@ -21,11 +21,12 @@ from ludus import files
 from ludus.acting.behaviour import Behaviour, SampleClipped, TorchActor
 from ludus.acting.exploration import AddNoise, EpsilonGreedy, SampleSquashed, is_box
 from ludus.acting.numpy_actor import NumpyActor
+from ludus.acting.uniform import single_bounds
 from ludus.data.buffers.saving import describe_space
 from ludus.data.normalizer import CLIP
 from ludus.errors import ConfigError, DataError, MissingExtra
 from ludus.math.distributions import Bernoulli, Categorical, DiagonalGaussian, Distribution, MultiCategorical
-from ludus.types import Tree, space_tree, tree_fill, tree_leaves, tree_map, tree_paths
+from ludus.types import Array, Tree, space_tree, tree_fill, tree_leaves, tree_map, tree_paths
 
 if TYPE_CHECKING:
     from ludus.policy import Policy
@@ -117,13 +118,15 @@ def greedy_action(strategy: object) -> Callable[[Tensor], Tensor]:
         space, shape = strategy.space, strategy.space.shape
         middle, half = (torch.from_numpy((space.high + sign * space.low) / 2) for sign in (1, -1))
         size = int(np.prod(shape))
-        return lambda out: middle + half * out[..., :size].tanh().reshape(-1, *shape)
+        return _clipped(lambda out: middle + half * out[..., :size].tanh().reshape(-1, *shape), single_bounds(space))
     assert isinstance(strategy, SampleClipped)
     mode = _mode(strategy.distribution)
-    if strategy.bounds is None:
-        return mode
-    low, high = (torch.from_numpy(bound) for bound in strategy.bounds)
-    return lambda out: torch.maximum(torch.minimum(mode(out), high), low)
+    return mode if strategy.bounds is None else _clipped(mode, strategy.bounds)
+
+
+def _clipped(mode: Callable[[Tensor], Tensor], bounds: tuple[Array, Array]) -> Callable[[Tensor], Tensor]:
+    low, high = map(torch.from_numpy, bounds)
+    return lambda out: torch.maximum(torch.minimum(mode(out).float(), high), low)
 
 
 def _mode(distribution: Distribution) -> Callable[[Tensor], Tensor]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -59,9 +61,9 @@ def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     write_bytes(path, text.encode(errors="backslashreplace"), durable=durable)
 
 
-def write_json(path: Path, value: object, *, durable: bool = True) -> None:
+def write_json(path: Path, value: object) -> None:
     """Replace a JSON file; NaN and infinity become null."""
-    write_text(path, to_json(value), durable=durable)
+    write_text(path, to_json(value))
 
 
 def to_json(value: object) -> str:
@@ -87,7 +89,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
+def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
     """Open a regular file for reading; a FIFO or a device is an OSError, and so is a link unless `follow`."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
@@ -104,6 +106,12 @@ def read(path: Path, limit: int, *, follow: bool = True) -> bytes:
         if size > limit:
             raise OSError(errno.EFBIG, f"is larger than {_shown(limit)}", str(path))
         return file.read(size + 1)
+
+
+def sha256(path: Path) -> str:
+    """The sum of a regular file's bytes."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def reason(error: OSError) -> str:

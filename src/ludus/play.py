@@ -52,8 +52,12 @@ class PlayedStep(NamedTuple):
     """What the policy tells about its decision (`ActResult.info`)."""
     reward: Array
     """[B]: raw, before any wrapper."""
+    learned: Array
+    """[B]: the reward as a policy is trained on it, after all wrappers."""
     terminated: Array
     truncated: Array
+    final_obs: Tree | None
+    """[B, ...]: the last observations of episodes, valid where one ended; None if none did."""
     total: Array
     """[B]: return of each episode, this step included."""
     length: Array
@@ -93,8 +97,12 @@ def episodes(
         total, length, ended = tally.add(env.id, result)
         if render:
             frames.append(env.render(final=bool(first[0])))
-        ends = result.terminated.copy(), result.truncated.copy()
-        yield PlayedStep(t, began, seen, action, info, result.raw_reward.copy(), *ends, total, length, ended, frames)
+        rewards, ends = (
+            (result.raw_reward.copy(), result.reward.copy()),
+            (result.terminated.copy(), result.truncated.copy()),
+        )
+        last = None if result.final_obs is None else tree_map(np.array, result.final_obs)
+        yield PlayedStep(t, began, seen, action, info, *rewards, *ends, last, total, length, ended, frames)
 
 
 class _Tally:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib
 import importlib.util
+import itertools
+import os
 import shlex
+import site
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from pathlib import Path
 
 from ludus import files
@@ -18,34 +23,22 @@ from ludus.text import near
 
 MODULE = "ludus_plugin_"
 """How the modules of plugin files are named."""
-_LIMIT = 1 << 24
+CODE = tuple(all_suffixes())
+_LIMIT, _MOST = 1 << 24, 20_000
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A Python file with the content that is run, or a module by its name."""
+    """A Python file with the content that is run, or a module by its name; both as they were when they were read."""
 
     name: str
     """Absolute path of the file, or name of the module; `module:Class` for one environment."""
+    sha256: str = ""
+    """Of the content of the file, or of the code that the module's package has; empty for an installed module."""
+    origin: str = ""
+    """Where the module, or the package it is in, would be imported from; empty for a file."""
     source: bytes | None = field(default=None, repr=False)
     """Content of the file."""
-
-    @property
-    def sha256(self) -> str:
-        """Of the content; empty for a module."""
-        return "" if self.source is None else hashlib.sha256(self.source).hexdigest()
-
-    @property
-    def origin(self) -> str:
-        """Where the module, or the package it is in, would be imported from; empty for a file."""
-        if self.source is not None:
-            return ""
-        name = self.name.partition(":")[0].partition(".")[0]
-        try:
-            spec = importlib.util.find_spec(name) or PathFinder.find_spec(name, _here())
-        except (ImportError, ValueError):
-            spec = None
-        return "" if spec is None else str(spec.origin or list(spec.submodule_search_locations or []))
 
     def run(self) -> None:
         """Run the file, unless this process has run that content of it already; or import the module."""
@@ -75,7 +68,14 @@ def load_environments(spec: str, overrides: Sequence[str]) -> list[Plugin]:
 
 def read_plugin(name: str) -> Plugin:
     """A plugin as it is now, without running it; OSError for a file that cannot be read."""
-    return Plugin(name, files.read(Path(name), _LIMIT)) if is_file(name) else Plugin(name)
+    if is_file(name):
+        source = files.read(Path(name), _LIMIT)
+        return Plugin(name, hashlib.sha256(source).hexdigest(), source=source)
+    spec = _found(name) or PathFinder.find_spec(_package(name), _here())
+    if spec is None:
+        return Plugin(name)
+    places = spec.submodule_search_locations or ([str(spec.origin)] if spec.has_location else [])
+    return Plugin(name, _sum(places), str(spec.origin or list(places)))
 
 
 def is_file(name: str) -> bool:
@@ -89,13 +89,11 @@ def option(name: str) -> str:
 
 
 def _named(name: str | Path) -> Plugin:
-    if not is_file(str(name)):
-        return Plugin(str(name))
     path = Path(name).absolute()
-    if path.suffix != ".py" or not path.is_file():
+    if is_file(str(name)) and (path.suffix != ".py" or not path.is_file()):
         raise ConfigError(f"--plugin {name}", "not a Python file", "name an existing .py file")
     try:
-        return read_plugin(str(path))
+        return read_plugin(str(path if is_file(str(name)) else name))
     except OSError as error:
         raise ConfigError(f"--plugin {name}", f"cannot be read: {error.strerror}", "see that you may read it") from None
 
@@ -121,7 +119,8 @@ def _execute(path: Path, source: bytes) -> None:
 def _import(name: str) -> None:
     """Import a module that registers environments; `module:Class` registers the class under that name."""
     module, _, cls = name.partition(":")
-    sys.path += [path for path in _here() if path not in sys.path]
+    if _found(name) is None:  # for an installed module, the working directory may hold what nobody has named
+        sys.path += [path for path in _here() if path not in sys.path]
     _run(f"--import {name}", lambda: importlib.import_module(module))
     if not cls:
         return
@@ -130,6 +129,35 @@ def _import(name: str) -> None:
     if not callable(getattr(sys.modules[module], cls, None)):
         raise ConfigError(f"--import {name}", f"{module} has no class '{cls}'", "check the name")
     register(name, name)
+
+
+def _package(name: str) -> str:
+    """The top-level package of `package.module:Class`."""
+    return name.partition(":")[0].partition(".")[0]
+
+
+def _found(name: str) -> ModuleSpec | None:
+    """What the interpreter finds of a module's package by itself."""
+    try:
+        return importlib.util.find_spec(_package(name))
+    except (ImportError, ValueError):
+        return None
+
+
+def _sum(places: Sequence[str]) -> str:
+    """The sum of all code in files and folders; empty for installed ones, which the user has chosen already."""
+    installed = [*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("stdlib")]
+    if all(any(Path(place).is_relative_to(folder) for folder in installed) for place in places):
+        return ""
+    digest = hashlib.sha256()
+    for place in map(Path, places):
+        paths = list(itertools.islice(itertools.chain([place], place.rglob("*")), _MOST + 1))
+        if len(paths) > _MOST:
+            raise OSError(errno.EFBIG, f"{place} has more than {_MOST:,} files")
+        for path in sorted(paths):
+            if path.suffix in CODE and path.parent.name != "__pycache__" and path.is_file():
+                digest.update(os.fsencode(path.relative_to(place.parent)) + b"\0" + files.sha256(path).encode())
+    return digest.hexdigest()
 
 
 def _here() -> list[str]:

@@ -24,6 +24,15 @@ def can_answer() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def agrees(question: str, *, silence: bool = False) -> bool:
+    """Ask a question; `silence` is what an empty answer means. Where nothing can be read the answer is no."""
+    try:
+        answer = input(question).strip().lower()
+    except EOFError:
+        return False
+    return answer in ("y", "yes") if answer else silence
+
+
 def mute(stream: IO[str]) -> None:
     """Discard everything that is still to be written to a stream."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

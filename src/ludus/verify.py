@@ -21,7 +21,7 @@ from ludus.experiment import Run, build
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
-from ludus.session.loading import begin_from
+from ludus.session.loading import begin_from, stored_state
 from ludus.session.resume import edited_since
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
@@ -62,6 +62,7 @@ def repeat(
     folder: RunFolder, config: ExperimentConfig, judge: _Judge, scratch: Path, announce: Callable[[str], None]
 ) -> Verdict:
     """Train as the run of `folder` did, with checkpoints in `scratch`, and judge every row."""
+    load = stored_state(config)
     run = judge.run = build(config, sinks=[judge], will_checkpoint=True, say=announce)
     run.say = lambda _: None
     try:
@@ -71,6 +72,7 @@ def repeat(
             begin_from(run, start, folder.path.parent)
         run.buffers.attach(scratch / "buffers")
         run.callbacks.append(Checkpoints(scratch, config.training.checkpoints, warn=announce))
+        load(run)
         saved = checkpoint.checkpoints(folder.path)
         if saved:  # compiled and eager updates round differently, and so do precisions
             state = checkpoint.load(saved[list(saved)[-1]])

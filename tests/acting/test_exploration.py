@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.acting.exploration import scale_from, scale_to
 from ludus.algorithms import Context
 from ludus.config.schema import Network
 from ludus.networks.q_values import NoisyLinear, QValues
@@ -175,3 +176,9 @@ def test_the_greedy_action_is_the_squashed_middle(name: str) -> None:
     mode = one.learner.model["actor"](torch.from_numpy(obs)).detach().numpy()[:, :2]
     assert np.abs(mode).max() > 1, "squashing must matter"
     np.testing.assert_allclose(found, np.array([1.5, 2.0]) + np.array([1.5, 3.0]) * np.tanh(mode), rtol=1e-4)
+
+
+def test_actions_come_back_to_the_unit_box() -> None:
+    stored = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(np.float32)
+    np.testing.assert_allclose(scale_from(UNEVEN)(scale_to(UNEVEN)(stored)), stored, atol=1e-6)
+    assert scale_from(UNEVEN)(UNEVEN.high).tolist() == [1, 1] and scale_from(ACTIONS)(2) == 2

@@ -52,3 +52,13 @@ def test_config_validate_reads_the_facts_of_an_environment(validate, tmp_path, s
     bad = validate(spec)
     assert bad.code == 2
     assert bad.err == f"error: configs/environments/Mine-v0.yaml:2: {words}\n"
+
+
+def test_a_file_that_is_named_like_a_class_imports_nothing(validate: Any, tmp_path: Path) -> None:
+    """`configs/environments/evil:Evil.yaml` came with a folder from elsewhere; nobody has typed `evil:Evil:ppo`."""
+    folder = tmp_path / "configs" / "environments"
+    folder.mkdir(parents=True)
+    (folder / "evil:Evil.yaml").write_text("ppo: {environment: {id: CartPole-v1}, algorithm: ppo}\n")
+    (tmp_path / "evil.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'canary')!r}).touch()")
+    assert "evil:Evil" in validate("all").err
+    assert not (tmp_path / "canary").exists()

@@ -76,6 +76,8 @@ def test_the_rule(spec, names):
         ("Hopper-v5:sac", "continuous + mujoco + sac", "mujoco"),
         ("MiniGrid-DoorKey-6x6-v0:dqn", "discrete + minigrid + dqn", "minigrid"),
         ("BabyAI-GoToLocal-v0:ppo", "discrete + minigrid + ppo + ppo-minigrid", "minigrid"),
+        ("MinAtar/Breakout-v0:ppo", "discrete + minatar + ppo + ppo-minatar", "minatar"),
+        ("MinAtar/Seaquest-v0:dqn", "discrete + minatar + dqn + dqn-minatar", "minatar"),
         ("dmc/cheetah_run:ppo", "continuous + dmc + ppo + ppo-continuous", "dm_control"),
     ],
 )

@@ -22,7 +22,7 @@ from support import config, moment
 
 CUDA = torch.device("cuda")
 B = 3
-SIDES = {"nature": 36, "impala": 8, "small": 5}
+SIDES = {"nature": 36, "impala": 8, "small": 5, "minatar": 5}
 REPLAY = {"learning_starts": 8, "batch_size": 4, "train_freq": 6}
 SEQUENCES = {"sequence_length": 3, "burn_in": 1}
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -109,7 +109,7 @@ class TestBuffers(BufferContract):
 
 # ---- encoders ------------------------------------------------------------------------------------------------------
 
-SIDES = {"nature": 36, "cnn": 40, "impala": 9, "small": 7, "mlp": 0, "auto": 5}
+SIDES = {"nature": 36, "cnn": 40, "impala": 9, "small": 7, "minatar": 10, "mlp": 0, "auto": 5}
 VECTOR = gym.spaces.Box(-1, 1, (4,), np.float32)
 
 

@@ -146,3 +146,11 @@ class TestEmulator:
         obs = env.step(np.zeros(12, int))[0]
         np.testing.assert_array_equal(np.asarray(env.render()), np.moveaxis(obs, 0, -1) if obs.shape[0] == 3 else obs)
         env.close()
+
+
+@pytest.mark.parametrize("game", ["/tmp/Airstriker-Genesis-v0", "../stable/Airstriker-Genesis-v0"])
+def test_a_game_is_no_folder_from_elsewhere(game: str) -> None:
+    """Its scenario may contain programs."""
+    pytest.importorskip("stable_retro")
+    with pytest.raises(ConfigError, match="is no name of a game"):
+        make_env(Environment(id=AIRSTRIKER, kwargs={"game": game}))

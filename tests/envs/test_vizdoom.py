@@ -239,3 +239,23 @@ def test_episodes_are_saved_by_replay(make: Make) -> None:
         a, b = one.step(action), other.step(action)
         for x, y in zip(a[:4], b[:4], strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("word", ["vizdoom_path", "ViZDoomPath"])
+def test_a_scenario_from_elsewhere_starts_no_other_program(doom: Any, elsewhere: Path, word: str) -> None:
+    program = elsewhere / "program"
+    program.write_text(f"#!/bin/sh\ntouch {elsewhere / 'canary'}\n")
+    program.chmod(0o755)
+    scenario = elsewhere / "basic.cfg"
+    scenario.write_text(f"{scenario.read_text()}\n{word} = program\n")
+    env = doom(kwargs={"config_path": str(scenario)})
+    assert env.unwrapped.game.get_vizdoom_path() == vizdoom.exe_path
+    env.reset(seed=0)
+    assert not (elsewhere / "canary").exists()
+
+
+@pytest.mark.parametrize("name", ["scenario_config_file", "config_file", "vizdoom_path", "game_args"])
+def test_the_packages_own_environments_start_no_other_program(doom: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"environment.kwargs.{name}: may not be set by a config; known: frame_skip"):
+        doom("VizdoomBasic-v1", kwargs={name: "/tmp/program"})
+    assert doom("VizdoomBasic-v1", kwargs={"frame_skip": 2}).unwrapped.frame_skip == 2

@@ -64,6 +64,16 @@ def test_hopper_learns_to_hop() -> None:
     assert run.last.mean > 300, run.last
 
 
+def test_minatar_breakout_is_learned_from_its_cells() -> None:
+    """A twentieth of the shipped budget; random actions break 0.4 bricks."""
+    pytest.importorskip("minatar")
+    words = ["experiment.seed=11", "training.total_timesteps=102_400", "training.evaluation.every_steps=51_200"]
+    run = build(load("MinAtar-Breakout-v1:ppo", words).config)
+    run.run()
+    close(run)
+    assert run.last.mean > 3, run.last
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("core", ["ppo", "ppo_lstm", "ppo_trxl"])
 def test_finds_the_like_of_an_object_it_saw(core: str, seed: int) -> None:

@@ -42,6 +42,7 @@ def images(*shape: int, steps: int = 2, envs: int = 3) -> torch.Tensor:
         ("impala", STACK, 256, 1_089_232),  # 97,744 in fifteen convolutions + 11 * 11 * 32 * 256 + 256
         ("impala", (3, 64, 64), 256, 622_144),  # Procgen: 97,600 + 8 * 8 * 32 * 256 + 256
         ("small", (3, 7, 7), 128, 141_744),  # 208 + 2,080 + 8,256 + 4 * 4 * 64 * 128 + 128
+        ("minatar", (4, 10, 10), 128, 131_792),  # 592 + 8 * 8 * 16 * 128 + 128
     ],
 )
 def test_golden_sizes(name: str, shape: tuple[int, ...], width: int, parameters: int) -> None:
@@ -83,7 +84,8 @@ def test_cnn_is_nature_and_vectors_get_an_mlp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("nature", (3, 7, 7)), ("cnn", (3, 35, 84)), ("impala", (3, 7, 7)), ("small", (3, 3, 7))]
+    ("name", "shape"),
+    [("nature", (3, 7, 7)), ("cnn", (3, 35, 84)), ("impala", (3, 7, 7)), ("small", (3, 3, 7)), ("minatar", (3, 2, 7))],
 )
 def test_images_too_small_are_refused_by_name(name: str, shape: tuple[int, ...]) -> None:
     meant = "nature" if name == "cnn" else name
@@ -91,7 +93,7 @@ def test_images_too_small_are_refused_by_name(name: str, shape: tuple[int, ...])
         encoder(name, *shape)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "small"])
+@pytest.mark.parametrize("name", ["nature", "impala", "small", "minatar"])
 def test_vectors_are_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' needs uint8 images"):
         build_encoder(Network(encoder=name).encoder, gym.spaces.Box(-1, 1, (4,), np.float32))
@@ -109,9 +111,9 @@ def test_nature_is_the_published_network() -> None:
     torch.testing.assert_close(one(x).flatten(0, 1), expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "small"])
+@pytest.mark.parametrize("name", ["nature", "impala", "small", "minatar"])
 def test_memory_layout_changes_nothing(name: str) -> None:
-    shape = (3, 12, 14) if name == "small" else (3, 40, 36)
+    shape = (3, 12, 14) if name in ("small", "minatar") else (3, 40, 36)
     one, x = encoder(name, *shape), images(*shape)
     arranged = one.arrange(x)
     assert torch.equal(arranged, x) and arranged.dtype == torch.uint8
@@ -136,11 +138,11 @@ def test_pixels_are_divided() -> None:
     torch.testing.assert_close(ones(x // 10), tens(x // 10 * 10), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "small"])
+@pytest.mark.parametrize("name", ["nature", "impala", "small", "minatar"])
 @pytest.mark.parametrize("most", [1, 10, 255])
 def test_pixels_are_divided_by_what_they_reach_to(name: str, most: int) -> None:
     """Brightness is divided by 255 whatever the size, codes and one-hots by their own largest."""
-    shape = (3, 7, 7) if name == "small" else (3, 40, 36)
+    shape = (3, 7, 7) if name in ("small", "minatar") else (3, 40, 36)
     x = images(*shape) % (most + 1) if most < 255 else images(*shape)
     found = []
     for settings in ({}, {"divide_by": most}):
@@ -170,17 +172,17 @@ def test_gains() -> None:
     torch.testing.assert_close(outer @ outer.T, torch.eye(32) / 6, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "small"])
+@pytest.mark.parametrize("name", ["nature", "impala", "small", "minatar"])
 def test_gradients_reach_every_weight(name: str) -> None:
-    shape = (3, 8, 8) if name == "small" else (3, 40, 40)
+    shape = (3, 8, 8) if name in ("small", "minatar") else (3, 40, 40)
     one = encoder(name, *shape)
     one(images(*shape)).square().mean().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in one.parameters())
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "small"])
+@pytest.mark.parametrize("name", ["nature", "impala", "small", "minatar"])
 def test_bfloat16_is_near_and_the_features_stay_float32(name: str) -> None:
-    shape = (3, 8, 8) if name == "small" else (3, 40, 40)
+    shape = (3, 8, 8) if name in ("small", "minatar") else (3, 40, 40)
     one, x = encoder(name, *shape), images(*shape)
     exact = one(x)
     one.precision = Precision("bfloat16")

@@ -47,6 +47,16 @@ def test_runs_that_differ_only_in_the_seed_are_one_group(root: Path) -> None:
     assert note.startswith("fewer than 5 seeds") and "lr=0.01; lr=0.001; train more" in note
 
 
+def test_environments_that_are_known_by_name_alone_get_a_note(root: Path) -> None:
+    for folder in root.glob("slow_*"):
+        config = (folder / "config.yaml").read_text()
+        assert "id: CartPole-v1" in config
+        (folder / "config.yaml").write_text(config.replace("id: CartPole-v1", "id: local/lambda-v0"))
+    found = compare(Index(root).pick(["slow*"]))
+    assert len(found.groups) == 1 and any("known by its name alone" in note for note in found.notes)
+    assert not any("known by its name alone" in note for note in compare(Index(root).pick(["fast*"])).notes)
+
+
 def test_other_plugins_and_warm_starts_are_other_groups(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     files = [{"plugins": [{"path": "/a/cem.py", "sha256": digit * 64}]} for digit in "12"]

@@ -6,11 +6,15 @@ import hashlib
 import json
 import shutil
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ludus as interface
+from ludus.errors import ConfigError
 from session.conftest import SMALL, Ludus, only_run
 from support import forget_plugins
 
@@ -100,8 +104,12 @@ def test_a_plugin_inside_the_folder_is_not_run(
     content = hashlib.sha256(evil.encode()).hexdigest()
     for place in (foreign / "plugins" / "evil.py", Path("evil.py")):
         place.write_text(evil)
-    inside = foreign / "plugins" / "evil.py"
+    inside, link = foreign / "plugins" / "evil.py", foreign / "plugins" / "link.py"
+    link.symlink_to("evil.py")
     for entry in (
+        {"path": str(link.absolute()), "sha256": content, "copy": "plugins/link.py"},
+        {"path": "plugins/evil.py", "sha256": content, "copy": "plugins/evil.py"},
+        {"path": "./evil.py", "sha256": content, "copy": "plugins/evil.py"},
         {"path": str(inside.absolute()), "sha256": content, "copy": "plugins/evil.py"},
         {"path": f"runs/{foreign.name}/plugins/evil.py", "sha256": content, "copy": "plugins/evil.py"},
         {"path": "/nowhere/evil.py", "sha256": content, "copy": "plugins/evil.py"},
@@ -116,6 +124,44 @@ def test_a_plugin_inside_the_folder_is_not_run(
         ludus(*(word.format(run=foreign.name) for word in words))
         assert not canary.exists(), entry
         assert sys.path == before, entry
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda run: interface.load_policy(run),
+        lambda run: interface.make_env(run),
+        lambda run: interface.load_run(run).config,
+        lambda run: interface.load_run(run).policy(),
+        lambda run: interface.load_run(run).evaluate(1),
+        lambda run: interface.load_run(run).trajectory(),
+        lambda run: interface.load_run(run).resume({"training.total_timesteps": 256}, quiet=True),
+        lambda run: interface.train(run / "config.yaml", quiet=True),
+        lambda run: interface.load_run(run).report(),
+        lambda run: repr(interface.load_run(run)) + interface.load_run(run)._repr_html_(),
+        lambda run: interface.compare(runs_dir=run.parent),
+    ],
+    ids=[
+        "load_policy",
+        "make_env",
+        "config",
+        "policy",
+        "evaluate",
+        "trajectory",
+        "resume",
+        "train",
+        "report",
+        "repr",
+        "compare",
+    ],
+)
+def test_python_runs_no_plugin_of_a_copied_folder(
+    foreign: Path, canary: Path, use: Callable[[Path], object], request: pytest.FixtureRequest
+) -> None:
+    harmless = request.node.callspec.id in ("report", "repr", "compare")
+    with nullcontext() if harmless else pytest.raises(ConfigError, match="which you have not allowed"):
+        use(foreign)
+    assert not canary.exists()
 
 
 def test_nonsense_in_meta_json_is_no_plugin(ludus: Ludus, foreign: Path, canary: Path) -> None:

@@ -89,6 +89,15 @@ def test_its_policy_needs_no_environment_either(ludus: Any, tmp_path: Path, step
     assert load_policy(last_run(tmp_path))(np.zeros((3, 4))).shape == (3,)
 
 
+def test_sampled_actions_explore_no_more_than_at_the_end_of_a_schedule(ludus: Any, tmp_path: Path, steps: Path) -> None:
+    """A run that has never explored does not act at random, as one does that is about to begin."""
+    assert ludus("train", offline(tmp_path, steps), "-q").code == 0
+    sampled, greedy = (load_policy(last_run(tmp_path), deterministic=habit, seed=1) for habit in (False, True))
+    obs = np.random.default_rng(0).normal(size=(1000, 4))
+    other = np.mean(sampled(obs) != greedy(obs))
+    assert 0.01 < other < 0.05, "0.05 / 2 of the actions are drawn and differ"
+
+
 def test_a_run_without_an_environment_says_so(ludus: Any, tmp_path: Path, steps: Path) -> None:
     assert ludus("train", offline(tmp_path, steps, ""), "-q").code == 0
     with pytest.raises(ConfigError, match="has no environment; name one"):

@@ -58,6 +58,19 @@ def test_what_was_typed_once_is_allowed_for_a_resume_and_for_that_very_command_o
     assert not (tmp_path / "another").exists() and not canary.exists()
 
 
+def test_who_has_agreed_to_a_program_has_not_agreed_to_its_next_content(ludus: Ludus, tmp_path: Path) -> None:
+    alert = tmp_path / "alert.sh"
+    for name in ("first", "second"):
+        alert.write_text(f"#!/bin/sh\ntouch {tmp_path / name}\n")
+        alert.chmod(0o755)
+        if name == "first":
+            words = [f"logging.alert_command={json.dumps(['sh', './alert.sh'])}", f"logging.{ALERT.replace(': ', '=')}"]
+            assert ludus("train", *small("CartPole-v1:ppo"), *words).code == 0
+            (tmp_path / name).unlink()
+        assert ludus("resume", "@last", f"training.total_timesteps={256 if name == 'first' else 384}").code == 0
+    assert (tmp_path / "first").exists() and not (tmp_path / "second").exists()
+
+
 def test_a_run_folder_from_another_machine_starts_nothing(
     ludus: Ludus, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,16 +181,16 @@ def test_who_agrees_to_a_command_agrees_for_one_folder(
     for place in ("mine", "theirs"):
         (tmp_path / place).mkdir()
         script = tmp_path / place / "alert.sh"
-        script.write_text(f"#!/bin/sh\ntouch {tmp_path}/{place}.canary\n")
+        script.write_text("#!/bin/sh\ntouch canary\n")
         script.chmod(0o755)
     monkeypatch.chdir(tmp_path / "mine")
     alert = "logging.stalled_seconds=1e-4"
     assert ludus("train", *small("CartPole-v1:ppo"), alert, "logging.alert_command=[./alert.sh]").code == 0
-    assert (tmp_path / "mine.canary").exists()
+    assert (tmp_path / "mine" / "canary").exists()
     monkeypatch.chdir(tmp_path / "theirs")
     Path("config.yaml").write_text(f"extends: CartPole-v1:ppo\nlogging: {{alert_command: [./alert.sh], {ALERT}}}\n")
     assert ludus("train", *small("config.yaml")).code == 0
-    assert not (tmp_path / "theirs.canary").exists()
+    assert not (tmp_path / "theirs" / "canary").exists()
 
 
 def test_nobody_agrees_to_what_is_not_shown(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gymnasium as gym
@@ -15,9 +17,9 @@ import ludus as interface
 from ludus.archive.run_plugins import allow, load_for
 from ludus.archive.store import RunFolder
 from ludus.errors import ConfigError
-from ludus.plugins import Plugin, load_plugins
+from ludus.plugins import Plugin, load_plugins, read_plugin
 from session.conftest import SMALL, Ludus, only_run
-from support import forget_plugins
+from support import CORNER, forget_plugins
 
 BRIEF = """
 import gymnasium as gym
@@ -218,51 +220,78 @@ def test_python_trains_with_plugins(ludus: Ludus, tmp_path: Path) -> None:
     assert steps(ludus) == 2
 
 
-CORNER = """
-import gymnasium as gym
+@pytest.fixture
+def forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """The next command is a process of its own, which has not imported the module `corners`."""
+    path = list(sys.path)
 
-class Corner(gym.Env):
-    observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.Discrete(2)
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "corners"]:
+            del sys.modules[name]
+        for id in [id for id in gym.registry if id.startswith("corners")]:
+            del gym.registry[id]
+        importlib.invalidate_caches()
+        monkeypatch.setattr(sys, "path", list(path))
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self.observation_space.low, {}
+    forget()
+    yield forget
+    forget()
 
-    def step(self, action):
-        self.t += 1
-        return self.observation_space.low, float(action), self.t >= 5, False, {}
-"""
+
+def train_in_corners(ludus: Ludus, spec: str) -> None:
+    words = [word for word in SMALL[1:] if "stop" not in word]
+    done = ludus("train", f"{spec}:ppo", *words, "training.total_timesteps=128")
+    assert done.code == 0, done.err
 
 
 def test_a_module_is_found_again_where_it_is_the_same(
-    ludus: Ludus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ludus: Ludus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: Callable[[], None]
 ) -> None:
     (tmp_path / "corners.py").write_text(CORNER)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    words = [word for word in SMALL[1:] if "stop" not in word]
-
-    def forget() -> None:
-        sys.modules.pop("corners", None)
-        gym.registry.pop("corners:Corner", None)
-
-    done = ludus("train", "corners:Corner:ppo", *words, "training.total_timesteps=128")
-    assert done.code == 0, done.err
-    run = only_run(tmp_path)
-    assert json.loads((run / "meta.json").read_text())["plugins"] == [{"module": "corners:Corner"}]
+    train_in_corners(ludus, "corners:Corner")
+    (told,) = json.loads((only_run(tmp_path) / "meta.json").read_text())["plugins"]
+    assert told == {"module": "corners:Corner", "sha256": read_plugin("corners:Corner").sha256} and told["sha256"]
     forget()
     assert ludus("evaluate", "@last", "-n", "1").code == 0
     forget()
-    sys.path.remove(str(tmp_path))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "corners.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'canary')!r}).touch()")
+    (elsewhere / "corners.py").write_text(CORNER)
     monkeypatch.chdir(elsewhere)
     refused = ludus("evaluate", "@last", "-n", "1", "--runs-dir", str(tmp_path / "runs"))
     assert refused.code == 2 and "add --import corners:Corner if you trust it" in refused.err
-    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize(("spec", "place"), [("corners:Corner", "corners.py"), ("corners.a:Corner", "corners/b.py")])
+def test_a_module_that_has_changed_is_not_imported_again(
+    ludus: Ludus, tmp_path: Path, forget: Callable[[], None], spec: str, place: str
+) -> None:
+    """Also where the change is in another file of its package."""
+    canary, file = tmp_path / "canary", tmp_path / place
+    if "." in spec:
+        (tmp_path / "corners").mkdir()
+        (tmp_path / "corners" / "a.py").write_text(f"import corners.b\n{CORNER}")
+    file.write_text(CORNER)
+    train_in_corners(ludus, spec)
     forget()
+    assert ludus("evaluate", "@last", "-n", "1").code == 0
+    forget()
+    file.write_text(f"import pathlib; pathlib.Path({str(canary)!r}).touch()\n{CORNER}")
+    refused = ludus("evaluate", "@last", "-n", "1")
+    assert refused.code == 2 and f"{spec}, which has changed since; add --import {spec} as it is now" in refused.err
+    assert not canary.exists()
+    assert ludus("evaluate", "@last", "-n", "1", "--import", spec).code == 0 and canary.exists()
+
+
+def test_an_installed_module_brings_nothing_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that is not installed, such as pandas, would otherwise be imported from there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "colorsys.py").write_text("raise RuntimeError")
+    (plugin,) = load_plugins(["colorsys"])
+    assert str(tmp_path) not in sys.path and plugin.sha256 == "" and str(tmp_path) not in plugin.origin
 
 
 def test_a_file_is_run_once_per_process_and_content(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.acting.facts import Facts, Makers, policy_facts
+from ludus.acting.uniform import single_bounds
 from ludus.learning.learner import Learner
 from ludus.math.distributions import Distribution
 from ludus.networks.critics import Critics
@@ -210,7 +211,7 @@ class SampleClipped(Strategy):
     def __init__(self, distribution: Distribution, space: gym.Space, *, keep: bool = False) -> None:
         self.distribution, self.space, self.keep, self.bounds = distribution, space, keep, None
         if isinstance(space, gym.spaces.Box):
-            self.bounds = space.low.astype(np.float32), space.high.astype(np.float32)
+            self.bounds = single_bounds(space)
 
     def draw(self, outputs: Outputs, rng: np.random.Generator | None) -> Array:
         """A sample, or the mode."""

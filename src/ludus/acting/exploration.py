@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ludus.acting.behaviour import Outputs, SampleClipped, Strategy
 from ludus.acting.facts import Makers, lowest_q, policy_facts, q_facts
-from ludus.acting.uniform import bounds, uniform
+from ludus.acting.uniform import bounds, single_bounds, uniform
 from ludus.errors import ConfigError
 from ludus.math.distributions import Distribution, distribution_for
 from ludus.networks.q_values import QHead
@@ -172,7 +172,23 @@ def scale_to(space: gym.Space) -> Callable[[Array], Array]:
     if not is_box(space):
         return lambda stored: stored
     middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
-    return lambda stored: (middle + half * stored).astype(np.float32, copy=False)
+    low, high = single_bounds(space)
+
+    def scale(stored: Array) -> Array:
+        return (middle + half * stored).astype(np.float32, copy=False)
+
+    one = np.ones(space.shape, np.float32)
+    if (scale(one) <= high).all() and (scale(-one) >= low).all():
+        return scale
+    return lambda stored: np.clip(scale(stored), low, high)  # the sum is rounded, at the ends beyond the bounds
+
+
+def scale_from(space: gym.Space) -> Callable[[Array], Array]:
+    """From the bounds of a Box back to the unit box; discrete actions stay."""
+    if not is_box(space):
+        return lambda taken: taken
+    width = np.where(space.high > space.low, space.high - space.low, 1.0)
+    return lambda taken: np.clip(2 * (taken - space.low) / width - 1, -1.0, 1.0).astype(np.float32)
 
 
 def unit_space(space: gym.Space) -> gym.Space:

@@ -17,7 +17,16 @@ def uniform(space: gym.Space, batch: int, rng: np.random.Generator) -> Array:
     if isinstance(space, gym.spaces.MultiBinary):
         return rng.integers(2, size=(batch, *space.shape))
     assert isinstance(space, gym.spaces.Box)
-    return rng.uniform(*bounds(space), size=(batch, *space.shape)).astype(np.float32)
+    drawn = rng.uniform(*bounds(space), size=(batch, *space.shape)).astype(np.float32)
+    return np.clip(drawn, *single_bounds(space))  # the cast may round beyond them
+
+
+def single_bounds(space: gym.spaces.Box) -> tuple[Array, Array]:
+    """The bounds of a Box as float32, inside of them where float32 has no such number."""
+    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    infinity = np.float32(np.inf)
+    low = np.where(low < space.low, np.nextafter(low, infinity), low)
+    return low, np.where(high > space.high, np.nextafter(high, -infinity), high)
 
 
 def bounds(space: gym.spaces.Box) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from ludus.acting.behaviour import Behaviour
+    from ludus.components.world_model import WorldModel
     from ludus.config.schema import Network
     from ludus.data.collector import Collector
     from ludus.data.rollout import Rollout
@@ -85,6 +86,10 @@ class Context:
     compiler: Compiler | None = None
     precision: Precision | None = None
 
+    def begun(self, exploration: Schedule) -> float:
+        """How much is explored at first; where nothing is collected, as much as when exploration has settled."""
+        return exploration.end if self.collector is None else exploration.start
+
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseContext:
@@ -131,6 +136,10 @@ class Algorithm(ABC):
     """Where rollouts come from; None where nothing is collected."""
     behaviour: Behaviour
     """How it collects and acts; an algorithm without one writes `act` itself."""
+    world: WorldModel | None = None
+    """What it has learned about the environment itself: `ludus imagine` looks into it."""
+    value_of: Callable[[torch.Tensor], torch.Tensor] | None = None
+    """Value [...] of features [..., F] of its world model; None without a critic of them."""
 
     @abstractmethod
     def hooks(self) -> dict[str, Hook]:

@@ -38,7 +38,6 @@ class A2C(Algorithm):
     Config = A2CConfig
 
     def __init__(self, cfg: A2CConfig, context: Context) -> None:
-        cfg.check(context.num_envs)
         self.collector = context.collector
         self.policy, self.learner, self.behaviour = build_policy(cfg, context)
         self.epoch_steps = cfg.epoch_steps

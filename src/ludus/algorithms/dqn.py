@@ -82,7 +82,6 @@ class DQN(Algorithm):
     buffers = {"replay": {"type": "uniform", "size": 100_000}}
 
     def __init__(self, cfg: DQNConfig, context: Context) -> None:
-        cfg.check(context.num_envs)
         space = context.spaces.action
         if not isinstance(space, gym.spaces.Discrete) or space.start != 0:
             raise ConfigError("algorithm.name", f"dqn needs actions 0..n, not {space}", "use sac or ppo")
@@ -98,7 +97,7 @@ class DQN(Algorithm):
             generator=context.rng,
             compiler=None if self.net.recurrent or cfg.noisy else context.compiler,
         )
-        self.epsilon = Level(cfg.epsilon.start)
+        self.epsilon = Level(context.begun(cfg.epsilon))
         self.behaviour = Behaviour(
             make_actor(self.net.trunk, {"q": self.net.head}, live=True),
             EpsilonGreedy(self.net.head, self.atoms, self.epsilon),

@@ -201,7 +201,8 @@ class Dreamer(Algorithm):
         )
         self.scale = ReturnScale(context.device)
         self.explores = Level(cfg.exploration.start)
-        heads: Heads = {"actor": actor, "critic": lambda x: critic.mean(critic(x))}
+        self.world, self.value_of = world, lambda features: critic.mean(critic(features))
+        heads: Heads = {"actor": actor, "critic": self.value_of}
         self.behaviour = Behaviour(
             WorldPlayer(world, heads),
             SampleWorldPolicy(actor.distribution, context.spaces.action, self.explores),

@@ -109,7 +109,7 @@ class PlaNet(Algorithm):
         cfg.check(context.num_envs)
         check_bounded("planet", context.spaces.action, discrete=False)
         self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
-        world = WorldModel(cfg, context.spaces).to(context.device)
+        self.world = world = WorldModel(cfg, context.spaces).to(context.device)
         group = Group(("world",), cfg.optimizer, cfg.max_grad_norm)
         self.learner = Learner({"world": world}, {"world": group}, generator=context.rng)
         self.explores = Level(cfg.exploration.start)

@@ -39,7 +39,6 @@ class PPO(Algorithm):
     Config = PPOConfig
 
     def __init__(self, cfg: PPOConfig, context: Context) -> None:
-        cfg.check(context.num_envs)
         self.collector, self.rng = context.collector, context.rng
         self.policy, self.learner, self.behaviour = build_policy(cfg, context, compiled=True)
         self.experience: Experience | None = None

@@ -50,7 +50,6 @@ class PPOReplay(Algorithm):
     buffers = {"replay": {"type": "uniform", "size": 4_096}}
 
     def __init__(self, cfg: PPOReplayConfig, context: Context) -> None:
-        cfg.check(context.num_envs)
         self.collector, self.rng, self.device = context.collector, context.rng, context.device
         self.replay, self.num_envs = context.buffers, context.num_envs
         self.policy, self.learner, self.behaviour = build_policy(cfg, context, compiled=True)

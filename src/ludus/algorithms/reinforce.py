@@ -44,7 +44,6 @@ class Reinforce(Algorithm):
     Config = ReinforceConfig
 
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
-        cfg.check(context.num_envs)
         self.collector, self.device = context.collector, context.device
         self.policy, self.learner, self.behaviour = build_policy(cfg, context, value=False)
         self.experience: Batch | None = None

@@ -60,7 +60,6 @@ class SAC(Algorithm):
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: SACConfig, context: Context) -> None:
-        cfg.check(context.num_envs)
         space = context.spaces.action
         check_bounded("sac", space, discrete=True)
         self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps

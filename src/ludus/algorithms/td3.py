@@ -56,7 +56,6 @@ class TD3(Algorithm):
     def __init__(self, cfg: TD3Config, context: Context) -> None:
         space = context.spaces.action
         check_bounded("td3", space, discrete=False)
-        cfg.check(context.num_envs)
         self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
         self.action_size = math.prod(space.shape or ())
         trunk = Trunk(context.network, context.spaces.observation, context.precision)
@@ -65,7 +64,7 @@ class TD3(Algorithm):
             "critic": Critics(context.network.critic, trunk, cfg.critics, action_dim=self.action_size),
             "actor": ActorHead(context.network.actor, trunk, self.action_size, default=WIDE),
         }
-        self.sigma = Level(cfg.exploration_noise.start)
+        self.sigma = Level(context.begun(cfg.exploration_noise))
         strategy = AddNoise(space, self.sigma)
         self.learner, self.behaviour = build_actor_critic(cfg, context, networks, list(networks), strategy)
         self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)

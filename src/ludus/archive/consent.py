@@ -2,8 +2,8 @@
 
 `logging.alert_command` is the only setting that starts a program, and configs and run folders may come from anybody. So
 it is run if it comes from the command line or the user's own settings; from any other file only after the user has
-agreed to this command in this working directory, since `./alert.sh` is another program elsewhere. The user's config
-folder keeps a hash of both for every command that was agreed to.
+agreed to this command in this working directory, since `./alert.sh` is another program elsewhere, and with this
+content. The user's config folder keeps a hash of all that for every command that was agreed to.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ludus import files
 from ludus.archive.store import read_json
 from ludus.archive.user_folder import own_file, store
 from ludus.config.compose import Resolved
 from ludus.config.read import plain, read_file
 from ludus.errors import ConfigError, DataError
 from ludus.secrets import masked
-from ludus.terminal import can_answer
+from ludus.terminal import agrees, can_answer
 from ludus.text import clean
 
 WHERE = "logging.alert_command"
@@ -51,14 +52,8 @@ def ask(resolved: Resolved) -> None:
         return
     words = shlex.join(wanted)  # all of it: the user must see what he agrees to
     print(f"{_origin(resolved)}: wants to run this program at every alert: {clean(words, 10 * len(words))}")
-    try:
-        answer = input("Allow this very command in this folder, now and from now on? [y/N] ").strip().lower()
-    except EOFError:
-        return
-    if answer in ("y", "yes"):
-        trouble = _remember(wanted)
-        if trouble:
-            raise ConfigError(WHERE, trouble, "give the command on the command line")
+    if agrees("Allow this very command in this folder, now and from now on? [y/N] ") and (trouble := _remember(wanted)):
+        raise ConfigError(WHERE, trouble, "give the command on the command line")
 
 
 def _origin(resolved: Resolved) -> str:
@@ -66,7 +61,19 @@ def _origin(resolved: Resolved) -> str:
 
 
 def _digest(command: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps([str(Path.cwd()), *command]).encode()).hexdigest()
+    """Of the working directory, the words, and the content of files in that directory which they name."""
+    facts = [str(Path.cwd()), *command, [_content(word) for word in command]]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _content(word: str) -> str:
+    path = Path(word).absolute()
+    if not path.is_relative_to(Path.cwd()):
+        return ""
+    try:
+        return files.sha256(path)
+    except (OSError, ValueError):  # an argument that names no file
+        return ""
 
 
 def _settings() -> Command:

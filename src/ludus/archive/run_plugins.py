@@ -20,7 +20,7 @@ from ludus.archive.store import RunFolder
 from ludus.archive.user_folder import own_file, store
 from ludus.errors import ConfigError, LudusError, of_system
 from ludus.plugins import Plugin, is_file, load_environments, load_plugins, option, read_plugin
-from ludus.terminal import can_answer, warn
+from ludus.terminal import agrees, can_answer, warn
 from ludus.text import clean, near, safe_name
 
 FOLDER = "plugins"
@@ -80,7 +80,7 @@ def record(folder: RunFolder, plugins: Sequence[Plugin]) -> list[dict[str, str]]
     return [
         {"path": plugin.name, "sha256": plugin.sha256, "copy": _copy(folder.path, plugin.name, plugin.source)}
         if plugin.source is not None
-        else {"module": plugin.name}
+        else {"module": plugin.name, "sha256": plugin.sha256}
         for plugin in plugins
     ]
 
@@ -116,18 +116,19 @@ def allow(folder: Path, plugin: Plugin) -> str:
 def _allowed(folder: Path, one: Recorded, wanted: Sequence[Recorded]) -> Plugin:
     """A plugin that may be run; asks at a terminal, and refuses where nobody can answer."""
     plugin, name = _now(one), clean(near(Path(one.name)) if is_file(one.name) else one.name, 400)
-    copy = [f"{option(path)}, the copy of that time"] if (path := one.copy_in(folder)) else []
+    copy = [f"{option(path)}, the copy of that time, if you trust it"] if (path := one.copy_in(folder)) else []
     others = " ".join(option(other.name) for other in wanted if other is not one)
     if plugin is None:
         raise _refusal(folder, f"{name}, which is gone", ["--plugin FILE where it is now", *copy], others)
-    changed = plugin.sha256 != one.sha256
+    changed = bool(plugin.sha256) and plugin.sha256 != one.sha256
     if _agreed(folder, plugin):
         if changed:
             warn(f"{name} has changed since {folder.name} was made")
         return plugin
     if can_answer():
-        print(f"{folder.name} wants to run {name}{', which has changed since' if changed else ''}: {_shown(plugin)}")
-        if _yes("Run this very code for this run, now and from now on? [y/N] "):
+        since = ", which has changed since" if changed else ""
+        print(f"{clean(folder.name)} wants to run {name}{since}: {_shown(plugin)}")
+        if agrees("Run this very code for this run, now and from now on? [y/N] "):
             allow(folder, plugin)
             return plugin
     if changed:
@@ -151,14 +152,8 @@ def _now(one: Recorded) -> Plugin | None:
 
 
 def _shown(plugin: Plugin) -> str:
-    return f"sha256 {plugin.sha256}" if plugin.source is not None else clean(plugin.origin or "not installed", 400)
-
-
-def _yes(question: str) -> bool:
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    place = "" if plugin.source is not None else clean(plugin.origin or "not installed", 400)
+    return " ".join(filter(None, (place, plugin.sha256 and f"sha256 {plugin.sha256}")))
 
 
 def _agreed(folder: Path, plugin: Plugin) -> bool:
@@ -166,7 +161,7 @@ def _agreed(folder: Path, plugin: Plugin) -> bool:
 
 
 def _digest(folder: Path, plugin: Plugin) -> str:
-    """Of the folder, the plugin's name, and its content or the place of the module."""
+    """Of the folder, the plugin's name, its content, and the place of a module."""
     facts = [str(folder.resolve()), plugin.name, plugin.sha256, plugin.origin]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -199,4 +194,4 @@ def _entries(part: object) -> Iterator[Recorded]:
         if is_file(texts.get("path", "")):
             yield Recorded(texts["path"], texts.get("sha256", ""), texts.get("copy", ""))
         elif texts.get("module") and not is_file(texts["module"]):
-            yield Recorded(texts["module"])
+            yield Recorded(texts["module"], texts.get("sha256", ""))

@@ -25,7 +25,7 @@ from ludus.secrets import hide
 from ludus.text import did_you_mean
 
 ROOT = Path("runs")
-FOLDERS = ("checkpoints", "buffers", "videos", "tensorboard", "wandb", "debug", "plugins")
+FOLDERS = ("checkpoints", "buffers", "videos", "imagination", "tensorboard", "wandb", "debug", "plugins")
 """Subfolders of a run folder."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CHECKPOINT = re.compile(rf"best|last|{CHECKPOINT}")
@@ -54,6 +54,11 @@ class RunFolder:
     def videos(self) -> Path:
         """The folder of videos."""
         return self.path / "videos"
+
+    @property
+    def imagination(self) -> Path:
+        """The folder of what its world model imagines, by checkpoint."""
+        return self.path / "imagination"
 
     @classmethod
     def create(

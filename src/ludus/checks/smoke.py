@@ -39,11 +39,18 @@ def targets(filter: str | None = None, limit: int | None = None, skip: Sequence[
 
 
 def run(
-    kind: Kind, specs: Sequence[str], *, timesteps: int, timeout: float, jobs: int = 1, python: str = sys.executable
+    kind: Kind,
+    specs: Sequence[str],
+    *,
+    timesteps: int,
+    timeout: float,
+    jobs: int = 1,
+    python: str = sys.executable,
+    plugins: Sequence[str] = (),
 ) -> Iterator[Result]:
     """Run the smoke tests, `jobs` at a time, and yield their results as they finish."""
     with ThreadPoolExecutor(jobs) as pool:
-        pending = [pool.submit(one, kind, spec, timesteps, timeout, python) for spec in specs]
+        pending = [pool.submit(one, kind, spec, timesteps, timeout, python, plugins) for spec in specs]
         try:
             for future in as_completed(pending):
                 yield future.result()
@@ -52,14 +59,16 @@ def run(
                 future.cancel()
 
 
-def one(kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys.executable) -> Result:
+def one(
+    kind: Kind, spec: str, timesteps: int, timeout: float, python: str = sys.executable, plugins: Sequence[str] = ()
+) -> Result:
     """Run one smoke test in a new process."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         overlay = Path.cwd() / "configs"
         if overlay.is_dir():
             (Path(folder) / "configs").symlink_to(overlay)
-        command = [python, "-m", "ludus.checks.trial", kind, spec, str(timesteps)]
+        command = [python, "-m", "ludus.checks.trial", kind, spec, str(timesteps), str(Path.cwd()), *plugins]
         code, out, err = _finish(command, folder, timeout)
     seconds = time.monotonic() - began
     if code is None:

@@ -1,4 +1,4 @@
-"""Runs one smoke test: `python -m ludus.checks.trial KIND SPEC TIMESTEPS`.
+"""Runs one smoke test: `python -m ludus.checks.trial KIND SPEC TIMESTEPS FOLDER [PLUGIN]...`.
 
 The last line on stdout is JSON: whether the test passed, or what is missing. A process that dies has failed.
 """
@@ -9,12 +9,14 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.envs.facts import file_of
 from ludus.envs.suites import spelled
 from ludus.errors import EnvironmentFailed, LudusError, Missing, MissingExtra
+from ludus.plugins import load_plugins
 from ludus.types import Array, tree_index
 
 if TYPE_CHECKING:
@@ -26,9 +28,11 @@ ENVIRONMENTS = 4
 FRAMES = 10
 
 
-def main(kind: str, spec: str, timesteps: str) -> int:
-    """Run the test and print its result."""
+def main(kind: str, spec: str, timesteps: str, folder: str = ".", *plugins: str) -> int:
+    """Run the test and print its result; `folder` is where the user is, and where modules are looked for."""
     try:
+        with chdir(folder):
+            load_plugins(plugins)
         TRIALS[kind](spec, int(timesteps))
     except Missing as error:
         return _tell("MISSING", error.remedy if isinstance(error, MissingExtra) else error.line())

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("ludus.cli.verify:verify", "Retrain a run and check that every number matches."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
     "evaluate": ("ludus.cli.evaluate:evaluate", "Measure a checkpoint over many episodes."),
+    "imagine": ("ludus.cli.imagine:imagine", "See what a world model predicts, beside what happened."),
     "list": ("ludus.cli.listing:list_runs", "List runs; filter and sort by anything."),
     "show": ("ludus.cli.show:show", "Show one run in full."),
     "compare": ("ludus.cli.compare:compare", "Compare runs over their seeds, with plots."),

@@ -78,6 +78,7 @@ def memory(
     ] = "",
     jobs: Jobs = None,
     out: Annotated[Path, Option(metavar="DIR", help="Results; a second call goes on.")] = Path("bench/memory"),
+    plugin: Plugin = None,
     list_tasks: Annotated[bool, Option("--list", help="Show presets, tasks and cores.")] = False,
 ) -> int:
     """Train every core on every task with several seeds, and write tables and curves."""
@@ -93,7 +94,9 @@ def memory(
     chosen = pick_tasks(words(env)), pick_cores(words(cores))
     budgets = [numbers("--steps", word, "100000 or --steps 65536,131072")[0] for word in words(steps)]
     given = numbers("--seeds", seeds, "5 or --seeds 1,2,3", least=0)
-    plan = Plan(*chosen, given if len(given) > 1 else list(range(1, given[0] + 1)), match_params or None, budgets)
+    plugins = [one.name for one in load_plugins(plugin or [])]
+    numbered = given if len(given) > 1 else list(range(1, given[0] + 1))
+    plan = Plan(*chosen, numbered, match_params or None, budgets, plugins)
     failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
     if (out / "table.md").is_file():
         print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")

@@ -65,13 +65,15 @@ def validate(
     from ludus.archive.run_plugins import load_for_spec
     from ludus.config.compose import config_hash, environment_file, find_experiments, find_targets, load
     from ludus.envs.facts import facts_of
+    from ludus.plugins import load_plugins
 
-    if not specs or specs == ["all"]:
+    named = specs not in (None, [], ["all"])
+    if not specs or not named:
         specs = [*(target.spec for target in find_targets()), *find_experiments()]
     found: list[dict[str, str | None]] = []
     for spec in specs:
         try:
-            load_for_spec(spec, [], plugin)
+            load_for_spec(spec, [], plugin) if named else load_plugins(plugin or [])  # files name no code to import
             resolved = load(spec)
             config = resolved.config
             if config.environment.num_envs != "auto":

@@ -10,6 +10,7 @@ import typer
 from ludus.cli.flags import one_spec
 from ludus.cli.options import numbers
 from ludus.errors import ConfigError
+from ludus.terminal import agrees, can_answer
 
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
@@ -56,6 +57,13 @@ def split(words: list[str]) -> tuple[str | None, list[str]]:
     if len(specs) > 1:
         raise ConfigError(specs[1], f"a second spec besides '{specs[0]}'", one_spec(specs))
     return (specs[0] if specs else None), [word for word in words if word not in specs]
+
+
+def option_overrides(override: Texts, env_kwargs: Texts, max_timesteps: Text, total_timesteps: Text) -> list[str]:
+    """Options that are another way to write overrides."""
+    budgets = {"max_timesteps": max_timesteps, "total_timesteps": total_timesteps}
+    arguments = [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
+    return [*(override or []), *arguments, *(f"{name}={value}" for name, value in budgets.items() if value)]
 
 
 def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:
@@ -151,16 +159,12 @@ def confirmed(jobs: list[Resolved]) -> bool:
     """Ask a user at a terminal whether to train, and whether a program that a file names may be started."""
     from ludus.archive import consent
 
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if can_answer():
         config = jobs[0].config
         names = ", ".join(str(job.config.experiment.seed) for job in jobs)
         place, budget = config.environment.id or "stored steps", config.training.budget
         print(f"{config.algorithm.name} on {place}, {budget.total:,} {budget.noun}, seed {names}")
-        try:
-            answer = input("Start training? [Y/n] ").strip().lower()
-        except EOFError:
-            answer = "n"
-        if answer not in ("", "y", "yes"):
+        if not agrees("Start training? [Y/n] ", silence=True):
             return False
     for job in jobs:
         consent.ask(job)

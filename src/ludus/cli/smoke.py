@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ludus.checks import smoke as engine
-from ludus.cli.options import Jobs, Json, Limit
+from ludus.cli.options import Jobs, Json, Limit, Plugin
 from ludus.cli.table import painted, say
 from ludus.errors import ConfigError
 from ludus.files import to_json
+from ludus.plugins import load_plugins
 
 _STYLES = {"PASS": "green", "FAIL": "red", "MISSING": "yellow"}
 _KINDS = "train: train briefly and evaluate once; env: take random actions."
@@ -29,6 +30,7 @@ def smoke(
     jobs: Jobs = None,
     timeout: Annotated[float, Option(min=1, metavar="SECONDS", help="Time limit of each.")] = 180,
     strict: Annotated[bool, Option("--strict", help="A suite that is not installed is a failure.")] = False,
+    plugin: Plugin = None,
     as_json: Json = False,
 ) -> int:
     """Run every Env:variant briefly: small rollouts, one short evaluation, no video, no W&B."""
@@ -37,10 +39,11 @@ def smoke(
     chosen = specs[:limit] if specs else engine.targets(filter, limit, skip or [])
     if not chosen:
         raise ConfigError(f"--filter {filter}", "no name contains it", "see ludus train --list-envs")
+    plugins = [one.name for one in load_plugins(plugin or [])]
     width, results = max(map(len, chosen)), []
     workers = jobs or os.cpu_count() or 1
     trial: engine.Kind = "video" if video else kind
-    for result in engine.run(trial, chosen, timesteps=timesteps, timeout=timeout, jobs=workers):
+    for result in engine.run(trial, chosen, timesteps=timesteps, timeout=timeout, jobs=workers, plugins=plugins):
         results.append(result)
         if not as_json:
             status = painted(f"{result.status:<7}", _STYLES[result.status])

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ludus.cli import job as asked
 from ludus.cli.flags import spec_of
-from ludus.cli.job import confirmed, jobs_of, pick_spec, print_config, print_targets, split
+from ludus.cli.job import confirmed, jobs_of, option_overrides, pick_spec, print_config, print_targets, split
 from ludus.cli.options import LastLines, Plugin, RunsDir
 from ludus.cli.outcome import tell
 from ludus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ludus.config.compose import Resolved
+    from ludus.plugins import Plugin as Loaded
 
 
 def train(
@@ -37,14 +42,9 @@ def train(
     spec, overrides = split(words or [])
     if list_envs:
         return print_targets(spec)
-    overrides += override or []
-    overrides += [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
-    overrides += [f"max_timesteps={max_timesteps}"] if max_timesteps else []
-    overrides += [f"total_timesteps={total_timesteps}"] if total_timesteps else []
+    overrides += option_overrides(override, env_kwargs, max_timesteps, total_timesteps)
     if resume not in (None, "auto"):
         return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
-    init_from = init_from and init_from.removeprefix(f"{runs_dir}/")
-    runs_dir = runs_dir.absolute()  # an environment may change the working directory, and there are several seeds
     if not (spec or config_id or config):
         spec, overrides = spec_of(overrides)
     spec = pick_spec(spec, config_id, config)
@@ -56,16 +56,31 @@ def train(
         return print_config(jobs[0], cfg, package)
     if not quiet and not confirmed(jobs):
         return 0
-    from ludus.session import resume as earlier
-    from ludus.session import train as session
+    return _train(jobs, plugins, init_from, runs_dir, json, debug, unfinished=resume is not None)
+
+
+def _train(
+    jobs: list[Resolved],
+    plugins: list[Loaded],
+    init_from: str | None,
+    runs_dir: Path,
+    json: bool,
+    debug: bool,
+    *,
+    unfinished: bool,
+) -> int:
+    """One run after the other; of `unfinished` ones the newest goes on."""
+    from ludus.session import resume, train
     from ludus.session.signals import EARLY
 
+    init_from = init_from and init_from.removeprefix(f"{runs_dir}/")
+    runs_dir = runs_dir.absolute()  # an environment may change the working directory, and there are several seeds
     done: list[Path] = []
     code = 0
     for job in jobs:
-        begun = earlier.unfinished(job.config, runs_dir) if resume else None
-        run = earlier.resume(begun, [], runs_dir=runs_dir, plugins=plugins, debug=debug) if begun else None
-        run = run or session.train(job, runs_dir=runs_dir, plugins=plugins, init_from=init_from, debug=debug)
+        begun = resume.unfinished(job.config, runs_dir) if unfinished else None
+        run = resume.resume(begun, [], runs_dir=runs_dir, plugins=plugins, debug=debug) if begun else None
+        run = run or train.train(job, runs_dir=runs_dir, plugins=plugins, init_from=init_from, debug=debug)
         assert run.folder is not None
         done.append(run.folder)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):

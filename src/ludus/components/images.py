@@ -6,7 +6,8 @@ Shapes: N images, C channels, H height, W width.
 
 from __future__ import annotations
 
-import itertools
+import math
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -14,10 +15,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, max_pool2d
 
-from ludus.components.layers import ACTIVATIONS, NORM_EPS, Layer, dense, initialize
+from ludus.components.layers import ACTIVATIONS, NORM_EPS, BlockLinear, Layer, dense, initialize
 from ludus.config.model import Model
 
-SMALLEST_GRID = 6
+SMALLEST_GRID, BLOCKS = 6, 8
 MULTIPLES = (2, 3, 4, 4)
 
 
@@ -50,54 +51,77 @@ class ImageEncoder(nn.Module):
         channels, *sides = shape
         self.scale, steps = 1.0 / largest, grids(sides[0], sides[1])
         widths = [channels, *(cfg.depth * MULTIPLES[i] for i in range(len(steps) - 1))]
-        self.stages = nn.ModuleList(Convolution(cfg, a, b) for a, b in itertools.pairwise(widths))
+        self.stages = nn.Sequential(*(Convolution(cfg, *ends, pool=True) for ends in pairwise(widths)))
         self.out_dim = widths[-1] * steps[-1][0] * steps[-1][1]
 
     def forward(self, image: Tensor) -> Tensor:
         """Features of images with any leading dimensions."""
         x = image.flatten(0, -4).to(torch.float32, memory_format=torch.channels_last) * self.scale - 0.5
-        for stage in self.stages:
-            assert isinstance(stage, Convolution)
-            x = stage.normed(max_pool2d(stage(x), 2))
+        x = self.stages(x)
         return x.permute(0, 2, 3, 1).flatten(1).unflatten(0, image.shape[:-3])
 
 
 class ImageDecoder(nn.Module):
-    """Features [..., F] -> images [..., C, H, W] between 0 and 1."""
+    """Features [..., F] -> images [..., C, H, W] between 0 and 1.
 
-    def __init__(self, cfg: ImageConfig, inputs: int, units: int, shape: tuple[int, int, int]) -> None:
+    The first `memory` features reach the grid by a block-diagonal map, which grows less than a dense one.
+    """
+
+    def __init__(self, cfg: ImageConfig, inputs: int, memory: int, units: int, shape: tuple[int, int, int]) -> None:
         super().__init__()
         channels, *sides = shape
-        self.grids = grids(sides[0], sides[1])[::-1]
+        self.grids, self.memory_dim = grids(sides[0], sides[1])[::-1], memory
         widths = [*(cfg.depth * MULTIPLES[i] for i in reversed(range(len(self.grids) - 1))), channels]
-        self.start = widths[0]
-        (height, width), self.hidden = self.grids[0], Layer(inputs, 2 * units, cfg.activation, cfg.norm)
-        self.grid = dense(2 * units, height * width * self.start)
-        self.stages = nn.ModuleList(Convolution(cfg, a, b) for a, b in itertools.pairwise(widths))
+        (height, width), self.start = self.grids[0], widths[0]
+        cells, self.blocks = height * width * self.start, math.gcd(BLOCKS, self.start, memory or BLOCKS)
+        self.memory = BlockLinear(memory, cells, self.blocks, memory) if memory else None
+        self.latent = nn.Sequential(
+            Layer(inputs - memory, 2 * units, cfg.activation, cfg.norm), dense(2 * units, cells)
+        )
+        self.normed = ChannelNorm(cfg, self.start)
+        ends = list(pairwise(widths))
+        self.stages = nn.ModuleList(Convolution(cfg, *pair, last=pair is ends[-1]) for pair in ends)
 
     def forward(self, features: Tensor) -> Tensor:
         """Images with the leading dimensions of the features."""
-        flat = self.grid(self.hidden(features.flatten(0, -2)))
-        x = flat.unflatten(-1, (*self.grids[0], self.start)).permute(0, 3, 1, 2)
-        for i, (stage, grid) in enumerate(zip(self.stages, self.grids[1:], strict=True)):
-            assert isinstance(stage, Convolution)
+        flat, (height, width) = features.flatten(0, -2), self.grids[0]
+        x = self.latent(flat[:, self.memory_dim :])
+        if self.memory is not None:
+            x = x + self.memory(flat[:, : self.memory_dim])
+        # each block has a few channels of the whole grid
+        x = x.view(-1, self.blocks, height, width, self.start // self.blocks).permute(0, 1, 4, 2, 3).flatten(1, 2)
+        x = self.normed(x.contiguous(memory_format=torch.channels_last))
+        for stage, grid in zip(self.stages, self.grids[1:], strict=True):
             x = stage(interpolate(x, size=grid, mode="nearest"))
-            x = stage.normed(x) if i < len(self.stages) - 1 else x.sigmoid()
-        return x.contiguous().unflatten(0, features.shape[:-1])
+        return x.sigmoid().contiguous().unflatten(0, features.shape[:-1])
 
 
-class Convolution(nn.Conv2d):
-    """A convolution that keeps height and width, and the normalisation that follows it."""
+class ChannelNorm(nn.Module):
+    """RMS normalisation of each pixel's channels, then the activation."""
 
-    def __init__(self, cfg: ImageConfig, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, cfg.kernel, padding=cfg.kernel // 2)
-        initialize(self.weight, inputs * cfg.kernel**2)
-        nn.init.zeros_(self.bias)  # type: ignore[arg-type]
-        self.norm_scale = nn.Parameter(torch.ones(outputs, 1, 1)) if cfg.norm else None
+    def __init__(self, cfg: ImageConfig, channels: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(channels, 1, 1)) if cfg.norm else None
         self.activation = ACTIVATIONS[cfg.activation]
 
-    def normed(self, x: Tensor) -> Tensor:
-        """RMS normalisation of each pixel's channels, then the activation."""
-        if self.norm_scale is not None:
-            x = x * (x.square().mean(1, keepdim=True) + NORM_EPS).rsqrt() * self.norm_scale
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        if self.scale is not None:
+            x = x * (x.square().mean(1, keepdim=True) + NORM_EPS).rsqrt() * self.scale
         return self.activation(x)
+
+
+class Convolution(nn.Module):
+    """A convolution that keeps height and width, with `pool` halved; all but the last are normalised."""
+
+    def __init__(self, cfg: ImageConfig, inputs: int, outputs: int, *, pool: bool = False, last: bool = False) -> None:
+        super().__init__()
+        self.pool, self.normed = pool, nn.Identity() if last else ChannelNorm(cfg, outputs)
+        self.layer = nn.Conv2d(inputs, outputs, cfg.kernel, padding=cfg.kernel // 2)
+        initialize(self.layer.weight, inputs * cfg.kernel**2)
+        nn.init.zeros_(self.layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, outputs, H, W], or half of both sides."""
+        x = self.layer(x)
+        return self.normed(max_pool2d(x, 2) if self.pool else x)

@@ -11,12 +11,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ludus.components.encoder import Parts, WorldEncoder, WorldEncoderConfig
+from ludus.components.encoder import Parts, WorldEncoder, WorldEncoderConfig, largest
 from ludus.components.representation import LatentState, Observed, Representation
 from ludus.config.model import Choice, Model, Registered
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Metrics
-from ludus.math.symlog import symlog
+from ludus.math.symlog import symexp, symlog
 from ludus.networks.encoders.mlp import as_vector, vector_dim
 from ludus.registry import DECODERS, PREDICTORS, REPRESENTATIONS
 from ludus.types import Spaces, Tree
@@ -65,7 +65,7 @@ class WorldModel(nn.Module):
         inputs, heads = self.representation.feature_dim, PREDICTORS
         decoder = "none" if self.encoder is None else cfg.decoder.name
         settings = cfg.decoder.config if decoder == cfg.decoder.name else DECODERS[decoder].Config()
-        self.decoder = DECODERS[decoder](settings, inputs, spaces.observation)
+        self.decoder = DECODERS[decoder](settings, inputs, self.representation.memory_dim, spaces.observation)
         self.reward = heads[cfg.reward.name](cfg.reward.config, inputs)
         self.continues = heads[cfg.continues.name](cfg.continues.config, inputs) if cfg.continue_scale else None
 
@@ -97,6 +97,16 @@ class WorldModel(nn.Module):
     def features(self, state: LatentState) -> Tensor:
         """What heads read."""
         return self.representation.features(state)
+
+    def predict(self, features_TBF: Tensor) -> dict[str, Tensor]:
+        """Observations by part: `vector` and `image<i>` as in `decoders/`; empty if nothing can read them."""
+        return {"vector": symexp(features_TBF)} if self.encoder is None else self.decoder.predict(features_TBF)
+
+    def targets(self, obs_TB: Tree) -> dict[str, Tensor]:
+        """What `predict` would give for these observations if it were perfect."""
+        images = self.observed.pixels(obs_TB)
+        found = {f"image{i}": image.float() / largest(self.observed.images[i]) for i, image in images.items()}
+        return {**found, "vector": self.observed.vector(obs_TB)} if self.observed.others else found
 
     def losses(self, batch: Batch, noise_TBN: Tensor, discount: float) -> tuple[Tensor, Observed, Metrics]:
         """(loss, states, metrics) of rows; `discount` is what the continuation of a living state is to predict."""

@@ -4,9 +4,9 @@ The rule: of these files in `configs/presets` each that exists is laid over the 
 
     <kind>.yaml, <algorithm>.yaml, <algorithm>-<kind>.yaml
 
-where the kind of a task is `atari` (an `image`), `mujoco`, `dmc` (both `continuous`) or `minigrid` (`discrete`) by its
-id, otherwise `image`, `continuous` or `discrete` by its spaces; the wider kind comes first. Every other preset is one
-file, as in `ALE/Seaquest-v5:cleanrl-atari`. No preset has a reward threshold.
+where the kind of a task is `atari` (an `image`), `mujoco`, `dmc` (both `continuous`), `minigrid` or `minatar` (both
+`discrete`) by its id, otherwise `image`, `continuous` or `discrete` by its spaces; the wider kind comes first. Every
+other preset is one file, as in `ALE/Seaquest-v5:cleanrl-atari`. No preset has a reward threshold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 GROUP = "preset"
-WIDER = {"atari": "image", "mujoco": "continuous", "dmc": "continuous", "minigrid": "discrete"}
+WIDER = {
+    "atari": "image", "mujoco": "continuous", "dmc": "continuous", "minigrid": "discrete", "minatar": "discrete"
+}  # fmt: skip
 KINDS = {*WIDER, *WIDER.values()}
 
 

@@ -126,6 +126,11 @@ def action_labels(id: str) -> tuple[str, ...]:
     return facts_of(file_of(id))[0].action.allowed
 
 
+def observation_labels(id: str) -> tuple[str, ...]:
+    """Labels of the numbers that an environment shows, from its config file."""
+    return facts_of(file_of(id))[0].observation.labels
+
+
 def collect(env: EnvInfo, facts: EnvironmentFacts, source: str = "") -> Facts:
     """Everything known about an environment; `source` is the file that `facts` come from."""
     actions = facts.action.labels

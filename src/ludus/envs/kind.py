@@ -10,7 +10,9 @@ from ludus.envs.suites import spelled, suite_of
 if TYPE_CHECKING:
     from ludus.config.schema import Environment
 
-SUITES = {"Atari": "atari", "MuJoCo": "mujoco", "DM Control": "dmc", "MiniGrid": "minigrid"}
+SUITES = {
+    "Atari": "atari", "MuJoCo": "mujoco", "DM Control": "dmc", "MiniGrid": "minigrid", "MinAtar": "minatar"
+}  # fmt: skip
 LEAST_SIDE = 64
 """Smaller pictures stay as they are."""
 
@@ -21,7 +23,7 @@ def current(id: str) -> str:
 
 
 def kind(cfg: Environment) -> str:
-    """`atari`, `mujoco`, `dmc` or `minigrid` by the id, otherwise `image`, `continuous` or `discrete` by the spaces."""
+    """`atari`, `mujoco`, `dmc`, `minigrid` or `minatar` by the id, else `image`, `continuous` or `discrete`."""
     spec = catalog.find(cfg.id)
     known = SUITES.get(suite_of(spec.id).title)
     pictures = cfg.kwargs.get("obs_type", "rgb") in ("rgb", "grayscale")

@@ -11,13 +11,15 @@ import itertools
 import pickle
 import re
 from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from ludus.envs.suites import LOCAL as LOCAL
 from ludus.errors import ConfigError
 
-LOCAL = "local/"
 _KNOWN: dict[str, tuple[object, ...]] = {}
 """Id -> what tells its environment from others."""
 
@@ -55,19 +57,42 @@ def _copies(env: gym.Env) -> Callable[..., gym.Env]:
     return make
 
 
-def _likeness(creator: Callable[..., gym.Env]) -> tuple[object, ...]:
-    """Equal for creators that make the same: classes of one name, functions with the same code and inner values."""
+def _likeness(creator: Any) -> tuple[object, ...]:
+    """Equal for creators that make the same: classes of one name and code, functions with the same code and values.
+
+    Functions of the same module count with those that they call.
+    """
     if isinstance(creator, type):
-        return creator.__module__, creator.__qualname__
-    code = getattr(creator, "__code__", None)
-    if code is None:
+        methods = [part.__code__ for part in vars(creator).values() if isinstance(part, FunctionType)]
+        return creator.__module__, creator.__qualname__, *methods
+    if not hasattr(creator, "__code__"):
         return (_content(creator),)
-    inner = [cell.cell_contents for cell in getattr(creator, "__closure__", None) or ()]
-    return code, *map(_content, (*inner, getattr(creator, "__defaults__", None), getattr(creator, "__self__", None)))
+    functions, found = [creator], list[object]()
+    for function in functions:  # which grows
+        values = _values(function)
+        near = [one for one in values if isinstance(one, FunctionType) and one.__module__ == creator.__module__]
+        functions += [one for one in near if one not in functions]
+        found += [function.__code__, *(_content(value) for value in values if not any(value is one for one in near))]
+    return tuple(found)
+
+
+def _values(function: Any) -> list[object]:
+    """What a function finds around itself: enclosed, global and default values, and the object of a method."""
+    around = getattr(function, "__globals__", {})
+    enclosed = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    known = [around[name] for name in sorted(_names(function.__code__)) if name in around]
+    return [*enclosed, *known, getattr(function, "__defaults__", None), getattr(function, "__self__", None)]
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that code, also that of functions in it, looks up outside of itself."""
+    return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))
 
 
 def _content(value: object) -> object:
     """What can be compared instead of a value, which need not have an `==` that says true or false."""
+    if isinstance(value, type):  # of which a pickle would hold the name alone
+        return _likeness(value)
     try:
         return pickle.dumps(value)
     except (pickle.PickleError, TypeError, AttributeError, ValueError, RuntimeError):

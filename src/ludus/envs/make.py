@@ -153,6 +153,10 @@ def _require_arguments(cfg: Environment, spec: EnvSpec) -> None:
             remedy = "use environment.max_episode_steps" if reserved == "max_episode_steps" else "the command sets it"
             raise ConfigError(f"environment.kwargs.{reserved}", "is no constructor argument here", remedy)
     _known(catalog.creator(cfg.id, spec.entry_point), "environment.kwargs", cfg.kwargs)
+    allowed = suite_of(cfg.id).arguments
+    for key in cfg.kwargs if allowed else ():
+        if key not in allowed:
+            raise ConfigError(f"environment.kwargs.{key}", "may not be set by a config", f"known: {', '.join(allowed)}")
 
 
 def _call(i: int, wrapper: Wrapper) -> WrapperCall:

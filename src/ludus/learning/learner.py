@@ -77,7 +77,7 @@ class Learner:
 
     The networks named in `targets` get a slow copy `target_<name>`. `generator` is where the noise of updates comes
     from: one of the run's training streams, which checkpoints keep. A compiler compiles updates as a `whole`, or only
-    their parts that `Networks.fixed` runs: the graph of a long unrolled update would take minutes.
+    their parts that `Networks.fixed` runs and modules marked `repeated`: a long unrolled update would take minutes.
     """
 
     def __init__(
@@ -108,6 +108,8 @@ class Learner:
         self.batch: Batch | None = None
         self.scalars: Mapping[str, float] = {}
         """Batch and scalars of the newest update, for the dump of a run that diverged."""
+        self.updating = False
+        """Whether an update runs: modules are compiled in updates only."""
         self.watched = False
         """Look at the metrics of every update: one that is not finite stays out of the sums; `take_bad` names it."""
         self.observer: Callable[[str, Mapping[str, Tree]], None] | None = None
@@ -116,9 +118,12 @@ class Learner:
         self._sums: dict[tuple[object, ...], Sums] = {}  # one for each function and set of static arguments
         self._last: tuple[list[str], Tensor] | None = None
         if compiler is not None:
-            from ludus.learning.traced import CompiledUpdates
+            from ludus.learning.traced import CompiledUpdates, RepeatedModule
 
             self.compiled = CompiledUpdates(self)
+            for module in [] if whole else self.model.modules():
+                if getattr(module, "repeated", False):
+                    module.forward = RepeatedModule(self.compiled, module)
         keep_freed_memory()  # the layers of a batch are freed and wanted again at every update
 
     def _place(self, targets: Sequence[str]) -> None:
@@ -146,12 +151,13 @@ class Learner:
         `accumulate` cuts the batch into that many parts whose gradients are added up (`learning/accumulate.py`); such
         an update is never compiled. Compiled updates exist once for each set of `static` arguments.
         """
-        self.batch, self.scalars = batch, scalars
+        self.batch, self.scalars, self.updating = batch, scalars, True
         self.look("batch", batch)
         kind = (function, tuple(scalars), tuple(static.items()))
         compiles = self.compiler is not None and self.whole and accumulate == 1
         done = self.compiled.run(kind, static) if compiles else None
         names, row, outputs = done or self._run(function, accumulate, static)
+        self.updating = False
         self.version += 1
         self._last = names, row
         if self.watched and not bool(row.isfinite().all()):

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.stateless import _reparametrize_module
 
 from ludus.learning.learner import FixedFunction, Learner, Networks, Outputs, TrainedGroup, UpdateFunction, finished
@@ -55,7 +56,7 @@ class CompiledUpdates:
         """(names of metrics, their values, outputs) of an update; None where it has to be eager."""
         learner = self.learner
         assert learner.compiler is not None and learner.batch is not None
-        if not learner.compiler.wants(learner.batch, learner.theta.device.type):
+        if not self.wanted():
             return None
         leaves = tree_leaves(learner.batch)
         update = self.find(kind, leaves, static)
@@ -67,6 +68,12 @@ class CompiledUpdates:
             learner.groups[label].optimizer.count += 1
         row, *outputs = update.code(arguments)
         return update.names, row, dict(zip(update.outputs, outputs, strict=True))
+
+    def wanted(self) -> bool:
+        """Whether the update at hand is compiled, or parts of it."""
+        learner = self.learner
+        assert learner.batch is not None
+        return learner.compiler is not None and learner.compiler.wants(learner.batch, learner.theta.device.type)
 
     def find(
         self, kind: tuple[UpdateFunction, object, object], leaves: list[Tensor], static: Mapping[str, object]
@@ -109,7 +116,7 @@ class CompiledUpdates:
         """Outputs of a part of an update; None where it has to be eager."""
         learner = self.learner
         assert learner.compiler is not None and learner.batch is not None
-        if not learner.compiler.wants(learner.batch, learner.theta.device.type):
+        if not self.wanted():
             return None
         leaves = list(inputs.values())
         key = (function, tuple(inputs), tuple([leaf.shape for leaf in leaves]))
@@ -139,6 +146,81 @@ class CompiledUpdates:
     def _numbers(self) -> Tensor:
         numbers = [number for group in self.learner.groups.values() for number in corrections(group.optimizer)]
         return torch.from_numpy(np.array([*self.learner.scalars.values(), *numbers], np.float32))
+
+
+class RepeatedModule:
+    """A module that runs many times in an update: its forward and backward pass as machine code.
+
+    It takes the place of the module's `forward`. Outside of updates, and where there is no code, the module runs as it
+    is.
+    """
+
+    def __init__(self, updates: CompiledUpdates, module: nn.Module) -> None:
+        self.updates, self.module, self.eager = updates, module, module.forward
+        self.names, self.parameters = zip(*module.named_parameters(), strict=True)
+        self.known: dict[tuple[object, ...], tuple[Compiled, Compiled] | None] = {}
+
+    def __call__(self, *inputs: Tensor | None) -> Any:
+        """The module's outputs."""
+        learner = self.updates.learner
+        given = [x for x in inputs if x is not None]
+        if len(given) < len(inputs) or not learner.updating or not self.updates.wanted():
+            return self.eager(*inputs)
+        key = tuple([x.shape for x in given])
+        if key not in self.known:
+            self.known[key] = self._compile(given)
+        code = self.known[key]
+        if code is None:
+            return self.eager(*inputs)
+        if torch.is_grad_enabled():
+            return RunCode.apply(code, len(given), *given, *self.parameters)
+        return tuple(code[0]([*self.parameters, *given]))
+
+    def _compile(self, given: list[Tensor]) -> tuple[Compiled, Compiled] | None:
+        """(forward, backward); None where one of them cannot be had."""
+        learner, count = self.updates.learner, len(self.names)
+        assert learner.compiler is not None and learner.batch is not None
+
+        def forward(*arguments: Tensor) -> tuple[Tensor, ...]:
+            weights = dict(zip(self.names, arguments[:count], strict=True))
+            with _reparametrize_module(self.module, weights):
+                return tuple(self.eager(*arguments[count:]))
+
+        def backward(*arguments: Tensor) -> tuple[Tensor, ...]:
+            inputs = [x.detach().requires_grad_() for x in arguments[: count + len(given)]]
+            with torch.enable_grad():
+                outputs = forward(*inputs)
+            grads = torch.autograd.grad(outputs, inputs, arguments[count + len(given) :], allow_unused=True)
+            return tuple(torch.zeros_like(x) if grad is None else grad for x, grad in zip(inputs, grads, strict=True))
+
+        size, example = learner.batch["first"].numel(), [x.detach().clone() for x in (*self.parameters, *given)]
+        with torch.no_grad():
+            first = learner.compiler.get(forward, example, size)
+            if first is None:
+                return None
+            outputs = [torch.zeros_like(x) for x in first(example)]
+            second = learner.compiler.get(backward, [*example, *outputs], size)
+        return None if second is None else (first, second)
+
+
+class RunCode(torch.autograd.Function):
+    """Compiled forward and backward passes as one operation of autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, code: tuple[Compiled, Compiled], count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """`tensors` are `count` inputs, then the parameters."""
+        ctx.code, ctx.count = code[1], count
+        ctx.save_for_backward(*tensors)
+        return tuple(code[0]([*tensors[count:], *tensors[:count]]))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        """Gradients of the inputs and the parameters that need one."""
+        inputs, parameters = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        found = ctx.code([*parameters, *inputs, *(grad.contiguous() for grad in grads)])
+        ordered = [*found[len(parameters) :], *found[: len(parameters)]]
+        needed = ctx.needs_input_grad[2:]
+        return None, None, *(grad if need else None for grad, need in zip(ordered, needed, strict=True))
 
 
 class TracedNetworks(Networks):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ludus.archive import query
 from ludus.archive.record import MISSING, Record, paths, read, value_at
+from ludus.envs.suites import LOCAL
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
 from ludus.reports.columns import config_text
@@ -269,6 +270,9 @@ def _notes(groups: Sequence[RunGroup], keys: dict[str, str]) -> list[str]:
         ]
         if len({record.environment for record in group.runs}) > 1:
             notes.append(f"{group.label}: returns of different environments are pooled; compare them one by one")
+        if len(group.runs) > 1 and str(group.runs[0].environment).startswith(LOCAL):
+            known = "an environment from Python is known by its name alone"
+            notes.append(f"{group.label}: {known}; see that runs of different programs had the same one")
         if len({record.compiled for record in group.runs} - {None}) > 1:
             notes.append(f"{group.label}: some runs were compiled, others eager: they differ from the last bits on")
         if any(record.state != "finished" for record in group.runs):

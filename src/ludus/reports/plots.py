@@ -90,7 +90,7 @@ def panels(
     try:
         import matplotlib
     except ImportError:
-        raise MissingExtra("--plot", "report") from None
+        raise MissingExtra("plot", "report") from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -21,6 +21,7 @@ from ludus.archive.store import read_or_empty
 from ludus.errors import DataError, LudusError
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.columns import local_time
+from ludus.reports.imagination import Imagined, imaginations
 from ludus.text import number
 from ludus.watch.monitor import Alert, Monitor
 from ludus.watch.rules import SHIPPED, Rules
@@ -57,6 +58,8 @@ class RunReport:
     changes: list[Difference]
     """Config values that differ from the defaults."""
     videos: list[Path]
+    imagined: list[Imagined]
+    """What its world model imagined, by checkpoint."""
 
     @property
     def x_axis(self) -> str:
@@ -121,6 +124,7 @@ def gather(folder: Path) -> RunReport:
         checkpoints=checkpoints_of(folder, evaluations),
         changes=changes(run.config),
         videos=sorted(path for path in folder.glob("videos/*.mp4") if path.is_file()),
+        imagined=imaginations(folder),
     )
 
 

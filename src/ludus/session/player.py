@@ -61,12 +61,6 @@ def checkpoint_name(run: RunFolder, wanted: str | None) -> str:
     return str(checkpoint.read_manifest(checkpoint.find(run.path, wanted or run.checkpoint))["name"])
 
 
-def load_player(run: RunFolder, which: str | None, spaces: Spaces) -> Player:
-    """The policy of a run's checkpoint (`best`, `last`, `step=N`; default best, else last)."""
-    config = saved_config(run)
-    return player_of(config, checkpoint.find(run.path, which or run.checkpoint), spaces)
-
-
 def player_of(config: ExperimentConfig, path: Path, spaces: Spaces) -> Player:
     """The policy of a checkpoint; one that does not fit the config is refused."""
     state = checkpoint.load(path)

@@ -112,5 +112,5 @@ class MemoryCoreContract(ABC):
             assert not gradient[:reset].any() and gradient[reset:].any()
 
 
-def _close(ours: Tree, theirs: Tree, limit: float = 1e-5) -> None:
-    tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=limit, rtol=limit), ours, theirs)
+def _close(ours: Tree, theirs: Tree) -> None:
+    tree_map(lambda a, b: torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5), ours, theirs)

@@ -30,6 +30,8 @@ class Plan:
     """Parameters as a share of the reference's; None keeps the width of each core's config."""
     steps: Sequence[int] = ()
     """Environment steps of a run: one number for all tasks or one for each; empty keeps the config's."""
+    plugins: Sequence[str] = ()
+    """Files and modules of the user that every run needs."""
 
     def jobs(self) -> list[BenchRun]:
         """One run per task, core and seed, in the order of the seeds."""
@@ -60,7 +62,7 @@ def bench(plan: Plan, folder: Path, workers: int, say: Callable[[str], None]) ->
     planned = plan.jobs()
     for job in planned[: len(plan.tasks) * len(plan.cores)]:
         say(f"{job.task.name}: {job.core.name} with {job.parameters:,} parameters")
-    failures = jobs.train(planned, folder / "runs", workers, say)
+    failures = jobs.train(planned, folder / "runs", workers, say, plan.plugins)
     publish(planned, folder, say)
     return failures
 

@@ -51,7 +51,9 @@ def finished(jobs: Sequence[BenchRun], folder: Path) -> dict[BenchRun, Record]:
     return {job: runs[key] for job in jobs if (key := config_hash(job.config)) in runs}
 
 
-def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
+def train(
+    jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[str], None], plugins: Sequence[str] = ()
+) -> list[str]:
     """Train every unfinished run, `workers` at a time; returns one line per failed run."""
     folder.mkdir(parents=True, exist_ok=True)
     done = finished(jobs, folder)
@@ -63,7 +65,7 @@ def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[s
     def train_one(job: BenchRun) -> None:
         name = f"{job.task.name}: {job.core.name}, seed {job.seed}"
         say(name)
-        if problem := _train(job, folder):
+        if problem := _train(job, folder, plugins):
             failures.append(f"{name}: {problem}")
             say(failures[-1])
 
@@ -72,9 +74,10 @@ def train(jobs: Sequence[BenchRun], folder: Path, workers: int, say: Callable[[s
     return failures
 
 
-def _train(job: BenchRun, folder: Path) -> str | None:
-    """Train in a new process; returns the error line, or None."""
-    command = [sys.executable, "-m", "ludus", "train", *job.words, "--resume", "auto", "-q", "--runs-dir", str(folder)]
+def _train(job: BenchRun, folder: Path, plugins: Sequence[str]) -> str | None:
+    """Train in a new process, which imports nothing from the working directory by itself; the error line, or None."""
+    options = ["--resume", "auto", "-q", "--runs-dir", str(folder), *(f"--plugin={name}" for name in plugins)]
+    command = [sys.executable, "-P", "-m", "ludus", "train", *job.words, *options]
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **threads}, check=False)
     if ended.returncode == 0:

@@ -33,11 +33,14 @@ class AutoDecoder(Reconstruction):
 
     Config = AutoDecoderConfig
 
-    def __init__(self, cfg: AutoDecoderConfig, inputs: int, space: gym.Space) -> None:
+    def __init__(self, cfg: AutoDecoderConfig, inputs: int, memory: int, space: gym.Space) -> None:
         super().__init__(space)
         self.symlog, parts = cfg.symlog, self.observed
         self.images = nn.ModuleDict(
-            {str(i): ImageDecoder(cfg, inputs, cfg.units, image_shape(leaf)) for i, leaf in parts.images.items()}
+            {
+                str(i): ImageDecoder(cfg, inputs, memory, cfg.units, image_shape(leaf))
+                for i, leaf in parts.images.items()
+            }
         )
         self.vector: nn.Module | None = None
         if parts.others:

@@ -21,7 +21,7 @@ class NoDecoder(Reconstruction):
 
     Config = NoDecoderConfig
 
-    def __init__(self, cfg: NoDecoderConfig, inputs: int, space: gym.Space) -> None:
+    def __init__(self, cfg: NoDecoderConfig, inputs: int, memory: int, space: gym.Space) -> None:
         super().__init__(space)
 
     def losses(self, features_TBF: Tensor, obs_TB: Tree) -> dict[str, Tensor]:

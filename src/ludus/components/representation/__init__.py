@@ -34,6 +34,8 @@ class Representation(nn.Module, ABC):
 
     Config: type[Model]
     feature_dim: int
+    memory_dim: int = 0
+    """Features, the first ones, that are a deterministic memory."""
     noise_dim: int
     """Standard normal numbers that one row, or one imagined step, takes."""
     reads_vectors: bool = False

@@ -5,8 +5,8 @@
 Everything that does not depend on the carried state is computed for all rows at once: the action's and the embedding's
 share of the first layers before the loop, the prior after it.
 
-Reading order: RSSM.observe -> BlockCell -> _latent. Shapes: T time, B batch, D deterministic units, U hidden units,
-S latent variables, C classes.
+Reading order: RSSM.observe -> Row -> BlockCell -> latent.
+Shapes: T time, B batch, D deterministic units, U hidden units, S latent variables, C classes.
 """
 
 from __future__ import annotations
@@ -74,16 +74,13 @@ class RSSM(Representation):
         self.cfg, self.categorical = cfg, cfg.latent == "categorical"
         self.latent_dim = cfg.stoch * cfg.classes if self.categorical else cfg.stoch
         outputs = self.latent_dim if self.categorical else 2 * cfg.stoch
-        self.cell: Cell = (BlockCell if cfg.cell == "block_gru" else DenseCell)(cfg, self.latent_dim, action_dim)
-        self.posterior_in = SplitLinear(cfg.deter, embed_dim, cfg.hidden)
-        self.posterior_normed = Normed(cfg.hidden, cfg.activation, cfg.norm)
-        self.posterior_out = dense(cfg.hidden, outputs)
+        self.row = Row(cfg, self.latent_dim, outputs, embed_dim, action_dim)
         self.prior_hidden = MLP(cfg.deter, cfg.prior_layers, cfg.hidden, cfg.activation, cfg.norm)
         self.prior_out = dense(cfg.hidden, outputs)
-        self.feature_dim, self.noise_dim = cfg.deter + self.latent_dim, cfg.stoch
+        self.feature_dim, self.memory_dim, self.noise_dim = cfg.deter + self.latent_dim, cfg.deter, cfg.stoch
 
     def initial_state(self, batch: int) -> LatentState:
-        device = self.posterior_out.weight.device
+        device = self.prior_out.weight.device
         return {
             "deter": torch.zeros(batch, self.cfg.deter, device=device),
             "stoch": torch.zeros(batch, self.latent_dim, device=device),
@@ -103,15 +100,13 @@ class RSSM(Representation):
         learn: bool = False,
     ) -> Observed:
         keep_TB1 = (~first_TB).unsqueeze(-1).to(embed_TBE.dtype)
-        drive_T = self.cell.drive(action_TBA * keep_TB1).unbind()
-        early_T = self.posterior_in.early(embed_TBE).unbind()
+        drive_T = self.row.cell.drive(action_TBA * keep_TB1).unbind()
+        early_T = self.row.inputs.early(embed_TBE).unbind()
         noise_T = [None] * len(drive_T) if noise_TBN is None else self._random(noise_TBN).unbind()
         h, z = state["deter"], state["stoch"]
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
         for keep, drive, early, noise in zip(keep_TB1.unbind(), drive_T, early_T, noise_T, strict=True):
-            h = self.cell(h * keep, z * keep, drive)
-            posterior = self.posterior_out(self.posterior_normed(self.posterior_in(h, early)))
-            z = self._latent(posterior, noise)
+            h, z, posterior = self.row(h, z, keep, drive, early, noise)
             rows.append((h, z, posterior))
         h_TBD, z_TBS, posterior_TB = (torch.stack(column) for column in zip(*rows, strict=True))
         states = {"deter": h_TBD, "stoch": z_TBS}
@@ -119,28 +114,17 @@ class RSSM(Representation):
         return Observed(states, self.features(states), losses, metrics)
 
     def imagine(self, state: LatentState, action_BA: Tensor, noise_BN: Tensor | None) -> LatentState:
-        h = self.cell(state["deter"], state["stoch"], self.cell.drive(action_BA))
+        cell = self.row.cell
+        h = cell(state["deter"], state["stoch"], cell.drive(action_BA))
         noise = None if noise_BN is None else self._random(noise_BN)
-        return {"deter": h, "stoch": self._latent(self._prior(h), noise)}
+        return {"deter": h, "stoch": latent(self.cfg, self._prior(h), noise)}
 
     def _prior(self, h: Tensor) -> Tensor:
         return self.prior_out(self.prior_hidden(h))
 
     def _random(self, noise: Tensor) -> Tensor:
-        """Noise as `_latent` takes it: uniform numbers for classes."""
+        """Noise as `latent` takes it: uniform numbers for classes."""
         return latents.uniform(noise) if self.categorical else noise
-
-    def _latent(self, params: Tensor, noise: Tensor | None) -> Tensor:
-        """A sample with a gradient, or the likeliest latent without noise."""
-        if not self.categorical:
-            mean, std = latents.gaussian_split(params, self.cfg.min_std)
-            return mean if noise is None else mean + std * noise
-        log_p = self._log_p(params)
-        one_hot = latents.one_hot_mode(log_p) if noise is None else latents.one_hot_sample(log_p.detach(), noise)
-        return (latents.straight_through(one_hot, log_p) if log_p.requires_grad else one_hot).flatten(-2)
-
-    def _log_p(self, logits: Tensor) -> Tensor:
-        return latents.mixed_log_probabilities(logits.unflatten(-1, (self.cfg.stoch, -1)), self.cfg.unimix)
 
     def _divergence(self, h_TBD: Tensor, posterior: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """KL from both sides, with free nats; their gradients differ, their values do not."""
@@ -154,7 +138,7 @@ class RSSM(Representation):
 
     def _kl(self, p: Tensor, q: Tensor) -> Tensor:
         if self.categorical:
-            return latents.categorical_kl(self._log_p(p), self._log_p(q))
+            return latents.categorical_kl(log_probabilities(self.cfg, p), log_probabilities(self.cfg, q))
         split = latents.gaussian_split
         return latents.gaussian_kl(*split(p, self.cfg.min_std), *split(q, self.cfg.min_std))
 
@@ -162,6 +146,43 @@ class RSSM(Representation):
         if self.cfg.free == "step":
             return kl_TB.clamp(min=self.cfg.free_nats)
         return kl_TB.mean().clamp(min=self.cfg.free_nats).expand_as(kl_TB)
+
+
+class Row(nn.Module):
+    """One row: the memory after an action, and the latent that its observation tells."""
+
+    repeated = True
+
+    def __init__(self, cfg: RSSMConfig, latent_dim: int, outputs: int, embed_dim: int, action_dim: int) -> None:
+        super().__init__()
+        self.cfg = cfg
+        self.cell: Cell = (BlockCell if cfg.cell == "block_gru" else DenseCell)(cfg, latent_dim, action_dim)
+        self.inputs = SplitLinear(cfg.deter, embed_dim, cfg.hidden)
+        self.normed = Normed(cfg.hidden, cfg.activation, cfg.norm)
+        self.output = dense(cfg.hidden, outputs)
+
+    def forward(
+        self, h: Tensor, z: Tensor, keep: Tensor, drive: Tensor, early: Tensor, noise: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(memory, latent, parameters of the posterior); `keep` is 0 where an episode begins."""
+        h = self.cell(h * keep, z * keep, drive)
+        posterior = self.output(self.normed(self.inputs(h, early)))
+        return h, latent(self.cfg, posterior, noise), posterior
+
+
+def latent(cfg: RSSMConfig, params: Tensor, noise: Tensor | None) -> Tensor:
+    """A sample with a gradient, or the likeliest latent without noise."""
+    if cfg.latent == "gaussian":
+        mean, std = latents.gaussian_split(params, cfg.min_std)
+        return mean if noise is None else mean + std * noise
+    log_p = log_probabilities(cfg, params)
+    one_hot = latents.one_hot_mode(log_p) if noise is None else latents.one_hot_sample(log_p.detach(), noise)
+    return (latents.straight_through(one_hot, log_p) if log_p.requires_grad else one_hot).flatten(-2)
+
+
+def log_probabilities(cfg: RSSMConfig, logits: Tensor) -> Tensor:
+    """[..., S, C] with the uniform share mixed in."""
+    return latents.mixed_log_probabilities(logits.unflatten(-1, (cfg.stoch, -1)), cfg.unimix)
 
 
 class Cell(nn.Module):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike
 from pydantic import Field, PositiveInt
 
 from ludus.config.model import Model
@@ -90,10 +89,10 @@ class StepStore:
 
     # ---- columns and size --------------------------------------------------------------------------------------------
 
-    def add_column(self, name: str, shape: tuple[int, ...] = (), dtype: DTypeLike = np.float32) -> None:
-        """Store one more value per step; `add` takes it by its name."""
+    def add_column(self, name: str) -> None:
+        """Store one more number per step; `add` takes it by its name."""
         assert self._storage is None, "columns are chosen before the first step"
-        self.columns[name] = ColumnSpec(shape, np.dtype(dtype))
+        self.columns[name] = ColumnSpec((), np.dtype(np.float32))
         self.extras.append(name)
 
     def store_memory(self, example: Tree) -> None:

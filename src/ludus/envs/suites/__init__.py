@@ -11,6 +11,8 @@ from typing import Any
 
 OURS = "Ludus"
 """Title of the suites that come with this package."""
+LOCAL = "local/"
+"""How the ids of environments begin that a Python program handed in."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Suite:
     """How to install the packages when no extra does."""
     observe: str = ""
     """Wrapper that converts its observations to supported spaces, unless the config names another one that does."""
+    arguments: tuple[str, ...] = ()
+    """The only arguments that a config may give: with others these environments would start any program."""
     alone: bool = False
     """A process can hold one environment only: `auto` starts a worker for each."""
 
@@ -66,11 +70,13 @@ SUITES = (
     Suite(OURS, "ludus.envs.suites.recall", ("Recall/",)),
     Suite(OURS, "ludus.envs.suites.pomdp", ("Tiger-", "RiverSwim-", "SparseRewardPOMDP-")),
     Suite("Atari", "ludus.envs.suites.atari", ("ALE/",), "atari", ("ale_py",)),
+    Suite("MinAtar", "ludus.envs.suites.minatar", ("MinAtar/",), "minatar", ("minatar",)),
     Suite("MiniGrid", "minigrid", ("MiniGrid-", "BabyAI-"), "minigrid", ("minigrid",), observe="minigrid_symbols"),
     Suite("DM Control", "ludus.envs.suites.dmc", ("dmc/",), "dmc", ("dm_control",)),
     Suite("DM Control", "shimmy", ("dm_control/",), "dmc", ("shimmy",)),
     Suite("ViZDoom", "ludus.envs.suites.vizdoom", ("VizDoom-",), "vizdoom", ("vizdoom",)),
-    Suite("ViZDoom", "vizdoom.gymnasium_wrapper", ("Vizdoom",), "vizdoom", ("vizdoom",)),
+    Suite("ViZDoom", "vizdoom.gymnasium_wrapper", ("Vizdoom",), "vizdoom", ("vizdoom",), arguments=(
+        "frame_skip", "max_buttons_pressed", "treat_episode_timeout_as_truncation", "use_multi_binary_action_space")),
     Suite("Retro", "ludus.envs.suites.retro", ("Retro/",), "retro", ("stable_retro",), alone=True),
     Suite("Memory Gym", "ludus.envs.suites.memory_gym", ("MemoryGym/",), needs=("memory_gym",),
           install="pip install 'ludus-rl[video]' and then pip install --no-deps memory-gym, which pins old versions"),

@@ -159,7 +159,12 @@ def _machine(game: str, state: str | None, scenario: str | None, actions: str, o
 
 
 def _require_files(game: str, state: str | None, scenario: str | None) -> None:
-    """Refuse a game without its ROM, which the user has to bring, and unknown states or scenarios."""
+    """Refuse a game without its ROM, which the user has to bring, and unknown states or scenarios.
+
+    A game is one of those that are installed, never a folder from elsewhere: scenarios may contain programs.
+    """
+    if game != Path(game).name:
+        raise ConfigError("environment.kwargs.game", f"'{game}' is no name of a game", "leave it to environment.id")
     try:
         retro.data.get_romfile_path(game)
     except FileNotFoundError as error:

@@ -163,6 +163,7 @@ def _game(path: Path, resolution: str, folder: str) -> Any:
         raise ValueError(f"resolution must be one that ViZDoom has, such as 160x120, got {resolution!r}")
     game = vizdoom.DoomGame()
     game.load_config(str(path))
+    game.set_vizdoom_path(vizdoom.exe_path)  # a scenario may name another program
     wad = game.get_doom_scenario_path()
     if wad and not Path(wad).is_file():
         raise ConfigError(WHERE, f"{path.name} needs {wad}, which is not there", f"looked in {PLACES}")

@@ -1,8 +1,7 @@
 """Problems written for a whole vector at once: one implementation for the single environment and the native backend.
 
-Reading order: a problem implements VectorTask; TaskEnv is one row of it for Gymnasium; TaskVectorEnv is B rows. All
-random numbers of an episode are drawn when it begins, from the row's own generator, so both are equal to the bit.
-Shapes: B rows.
+Reading order: a problem implements VectorTask; TaskEnv is one row of it for Gymnasium; TaskVectorEnv is B rows. A row
+draws from its own generator only, and only when an episode begins, so both are equal to the bit. Shapes: B rows.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs import Frame
 from ludus.envs.snapshots import SnapshotChoice, trial
 from ludus.envs.snapshots.values import pack_generator, unpack_generator
 from ludus.envs.spaces import EnvInfo
@@ -29,6 +29,8 @@ class VectorTask(abc.ABC):
 
     state: ClassVar[tuple[str, ...]]
     """Names of the attributes, all arrays, that later steps depend on."""
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    """What it can show, as Gymnasium has it; a task with `rgb_array` implements `frame`."""
 
     def __init__(self, num: int, observation: gym.Space, action: gym.Space, threshold: float | None = None) -> None:
         self.num, self.observation_space, self.action_space, self.reward_threshold = num, observation, action, threshold
@@ -44,6 +46,10 @@ class VectorTask(abc.ABC):
     @abc.abstractmethod
     def step(self, action: Array) -> None:
         """Every row of obs, reward, terminated and truncated after these actions [B]."""
+
+    def frame(self, obs: Tree) -> Array:
+        """uint8 [H, W, 3] of a row that shows `obs`."""
+        raise AssertionError(self.metadata)
 
     def save(self) -> State:
         """Copies of the state and the observations."""
@@ -64,10 +70,8 @@ class VectorTask(abc.ABC):
 class TaskEnv(gym.Env):
     """A task of one row."""
 
-    metadata: dict[str, Any] = {"render_modes": []}
-
     def __init__(self, task: VectorTask, render_mode: str | None = None) -> None:
-        self.task, self.render_mode = task, render_mode
+        self.task, self.render_mode, self.metadata = task, render_mode, task.metadata
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.reward_threshold = task.reward_threshold
         self._action = zeros(task.action_space, 1)
@@ -82,6 +86,9 @@ class TaskEnv(gym.Env):
         self._action[0] = action
         task.step(self._action)
         return self._seen(), float(task.reward[0]), bool(task.terminated[0]), bool(task.truncated[0]), {}
+
+    def render(self) -> Frame:
+        return self.task.frame(tree_index(self.task.obs, 0))
 
     def snapshot_state(self) -> State:
         """State of the task; all random numbers come from `np_random`."""
@@ -98,10 +105,8 @@ class TaskEnv(gym.Env):
 class SingleTask:
     """Gymnasium's entry point for one row of a task; it takes the arguments of the task."""
 
-    metadata = TaskEnv.metadata
-
     def __init__(self, task: type[VectorTask]) -> None:
-        self.creator = task
+        self.creator, self.metadata = task, task.metadata
         _, *parameters = inspect.signature(task, eval_str=True).parameters.values()
         self.__signature__ = inspect.Signature(parameters)
 
@@ -150,7 +155,9 @@ class TaskVectorEnv(VectorEnv):
         return StepResult(task.obs, task.reward, task.terminated, task.truncated, final, task.reward)
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
-        raise ConfigError("render_mode", f"'{self.id}' has nothing to show", "play it unseen")
+        if not self._task.metadata["render_modes"]:
+            raise ConfigError("render_mode", f"'{self.id}' has nothing to show", "play it unseen")
+        return self._task.frame(tree_index(self._final_obs if final else self._task.obs, index))
 
     def _begin(self, rows: Iterable[int]) -> None:
         for i in rows:
