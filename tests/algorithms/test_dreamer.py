@@ -461,15 +461,16 @@ def test_imagination_that_is_traced_learns_what_the_eager_one_does(
 
     monkeypatch.setattr(package, "has_compiler", lambda: True)
     monkeypatch.setattr(package, "obtain", obtain)
-    found = []
+    found, graphs = [], []
     for compile in ("never", "always"):
         algorithm, now = begun(variant=variant, warmup_updates=0, lr=1e-2, compile=compile)
         for _ in range(3):
             for hook in [next(iter(step)) for step in now.cfg.cycle if isinstance(step, dict)]:
                 algorithm.hooks()[hook](now)
+            graphs.append(len(traced))
         found.append(algorithm.learner.theta)
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
-    assert len(traced) == 1
+    assert graphs[:3] == [0, 0, 0] and graphs[3] == graphs[5] > 0, "later updates trace nothing anew"
 
 
 def test_nothing_is_learned_before_there_is_enough() -> None:
