@@ -101,7 +101,7 @@ def test_latents_have_gradients(latent: str) -> None:
     model = made(latent=latent)
     seen = observed(model, torch.randn(4, 3, 3))
     weight = torch.randn(4, 3, model.latent_dim)
-    (gradient,) = torch.autograd.grad((seen.states["stoch"] * weight).sum(), model.posterior_out.weight)
+    (gradient,) = torch.autograd.grad((seen.states["stoch"] * weight).sum(), model.row.output.weight)
     assert gradient.any()
 
 
