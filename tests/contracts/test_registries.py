@@ -19,12 +19,13 @@ from ludus.metrics.sinks.jsonl import Jsonl, read_rows
 from ludus.metrics.sinks.tensorboard import TensorBoard
 from ludus.metrics.sinks.wandb import WandbSink
 from ludus.networks.encoders import build_encoder
-from ludus.registry import ALGORITHMS, BUFFERS, CALLBACKS, ENCODERS, WRAPPERS
+from ludus.registry import ALGORITHMS, BUFFERS, CALLBACKS, DYNAMICS, ENCODERS, REPRESENTATIONS, WRAPPERS
 from ludus.testing import (
     AlgorithmContract,
     BufferContract,
     CallbackContract,
     EncoderContract,
+    RepresentationContract,
     SinkContract,
     WrapperContract,
 )
@@ -35,11 +36,23 @@ REPLAY = {"learning_starts": 32, "batch_size": 8, "update_ratio": 0.2, "epoch_st
 SEQUENCES = {**REPLAY, "sequence_length": 6, "burn_in": 2}
 RAINBOW = {**SEQUENCES, "dueling": True, "noisy": True, "atoms": 5, "n_step": 3}
 SMALL = {"actor": {"hidden_dims": [8]}, "critic": {"hidden_dims": [8]}}
+WORLD = {"size": "tiny", "learning_starts": 64, "batch_size": 4, "sequence_length": 6, "train_ratio": 0.5, "horizon": 2}
+WORLD |= {
+    "epoch_steps": 64,
+    "critic": {"layers": 1},
+    "actor": {"layers": 1},
+    "representation": {"deter": 16, "hidden": 8, "stoch": 2, "classes": 4},
+}
+PLANET = {**{k: v for k, v in WORLD.items() if k not in ("critic", "actor")}, "candidates": 8, "rounds": 1, "elites": 3}
 ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "a2c": ("CartPole-v1", {"rollout_steps": 16, "epoch_steps": 64}),
     "dqn": ("CartPole-v1", {**SEQUENCES, "epsilon": 0.5}),
     "dqn dict": ("LookAndFeel-v0", {**SEQUENCES, "epsilon": 0.5}),
     "dqn rainbow": ("CartPole-v1", RAINBOW),
+    "dreamer": ("CartPole-v1", WORLD),
+    "dreamer v1": ("Pendulum-v1", {**WORLD, "variant": "v1"}),
+    "dreamer dict": ("LookAndFeel-v0", WORLD),
+    "planet": ("Pendulum-v1", PLANET),
     "ppo": ("CartPole-v1", {"rollout_steps": 16, "epochs": 1}),
     "ppo box": ("Pendulum-v1", {"rollout_steps": 16, "epochs": 1}),
     "ppo dict": ("LookAndFeel-v0", {"rollout_steps": 16, "epochs": 1}),
@@ -52,9 +65,13 @@ ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "td3": ("Pendulum-v1", SEQUENCES),
 }
 """Settings of each algorithm and an environment for it."""
-WITHOUT_MEMORY = {"random", "q_learning"}
+KIND = {"dreamer": "online", "planet": "online"}
+WITHOUT_MEMORY = {"random", "q_learning", "dreamer", "planet"}
 MEMORIES = [
-    (case, core) for case in ALGORITHM for core in ("none", "gru") if core == "none" or case not in WITHOUT_MEMORY
+    (case, core)
+    for case in ALGORITHM
+    for core in ("none", "gru")
+    if core == "none" or case.split()[0] not in WITHOUT_MEMORY
 ]
 
 
@@ -64,11 +81,12 @@ class TestAlgorithms(AlgorithmContract):
         case, core = request.param
         env, settings = ALGORITHM[case]
         name = case.split()[0]
+        kinds = ALGORITHMS[name].buffers
         self.sections = {
             "algorithm": {"name": name, **settings},
             "environment": {"id": env, "num_envs": 2, "max_episode_steps": 25},
             "network": {**SMALL, "memory": core},
-            **({"buffers": {"replay": {"type": "uniform", "size": 300}}} if ALGORITHMS[name].buffers else {}),
+            **({"buffers": {"replay": {"type": KIND.get(name, "uniform"), "size": 300}}} if kinds else {}),
         }
 
 
@@ -106,6 +124,33 @@ class TestEncoders(EncoderContract):
     def make(self) -> Any:
         widths = {"hidden_dims": [8]} if self.name == "mlp" else {}
         return build_encoder(Network(encoder={"type": self.name, **widths}).encoder, self.space)
+
+
+# ---- representations of world models -------------------------------------------------------------------------------
+
+RSSM = {"deter": 16, "hidden": 8, "stoch": 3, "classes": 4, "blocks": 4, "free_nats": 0.0}
+REPRESENTATION: dict[str, dict[str, Any]] = {
+    **{
+        f"rssm {latent} {cell}": {**RSSM, "latent": latent, "cell": cell}
+        for latent in ("categorical", "gaussian")
+        for cell in ("block_gru", "gru")
+    },
+    "rssm plain": {**RSSM, "norm": False, "activation": "elu"},
+    **{f"identity {kind}": {"dynamics": {"type": kind, "units": 8, "layers": 1}} for kind in DYNAMICS.names()},
+}
+
+
+class TestRepresentations(RepresentationContract):
+    @pytest.fixture(autouse=True, params=REPRESENTATION)
+    def case(self, request: pytest.FixtureRequest) -> None:
+        self.kind, self.settings = REPRESENTATIONS[request.param.split()[0]], REPRESENTATION[request.param]
+
+    def make(self) -> Any:
+        return self.kind(self.kind.Config.model_validate(self.settings), self.embedding, self.actions)
+
+
+def test_every_representation_is_here() -> None:
+    assert {case.split()[0] for case in REPRESENTATION} == set(REPRESENTATIONS.names())
 
 
 # ---- wrappers ------------------------------------------------------------------------------------------------------

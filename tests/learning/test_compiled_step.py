@@ -44,9 +44,13 @@ def assert_same(eager: Learner, traced: Learner) -> None:
 
 
 @pytest.mark.parametrize("slow", [None, 1e-3])
-@pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
-def test_the_traced_step_equals_the_eager_one(compiler: Compiler, kind: str, slow: float | None) -> None:
-    cfg = OptimizerConfig(type=kind, weight_decay=0.01)
+@pytest.mark.parametrize(
+    ("kind", "agc"), [("adam", None), ("adamw", 0.02), ("laprop", None), ("laprop", 0.02), ("sgd", None)]
+)
+def test_the_traced_step_equals_the_eager_one(
+    compiler: Compiler, kind: str, agc: float | None, slow: float | None
+) -> None:
+    cfg = OptimizerConfig(type=kind, weight_decay=0.01, agc=agc)
     eager, traced = toy.learner(cfg), toy.learner(cfg, compiler=compiler)
     scalars = {"lr": 0.01, **({"slow_lr": slow} if slow else {})}
     for batch in toy.batches(6):
@@ -54,6 +58,18 @@ def test_the_traced_step_equals_the_eager_one(compiler: Compiler, kind: str, slo
             one.update(toy.fit, batch, scalars)
     assert [update.code is not None for update in traced.compiled.known.values()] == [True]
     assert_same(eager, traced)
+
+
+def test_a_learner_clips_the_gradient_of_each_parameter_tensor() -> None:
+    """`agc` reaches the step: with SGD and no momentum no tensor moves by more than its share."""
+    learner = toy.learner(OptimizerConfig(type="sgd", betas=(0.0, 0.0), agc=0.02), max_grad_norm=None)
+    before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+    batch = {**toy.batches(1)[0]}
+    batch["y"] = 1e3 * batch["y"]
+    learner.update(toy.fit, batch, {"lr": 1.0})
+    for name, parameter in learner.model.named_parameters():
+        moved = (parameter.detach() - before[name]).norm().item()
+        assert moved == pytest.approx(0.02 * before[name].norm().item(), rel=1e-4), name
 
 
 def test_the_traced_update_of_several_networks_equals_the_eager_one(compiler: Compiler) -> None:

@@ -191,3 +191,53 @@ def test_the_entropy_of_a_squashed_gaussian_is_right_up_to_the_widest(mean: floa
     log_n = reference.Normal(mean, math.exp(log_std)).log_prob(u)
     expected = -(log_n.exp() * log_p).sum() * (u[1] - u[0])
     assert dist.entropy(params.float()).item() == pytest.approx(expected.item(), abs=2e-4)
+
+
+# ---- a Gaussian cut off at the bounds --------------------------------------------------------------
+
+
+CUT = [(-2.0, -1.0), (0.0, -2.0), (0.3, 0.0), (0.9, -1.5), (0.0, 1.5)]
+
+
+def on_a_grid(mean: float, log_std: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Points between the bounds and the log-density there, from torch's Gaussian."""
+    x = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
+    normal = reference.Normal(torch.tensor(mean, dtype=torch.float64), math.exp(log_std))
+    inside = normal.cdf(torch.tensor(1.0)) - normal.cdf(torch.tensor(-1.0))
+    return x, normal.log_prob(x) - inside.log()
+
+
+@pytest.mark.parametrize(("mean", "log_std"), CUT)
+def test_a_truncated_gaussian_is_a_gaussian_between_the_bounds(mean: float, log_std: float) -> None:
+    dist, params = d.TruncatedGaussian((1,)), torch.tensor([mean, log_std], dtype=torch.float64)
+    x, log_p = on_a_grid(mean, log_std)
+    assert torch.trapezoid(log_p.exp(), x).item() == pytest.approx(1.0, abs=1e-6)
+    torch.testing.assert_close(dist.log_prob(params.expand(len(x), 2), x.unsqueeze(1)), log_p, atol=1e-6, rtol=1e-6)
+    entropy = -torch.trapezoid(log_p.exp() * log_p, x).item()
+    assert dist.entropy(params).item() == pytest.approx(entropy, abs=1e-5)
+    for other in CUT:
+        kl = torch.trapezoid(log_p.exp() * (log_p - on_a_grid(*other)[1]), x).item()
+        found = dist.kl(params, torch.tensor(other, dtype=torch.float64)).item()
+        assert found == pytest.approx(kl, abs=1e-4, rel=1e-4)
+
+
+@pytest.mark.parametrize(("mean", "log_std"), CUT)
+def test_samples_of_a_truncated_gaussian_follow_its_density(mean: float, log_std: float) -> None:
+    dist, (x, log_p) = d.TruncatedGaussian((1,)), on_a_grid(mean, log_std)
+    params = torch.tensor([mean, log_std]).expand(40_000, 2)
+    drawn = dist.sample_numpy(params.numpy(), np.random.default_rng(0))
+    assert drawn.shape == (40_000, 1) and drawn.dtype == np.float32 and np.abs(drawn).max() <= 1
+    for power in (1, 2):
+        expected = torch.trapezoid(log_p.exp() * x**power, x).item()
+        error = float(5 * (drawn**power).std() / 200) + 1e-4
+        assert (drawn**power).mean() == pytest.approx(expected, abs=error)
+    assert dist.mode_numpy(params.numpy())[0, 0] == np.float32(np.clip(mean, -1, 1))
+
+
+def test_truncated_samples_are_differentiable() -> None:
+    dist = d.TruncatedGaussian((2,))
+    params = torch.tensor([[0.2, -0.4, -0.5, 0.3]], dtype=torch.float64, requires_grad=True)
+    noise, other = torch.tensor([[0.7, -1.2]], dtype=torch.float64), 0.5 * params.detach()
+    assert torch.autograd.gradcheck(lambda p: dist.reparametrized(p, noise), [params])
+    assert torch.autograd.gradcheck(dist.entropy, [params])
+    assert torch.autograd.gradcheck(lambda p: dist.kl(p, other), [params])

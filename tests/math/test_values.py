@@ -110,3 +110,30 @@ def test_lambda_returns_carry_gradients():
     discount = torch.full((7, 3), 0.9, dtype=torch.float64)
     inputs = [x.requires_grad_() for x in (reward, discount, value)]
     assert torch.autograd.gradcheck(lambda r, d, v: values.lambda_returns(r, d, v, 0.8), inputs)
+
+
+def test_replayed_lambda_returns_golden(golden):
+    """DreamerV3's own function; it has no return for the last row."""
+    g = golden["dreamerv3_lambda_return"]
+    reward, last, terminal, boot = (torch.tensor(g[name]).T for name in ("rew", "last", "term", "boot"))
+    found = values.replayed_lambda_returns(reward, last, terminal, boot, g["disc"], g["lam"])
+    assert torch.equal(found[-1], boot[-1])
+    close(found[: len(torch.tensor(g["out"]).T)].T, g["out"])
+
+
+def test_imagined_returns_are_replayed_ones_without_an_end(golden):
+    g = golden["dreamerv3_lambda_return"]
+    reward, boot = (torch.tensor(g[name]).T for name in ("rew", "boot"))
+    never = torch.zeros_like(reward, dtype=torch.bool)
+    found = values.replayed_lambda_returns(reward, never, never, boot, 0.9, 0.8)
+    discount = torch.full_like(reward[1:], 0.9)
+    close(found[:-1], values.lambda_returns(reward[1:], discount, boot[1:], 0.8))
+
+
+def test_replayed_returns_stop_at_ends_and_differ_by_their_kind():
+    """Nothing after an end counts; a truncated episode goes on with its bootstrap value, a terminated one does not."""
+    reward, boot = torch.tensor([0.0, 1.0, 2.0, 0.0, 50.0]), torch.tensor([7.0, 7.0, 10.0, 99.0, 99.0])
+    last = torch.tensor([False, False, True, False, False])
+    for terminal, rest in ((last, 0.0), (torch.zeros_like(last), 0.5 * 10.0)):
+        found = values.replayed_lambda_returns(reward, last, terminal, boot, 0.5, 1.0)
+        close(found[:2], [1 + 0.5 * (2 + rest), 2 + rest])

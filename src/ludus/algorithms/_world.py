@@ -170,7 +170,7 @@ def named_settings(given: Any, fields: Collection[str], *layers: Mapping[str, An
     size = str(given.get("size", "1m")) if isinstance(given, Mapping) else ""
     if size not in SIZES:
         return given  # the fields themselves complain
-    found = {name: part for name, part in sized(SIZES[size]).items() if name in fields}
-    for layer in (*layers, given):
-        found = merged(found, layer)
+    found = given  # from the top down: another `type` drops what a layer says of it, the widths of the size stay
+    for layer in (*reversed(layers), {name: part for name, part in sized(SIZES[size]).items() if name in fields}):
+        found = merged(layer, found)
     return found

@@ -40,6 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "v2": {
         "encoder": {"symlog": False},
         "representation": {
+            "type": "rssm",
             "cell": "gru",
             "prior_layers": 1,
             "unimix": 0.0,
@@ -47,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "representation_scale": 0.2,
             "free": "mean",
         },
-        "decoder": {"symlog": False},
+        "decoder": {"type": "auto", "symlog": False},
         "reward": {"type": "gaussian"},
         "critic": {"type": "gaussian"},
         "actor": {"distribution": "truncated_normal", "unimix": 0.0, "output_scale": 1.0},
@@ -69,6 +70,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "v1": {
         "encoder": {"symlog": False, **ELU},
         "representation": {
+            "type": "rssm",
             "latent": "gaussian",
             "cell": "gru",
             "stoch": 30,
@@ -79,7 +81,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "free": "mean",
             **ELU,
         },
-        "decoder": {"symlog": False, **ELU},
+        "decoder": {"type": "auto", "symlog": False, **ELU},
         "reward": {"type": "gaussian", "layers": 2, **ELU},
         "continues": ELU,
         "critic": {"type": "gaussian", **ELU},
@@ -273,16 +275,17 @@ class Dreamer(Algorithm):
 
     def _scalars(self, now: PhaseContext) -> dict[str, float]:
         cfg: DreamerConfig = now.cfg
-        warm, updates = cfg.warm(self.learner.updates), self.learner.updates + 1
+        world, critic = (self.learner.groups[name].optimizer.count for name in ("world", "critic"))
+        warm = cfg.warm(critic)  # the controller counts its own updates: the world model may be far ahead
         return {
-            "lr": warm * now.at(cfg.lr),
+            "lr": cfg.warm(world) * now.at(cfg.lr),
             "actor_lr": warm * now.at(cfg.actor_lr or cfg.lr),
             "critic_lr": warm * now.at(cfg.critic_lr or cfg.lr),
             "gamma": now.at(cfg.gamma),
             "lam": now.at(cfg.lam),
             "entropy": now.at(cfg.entropy_coef),
             "mix": now.at(cfg.actor_mix),
-            "tau": now.at(cfg.tau) if updates % cfg.slow_every == 0 else 0.0,
+            "tau": now.at(cfg.tau) if (critic + 1) % cfg.slow_every == 0 else 0.0,
         }
 
     def _static(self, cfg: DreamerConfig) -> dict[str, Any]:
@@ -446,7 +449,7 @@ class Dreamer(Algorithm):
         returns_TB = replayed_lambda_returns(reward_TB, last_TB, terminal_TB, bootstrap_TB, c["gamma"], c["lam"])
         features_TBF = features_TBF[rows][:-1]
         loss_TB = self.critic_loss(nets, nets.critic(features_TBF), features_TBF, returns_TB[:-1], slow_critic)
-        return (loss_TB * ~last_TB[:-1]).mean()
+        return (loss_TB * ~last_TB[:-1]).sum() / max(1, loss_TB.numel())  # one row has no step to learn from
 
 
 def dream_step(nets: Networks, given: Mapping[str, Tensor]) -> dict[str, Tensor]:

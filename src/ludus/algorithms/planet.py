@@ -33,6 +33,7 @@ from ludus.types import Array, Report, Stateful, Tree, tree_map
 PLANET: dict[str, Any] = {
     "encoder": {"symlog": False, "activation": "elu", "norm": False},
     "representation": {
+        "type": "rssm",
         "latent": "gaussian",
         "cell": "gru",
         "deter": 200,
@@ -45,7 +46,7 @@ PLANET: dict[str, Any] = {
         "activation": "elu",
         "norm": False,
     },
-    "decoder": {"symlog": False, "activation": "elu", "norm": False},
+    "decoder": {"type": "auto", "symlog": False, "activation": "elu", "norm": False},
     "reward": {"type": "gaussian", "layers": 2, "activation": "elu", "norm": False},
     "continues": {"activation": "elu", "norm": False},
 }
@@ -165,10 +166,16 @@ class Planner(WorldPlayer):
         self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
     ) -> tuple[Outputs, Tree]:
         _, after = super().__call__(obs_B, state, first_B, rng)
-        plan, value = self.plan(after["latent"], rng or np.random.default_rng(0))
-        known = {"plan": plan.cpu().numpy(), "value": value.cpu().numpy()}
-        return Outputs(len(first_B), ("plan", "value"), known=known), after
+        known: dict[str, Array] = {}
 
+        def read(_: None, head: str) -> Array:
+            plan, value = self.plan(after["latent"], rng or np.random.default_rng(0))
+            known.update(plan=plan.cpu().numpy(), value=value.cpu().numpy())
+            return known[head]
+
+        return Outputs(len(first_B), ("plan", "value"), read=read, known=known), after  # random steps need no plan
+
+    @torch.no_grad()
     def plan(self, state: LatentState, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """(first action [B, A], predicted return [B]) of the best plan."""
         cfg, world = self.cfg, self.world

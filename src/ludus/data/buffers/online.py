@@ -38,8 +38,9 @@ class Online(Buffer):
         for b in np.flatnonzero(self.storage.end - self._waiting >= length).tolist():
             while len(found) < most and self.storage.end[b] - self._waiting[b] >= length:
                 start = int(self._waiting[b])
-                self._waiting[b] += length
-                if self._has(np.array([b]), np.array([start]), REAL)[0]:
+                real = bool(self._has(np.array([b]), np.array([start]), REAL)[0])
+                self._waiting[b] += length if real else 1  # no stretch begins with a final observation
+                if real:
                     found.append((b, start))
         chosen = np.array(found, np.int64).reshape(-1, 2)
         return chosen[:, 0], chosen[:, 1]
