@@ -53,7 +53,8 @@ def acted_and_computed(algorithm: str, encoder: str, head: str, memory: str) -> 
 def described(algorithm: str, out: torch.Tensor) -> torch.Tensor:
     """What `info` should say about the outputs of a head."""
     if algorithm == "dqn":
-        return torch.cat([out, torch.full_like(out, 1 / 3)], -1)  # epsilon begins at 1
+        best = torch.nn.functional.one_hot(out.argmax(-1), 3)  # a player that never trained explores like a trained one
+        return torch.cat([out, 0.05 / 3 + 0.95 * best], -1)
     if algorithm == "td3":
         return torch.cat([out.tanh(), torch.full_like(out, 0.1)], -1)
     if ACTIONS[algorithm] is DISCRETE:
