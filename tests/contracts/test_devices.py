@@ -25,6 +25,7 @@ B = 3
 SIDES = {"nature": 36, "impala": 8, "small": 5, "minatar": 5}
 REPLAY = {"learning_starts": 8, "batch_size": 4, "train_freq": 6}
 SEQUENCES = {"sequence_length": 3, "burn_in": 1}
+WORLD = {"size": "tiny", "batch_size": 2, "sequence_length": 4, "learning_starts": 8, "train_freq": 6, "horizon": 2}
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": {"rollout_steps": 4, "epochs": 1, "batch_size": 0.5, "entropy_coef": 0.1, "clip_value": 0.2, "target_kl": 9},
     "reinforce": {"rollout_steps": 8},
@@ -35,6 +36,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "td3": {**REPLAY, **SEQUENCES},
     "q_learning": {"rollout_steps": 8},
     "random": {},
+    "dreamer": WORLD,
+    "planet": {**WORLD, "candidates": 6, "elites": 2, "rounds": 2},
 }
 ENCODERS_HERE = sorted(set(ENCODERS.names()) - {"auto", "cnn"})
 
@@ -102,8 +105,7 @@ def learned(algorithm: str, encoder: str, memory: str, device: torch.device, *, 
     hooks, updates = one.hooks(), 0
     for _ in range(2):
         hooks["collect"](now)
-        if "update_controller" in hooks:
-            updates += hooks["update_controller"](now).updates
+        updates += sum(hook(now).updates for name, hook in hooks.items() if name.startswith("update"))
     assert updates or algorithm == "random"
     one.metrics()
     obs, first = collector.env.reset([1]), np.ones(B, bool)
@@ -152,14 +154,23 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("td3", {"discrete": False, "policy_delay": 1}),
     ("q_learning", {}),
     ("random", {}),
+    ("dreamer", {}),
+    ("dreamer", {"discrete": False, "variant": "v1"}),
+    ("dreamer", {"discrete": False, "variant": "v2", "actor_gradient": "both"}),
+    ("planet", {"discrete": False}),
+    ("planet", {"discrete": False, "representation": {"type": "identity", "dynamics": "stochastic"}}),
 ]
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])
 @pytest.mark.parametrize(("algorithm", "settings"), OTHERS, ids=str)
 def test_options_too(algorithm: str, settings: dict[str, Any], memory: str) -> None:
-    if algorithm not in ("q_learning", "random") or memory == "none":
+    if algorithm not in ("q_learning", "random", "dreamer", "planet") or memory == "none":
         check(algorithm, "mlp", memory, **settings)
+
+
+def test_images_of_world_models() -> None:
+    check("dreamer", "small", "none")
 
 
 def test_every_algorithm_is_tried() -> None:
