@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from ludus.config.merge import Draft
 
 MISSING: Any = object()
-_CHOOSERS: dict[Path, str] = {("algorithm", "optimizer"): "type"}
+_PARTS = ("optimizer", "representation", "decoder", "reward", "continues", "critic")
+_CHOOSERS: dict[Path, str] = {("algorithm", part): "type" for part in _PARTS}
 """Mappings that a key chooses the shape of, besides those of registered classes."""
 
 
