@@ -134,7 +134,7 @@ class RSSM(Representation):
             "dynamics": cfg.dynamics_scale * self._free(dynamics),
             "representation": cfg.representation_scale * self._free(representation),
         }
-        return losses, {"world/kl": dynamics.detach().mean()}
+        return losses, {"world/divergence": dynamics.detach().mean()}
 
     def _kl(self, p: Tensor, q: Tensor) -> Tensor:
         if self.categorical:
