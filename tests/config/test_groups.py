@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+import ludus
 from ludus.cli import main
 from ludus.config.compose import find_experiments, load
 from ludus.config.groups import options
 
-CONFIGS = Path(__file__).parents[2] / "src" / "ludus" / "configs"
+CONFIGS = Path(ludus.__file__).parent / "configs"
 Job = Callable[..., dict]
 
 
