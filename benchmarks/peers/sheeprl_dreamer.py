@@ -5,6 +5,7 @@ Runs in an interpreter of its own, which benchmarks/README.md says how to make.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from sheeprl.algos.dreamer_v3_5 import dreamer_v3_5 as dreamer
 from sheeprl.algos.dreamer_v3_5.utils import Moments
 from sheeprl.data.buffers import EnvIndependentReplayBuffer, SequentialReplayBuffer
 from sheeprl.utils.utils import dotdict
-from world_model_task import ActingClock, WorldModelTask, time_updates
+from world_model_task import WARM_UP, ActingClock, UpdateClock, WorldModelTask
 
 ACTIONS = 2
 STORED = 2_048
@@ -65,10 +66,10 @@ def config(task: WorldModelTask, logs: str) -> Any:
 
 def act(task: WorldModelTask, cfg: Any) -> None:
     """Its own loop, which never comes to learning; it prepares the observations once per step of all environments."""
-    clock, prepare = ActingClock(task), dreamer.prepare_obs
+    clock, prepare, seen = ActingClock(task), dreamer.prepare_obs, itertools.count(step=task.envs)
 
     def marked(*args: Any, **kwargs: Any) -> Any:
-        clock.mark()
+        clock.mark(next(seen))
         return prepare(*args, **kwargs)
 
     dreamer.prepare_obs = marked
@@ -124,7 +125,11 @@ def update(task: WorldModelTask, cfg: Any) -> None:
         dreamer.write_latent_states(buffer, [(ids[0, context:], *latents)], STORED)
 
     counts = {name: sum(weight.numel() for weight in module.parameters()) for name, module in modules.items()}
-    time_updates(once, task, counts, version=version("sheeprl"), torch=torch.__version__)
+    clock = UpdateClock()
+    for _ in range(WARM_UP + task.updates):
+        once()
+        clock.mark()
+    clock.answer(counts, version=version("sheeprl"), torch=torch.__version__)
 
 
 def main() -> None:

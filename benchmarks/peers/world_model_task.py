@@ -6,8 +6,8 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class WorldModelTask:
     seed: int = 1
     threads: int = 1
 
+    @property
+    def measured(self) -> str:
+        """What the milliseconds of an answer belong to."""
+        return "step" if self.mode == "act" else "update"
+
     def with_seed(self, seed: int) -> WorldModelTask:
         """The same task with another seed."""
         return replace(self, seed=seed)
@@ -49,34 +54,43 @@ WARM_UP = 2
 """Updates before those that count: packages are loaded, memory is allocated."""
 
 
-def time_updates(update: Callable[[], object], task: WorldModelTask, parameters: dict[str, int], **facts: str) -> None:
-    """Answer with the median update in milliseconds of wall and of processor time."""
-    wall, cpu = [], []
-    for repeat in range(WARM_UP + task.updates):
-        start, cpu_start = time.perf_counter(), time.process_time()
-        update()
-        if repeat >= WARM_UP:
-            wall.append(1e3 * (time.perf_counter() - start))
-            cpu.append(1e3 * (time.process_time() - cpu_start))
-    answer = {"update_ms": statistics.median(wall), "update_cpu_ms": statistics.median(cpu)}
-    print(json.dumps({**answer, "parameters": parameters, **facts}))
+class UpdateClock:
+    """Median milliseconds between marks, of wall and of processor time."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def mark(self) -> None:
+        """Call after each update."""
+        self.wall.append(1e3 * time.perf_counter())
+        self.cpu.append(1e3 * time.process_time())
+
+    def answer(self, parameters: dict[str, int], **facts: str) -> None:
+        """Print the result; `parameters` counts those that are trained."""
+        ms, cpu_ms = (statistics.median(differences(marks[WARM_UP - 1 :])) for marks in (self.wall, self.cpu))
+        print(json.dumps({"update_ms": ms, "update_cpu_ms": cpu_ms, "parameters": parameters, **facts}))
+
+
+def differences(marks: list[float]) -> list[float]:
+    """From each mark to the next."""
+    return [end - start for start, end in pairwise(marks)]
 
 
 class ActingClock:
     """Milliseconds per environment step while acting, the first tenth of the steps left out."""
 
     def __init__(self, task: WorldModelTask) -> None:
-        self.begin, self.envs, self.steps = task.steps // 10, task.envs, 0
+        self.begin = task.steps // 10
         self.marks: list[tuple[int, float, float]] = []
 
-    def mark(self) -> None:
-        """Call once per step of all environments."""
-        if self.steps >= self.begin:
-            self.marks = [*self.marks[:1], (self.steps, time.perf_counter(), time.process_time())]
-        self.steps += self.envs
+    def mark(self, env_steps: int) -> None:
+        """Call with the steps so far, of all environments; the first that counts and the newest are kept."""
+        if env_steps >= self.begin:
+            self.marks = [*self.marks[:1], (env_steps, time.perf_counter(), time.process_time())]
 
     def answer(self, **facts: str) -> None:
         """Print the result."""
         (first, wall, cpu), (last, end, cpu_end) = self.marks
-        step_ms, step_cpu_ms = (1e3 * seconds / (last - first) for seconds in (end - wall, cpu_end - cpu))
-        print(json.dumps({"step_ms": step_ms, "step_cpu_ms": step_cpu_ms, **facts}))
+        ms, cpu_ms = (1e3 * seconds / (last - first) for seconds in (end - wall, cpu_end - cpu))
+        print(json.dumps({"step_ms": ms, "step_cpu_ms": cpu_ms, "steps_per_second": 1e3 / ms, **facts}))
