@@ -51,7 +51,7 @@ class Watch(Callback):
     def on_report(self, run: Run, hook: str, report: Any) -> None:
         if run.phase.name == "act":
             self.acting.mark(run.progress.env_steps)
-        elif hook == "update_controller":
+        elif hook == "update":
             self.updating.mark()
 
 
@@ -64,7 +64,7 @@ def experiment(task: WorldModelTask) -> dict[str, Any]:
     learn = {
         "name": "learn",
         "type": "offline",
-        "hooks": ["update_world_model", "update_controller"],
+        "hooks": ["update"],
         "duration_cycles": WARM_UP + task.updates,
     }
     return {
