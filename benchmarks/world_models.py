@@ -91,6 +91,9 @@ def compared(contest: Match, only: list[str] | None) -> dict[str, Any]:
             continue
         found = contest.measure(label, task, contest.field)
         rows[label] = {"aim": aim, **{name: figures(found, name) for name in contest.field}}
+        if task.mode == "act":
+            for name in contest.field:
+                rows[label][name]["steps_per_second"] = round(1e3 / rows[label][name]["ms"])
     return rows
 
 
@@ -119,16 +122,18 @@ def growth(contest: Match, only: list[str] | None) -> dict[str, Any]:
 
 
 def table(title: str, rows: dict[str, Any], names: list[str]) -> None:
-    """For the person waiting: milliseconds, and in brackets how many times as fast as the peer."""
+    """For the person waiting."""
     if not rows:
         return
     note(f"\n{title:<24}" + "".join(f"{name:>24}" for name in names))
     for label, row in rows.items():
-        cells = [
-            f"{row[name]['ms']:.2f} ms" + (f" ({times:.2f}x)" if (times := row[name].get(f"times_{PEER}")) else "")
-            for name in names
-        ]
-        note(f"{label:<24}" + "".join(f"{cell:>24}" for cell in cells))
+        note(f"{label:<24}" + "".join(f"{cell(row[name]):>24}" for name in names))
+
+
+def cell(got: dict[str, float]) -> str:
+    """Milliseconds, or steps per second, and in brackets how many times as fast as the peer."""
+    speed = f"{got['steps_per_second']:,} steps/s" if "steps_per_second" in got else f"{got['ms']:,.1f} ms"
+    return f"{speed} ({got[f'times_{PEER}']:.2f}x)" if f"times_{PEER}" in got else speed
 
 
 def main() -> None:
