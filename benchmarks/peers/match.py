@@ -21,14 +21,14 @@ Contestant = tuple[str, ...]
 """A script in this folder and what it is told besides the task."""
 
 
-def run(contestant: Contestant, task: Task, cache: Path) -> dict[str, Any]:
+def run(contestant: Contestant, task: Task, cache: Path, python: str = sys.executable) -> dict[str, Any]:
     """One process of one contestant, on the task's threads; its answer, and the seconds the whole process took."""
     script, *extra = contestant
     threads = str(task.threads)
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "LUDUS_CACHE": str(cache)}
     start = time.perf_counter()
     process = subprocess.run(
-        [sys.executable, str(PEERS / script), task.to_json(), *extra],
+        [python, str(PEERS / script), task.to_json(), *extra],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
