@@ -17,12 +17,18 @@ import time
 from pathlib import Path
 
 from ludus.archive import checkpoint
-from ludus.archive.tree import fingerprint
+from ludus.archive.fingerprint import fingerprint
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.verify import TIMING
 
 PPO = ("algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2")
 GAMES = ("environment.num_envs=4", "environment.max_episode_steps=300", *PPO, "training.total_timesteps=4096")
+DREAM = (
+    "algorithm.batch_size=4",
+    "algorithm.sequence_length=8",
+    "algorithm.train_ratio=1",
+    "training.total_timesteps=5000",
+)
 CASES: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo": PPO,
     "CartPole-v1:ppo_gru_masked": ("algorithm.rollout_steps=32",),
@@ -47,6 +53,11 @@ CASES: dict[str, tuple[str, ...]] = {
     "Pendulum-v1:sac": ("algorithm.update_ratio=0.1",),
     "Pendulum-v1:td3": ("algorithm.update_ratio=0.1", "buffers.replay.storage=disk"),
     "FrozenLake-v1:q_learning": (),
+    "CartPole-v1:dreamer": DREAM,
+    "CartPole-v1:dreamer_v2": (*DREAM, "buffers.replay.storage=disk"),
+    "Pendulum-v1:dreamer": DREAM,
+    "MinAtar-Breakout-v1:dreamer": (*DREAM, "algorithm.size=tiny", "buffers.replay.storage=disk"),
+    "Pendulum-v1:planet": (*DREAM, "algorithm.candidates=16", "algorithm.elites=4", "algorithm.rounds=2"),
 }
 """Shipped configs, made small."""
 OFFLINE = "CartPole-v1:dqn stored steps only"
@@ -65,6 +76,7 @@ COMPILED: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo_replay": SHORT_LAST,
     "CartPole-v1:dqn": ("training.total_timesteps=6010", "algorithm.update_ratio=0.5"),
     "Pendulum-v1:td3": ("training.total_timesteps=3010", "algorithm.update_ratio=0.5"),
+    "CartPole-v1:dreamer": (*DREAM, "training.checkpoints.every_steps=600"),
 }
 """The same with `runtime.compile=always`."""
 COMMON = ("training.checkpoints.every_steps=1500", "training.evaluation.every_steps=3000", "runtime.compile=never")
