@@ -71,9 +71,9 @@ def to_json(value: object) -> str:
     return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
 
 
-def replace_link(link: Path, target: str) -> None:
-    """Point a symbolic link to another target in one step."""
-    temporary = beside(link)
+def replace_link(link: Path, target: str, *, room: Path | None = None) -> None:
+    """Point a symbolic link to another target in one step; it is made in `room`, or beside the link."""
+    temporary = (room or link.parent) / beside(link).name
     with _discarding(temporary):
         temporary.symlink_to(target)
         temporary.replace(link)

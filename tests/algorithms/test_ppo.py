@@ -70,8 +70,8 @@ def test_the_acting_policy_is_the_learned_one(memory: str) -> None:
         def __getattr__(self, name):
             return getattr(original, name)
 
-        def __call__(self, obs, state, first):
-            outputs, state = original(obs, state, first)
+        def __call__(self, obs, state, first, rng):
+            outputs, state = original(obs, state, first, rng)
             seen.append(outputs("actor").copy())
             return outputs, state
 

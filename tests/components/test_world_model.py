@@ -174,7 +174,7 @@ def test_identity_needs_no_encoder_and_takes_no_images() -> None:
 def test_images_of_many_sizes_are_encoded_and_decoded(height: int, width: int) -> None:
     torch.manual_seed(0)
     shape = (2, height, width)
-    encoder, decoder = ImageEncoder(ImageConfig(depth=1), shape, 255.0), ImageDecoder(ImageConfig(depth=1), 5, 4, shape)
+    encoder, decoder = ImageEncoder(ImageConfig(depth=1), shape, 255.0), ImageDecoder(ImageConfig(depth=1), 5, 2, 4, shape)
     image = torch.randint(256, (2, 3, *shape), dtype=torch.uint8)
     embed, back = encoder(image), decoder(torch.randn(2, 3, 5))
     assert embed.shape == (2, 3, encoder.out_dim) and encoder.out_dim <= 4 * 36
@@ -198,7 +198,7 @@ def test_images_and_vectors_are_read_together() -> None:
     assert whole.shape == (2, 3, encoder.out_dim) and parts.vector_dim == 5 and len(parts.images) == 1
     for name, other in (("a", obs["a"] + 1), ("b", 255 - obs["b"]), ("c", (obs["c"] + 1) % 3)):
         assert not torch.equal(encoder({**obs, name: other}), whole)
-    decoder = DECODERS["auto"](DECODERS["auto"].Config(units=6, depth=1), 4, DICT)
+    decoder = DECODERS["auto"](DECODERS["auto"].Config(units=6, depth=1), 4, 2, DICT)
     losses = decoder.losses(torch.randn(2, 3, 4), obs)
     assert {loss.shape for loss in losses.values()} == {(2, 3)} and len(losses) == 2
     predicted = decoder.predict(torch.randn(7, 4))
@@ -208,7 +208,7 @@ def test_images_and_vectors_are_read_together() -> None:
 def test_decoders_predict_in_the_numbers_of_the_observation() -> None:
     """Squared error after symlog, without one half; images between 0 and 1."""
     space = gym.spaces.Box(-1e6, 1e6, (1,), np.float32)
-    decoder = DECODERS["auto"](DECODERS["auto"].Config(units=6, layers=0), 1, space)
+    decoder = DECODERS["auto"](DECODERS["auto"].Config(units=6, layers=0), 1, 0, space)
     with torch.no_grad():
         decoder.vector[1].weight.fill_(1.0)
     features, obs = torch.tensor([[[2.0]]]), torch.tensor([[[torch.e**3 - 1]]])

@@ -126,7 +126,7 @@ class Actor(Protocol):
         """Memory before an episode."""
 
     def __call__(
-        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None = None
     ) -> tuple[Outputs, Tree]:
         """(outputs of this step, memory after it); what is random in it comes from `rng`, without one nothing is."""
 
@@ -151,7 +151,7 @@ class TorchActor(Actor):
 
     @torch.no_grad()
     def __call__(
-        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None = None
     ) -> tuple[Outputs, Tree]:
         obs = tree_index(to_device(obs_B, self.device), None)
         first = torch.as_tensor(first_B, device=self.device).unsqueeze(0)

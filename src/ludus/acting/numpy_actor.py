@@ -79,7 +79,7 @@ class NumpyActor(Actor):
         return tree_map(lambda s: s.numpy(), self.trunk.initial_state(batch))
 
     def __call__(
-        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None = None
     ) -> tuple[Outputs, Tree]:
         if self._rows != len(first_B) and not self._live:
             self._build(len(first_B))

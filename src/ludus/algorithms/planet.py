@@ -163,7 +163,7 @@ class Planner(WorldPlayer):
 
     @torch.no_grad()
     def __call__(
-        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None = None
     ) -> tuple[Outputs, Tree]:
         _, after = super().__call__(obs_B, state, first_B, rng)
         known: dict[str, Array] = {}

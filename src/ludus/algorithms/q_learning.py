@@ -97,7 +97,7 @@ class Table(Actor):
         return ()
 
     def __call__(
-        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None = None
     ) -> tuple[Outputs, Tree]:
         """The values of these states."""
         return Outputs(len(obs_B), ("q",), self.q_SA[obs_B], lambda values, _: values), state

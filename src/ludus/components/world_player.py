@@ -38,7 +38,7 @@ class WorldPlayer(Actor):
 
     @torch.no_grad()
     def __call__(
-        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None
+        self, obs_B: Array, state: Tree, first_B: Array, rng: np.random.Generator | None = None
     ) -> tuple[Outputs, Tree]:
         obs, first = tree_index(to_device((obs_B, first_B), self.device), None)
         noise = None

@@ -109,7 +109,8 @@ class Videos(Callback):
         parent, name = self.folder / "checkpoints", self._checkpoint
         saved = [step for step in self._unlinked if (parent / f"{name}={step}").is_dir()]
         for step in saved:
-            files.replace_link(parent / f"{name}={step}.mp4", f"../videos/{self._unlinked[step].name}")
+            link, target = parent / f"{name}={step}.mp4", f"../videos/{self._unlinked[step].name}"
+            files.replace_link(link, target, room=self.folder)  # checkpoints/ is swept by the thread that saves
         if not saved:
             return
         self._unlinked = {step: path for step, path in self._unlinked.items() if step > max(saved)}  # written in order
