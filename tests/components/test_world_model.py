@@ -174,7 +174,8 @@ def test_identity_needs_no_encoder_and_takes_no_images() -> None:
 def test_images_of_many_sizes_are_encoded_and_decoded(height: int, width: int) -> None:
     torch.manual_seed(0)
     shape = (2, height, width)
-    encoder, decoder = ImageEncoder(ImageConfig(depth=1), shape, 255.0), ImageDecoder(ImageConfig(depth=1), 5, 2, 4, shape)
+    cfg = ImageConfig(depth=1)
+    encoder, decoder = ImageEncoder(cfg, shape, 255.0), ImageDecoder(cfg, 5, 2, 4, shape)
     image = torch.randint(256, (2, 3, *shape), dtype=torch.uint8)
     embed, back = encoder(image), decoder(torch.randn(2, 3, 5))
     assert embed.shape == (2, 3, encoder.out_dim) and encoder.out_dim <= 4 * 36
