@@ -11,6 +11,7 @@ Shapes: T time, B batch, D deterministic units, U hidden units, S latent variabl
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
@@ -185,16 +186,16 @@ def log_probabilities(cfg: RSSMConfig, logits: Tensor) -> Tensor:
     return latents.mixed_log_probabilities(logits.unflatten(-1, (cfg.stoch, -1)), cfg.unimix)
 
 
-class Cell(nn.Module):
+class Cell(nn.Module, ABC):
     """A gated recurrent cell; `drive` is the action's share, known before the state is."""
 
+    @abstractmethod
     def drive(self, action_TBA: Tensor) -> Tensor:
         """The action's share of the cell's first layer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, h: Tensor, z: Tensor, drive: Tensor) -> Tensor:
         """The next memory [B, D]."""
-        raise NotImplementedError
 
 
 class DenseCell(Cell):
