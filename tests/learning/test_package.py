@@ -359,6 +359,14 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [blocked]
 
 
+@needs_compiler
+def test_a_cache_whose_path_has_a_space(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert works(package.obtain(double, EXAMPLE, tmp_path / "my cache", said.append))
+    assert only(tmp_path / "my cache") and len(list((tmp_path / "my cache").iterdir())) == 1
+    assert len(said) == 1, "it is compiled and kept"
+
+
 def test_no_compiler_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(package, "has_compiler", lambda: False)
     with pytest.raises(package.Unavailable, match="no C\\+\\+ compiler"):
@@ -425,7 +433,7 @@ def test_code_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:
 @needs_compiler
 def test_a_build_is_on_the_disk_before_it_is_in_the_cache(filled: Path, tmp_path: Path, monkeypatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(package.files, "sync", lambda path: order.append(f"sync {path.suffix or 'folder'}"))
+    monkeypatch.setattr(package.files.os, "fsync", lambda _: order.append("sync"))
     replace = Path.replace
     monkeypatch.setattr(Path, "replace", lambda path, target: order.append("rename") or replace(path, target))
     made = only(filled)
@@ -436,7 +444,7 @@ def test_a_build_is_on_the_disk_before_it_is_in_the_cache(filled: Path, tmp_path
 
     monkeypatch.setattr(package.subprocess, "run", compiled)
     assert works(package.obtain(double, EXAMPLE, tmp_path / "empty", lambda _: None))
-    assert order == ["sync .so", "rename", "sync folder"]
+    assert order == ["sync", "rename", "sync"], "the file, its name, the folder"
 
 
 def test_the_compiler_is_out_of_reach_of_ctrl_c(tmp_path: Path, monkeypatch) -> None:

@@ -44,9 +44,11 @@ class A2C(Algorithm):
         self.experience: Batch | None = None
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights and moments."""
         return {"learner": self.learner}
 
     def metrics(self) -> dict[str, float]:

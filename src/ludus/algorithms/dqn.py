@@ -107,9 +107,11 @@ class DQN(Algorithm):
         self.replay = ReplayBuffers(context, self.net.trunk, self.learner, self.behaviour, stored=cfg.stored_state)
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights, slow copy and moments; how much is explored now."""
         return {"learner": self.learner, "epsilon": self.epsilon}
 
     def check(self, cfg: DQNConfig, buffer: str | None) -> None:

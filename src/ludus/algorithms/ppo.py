@@ -44,9 +44,11 @@ class PPO(Algorithm):
         self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights and moments."""
         return {"learner": self.learner}
 
     # ---- collect -------------------------------------------------------------------------------

@@ -60,9 +60,11 @@ class PPOReplay(Algorithm):
         self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights and moments; the buffers keep what is replayed."""
         return {"learner": self.learner}
 
     def check(self, cfg: PPOReplayConfig, buffer: str | None) -> None:

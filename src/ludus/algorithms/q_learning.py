@@ -57,9 +57,11 @@ class QLearning(Algorithm):
         self.experience: Rollout | None = None
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """The table; how much is explored now."""
         return {"table": self.table, "epsilon": self.epsilon}
 
     # ---- collect -------------------------------------------------------------------------------

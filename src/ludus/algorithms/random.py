@@ -32,9 +32,11 @@ class Random(Algorithm):
         self.behaviour = Behaviour(None, strategy, rng=context.rng, evaluation_rng=context.evaluation_rng)
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect` alone."""
         return {"collect": self.collect}
 
     def state(self) -> dict[str, Stateful]:
+        """Nothing: it learns nothing."""
         return {}
 
     def collect(self, now: PhaseContext) -> Report:

@@ -49,9 +49,11 @@ class Reinforce(Algorithm):
         self.experience: Batch | None = None
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights and moments."""
         return {"learner": self.learner}
 
     def collect(self, now: PhaseContext) -> Report:

@@ -80,9 +80,11 @@ class SAC(Algorithm):
         self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights, slow critics, temperature and moments."""
         return {"learner": self.learner}
 
     def check(self, cfg: SACConfig, buffer: str | None) -> None:

@@ -70,9 +70,11 @@ class TD3(Algorithm):
         self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
         return {"collect": self.collect, "update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights, slow copies and moments; the noise of exploration now."""
         return {"learner": self.learner, "sigma": self.sigma}
 
     def check(self, cfg: TD3Config, buffer: str | None) -> None:

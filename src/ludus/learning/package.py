@@ -124,8 +124,7 @@ def build(
         made = compile_apart(graph, example, scratch)
         kept = folder / f"{key}-{content_hash(made)}.so"
         try:
-            made.replace(kept)
-            files.sync(folder)
+            files.write_bytes(kept, made.read_bytes())
         except OSError as error:
             announce(f"{folder}: cannot be written ({error.strerror}); the compiled update is not kept")
             kept = made
@@ -137,7 +136,7 @@ def build(
 
 
 def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratch: Path) -> Path:
-    """Hand the graph to a compiler process that no Ctrl-C of ours reaches; returns its synced result."""
+    """Hand the graph to a compiler process that no Ctrl-C of ours reaches."""
     copies = tuple(x.clone() for x in example)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -164,24 +163,28 @@ def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratc
         said = ended.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ended.returncode}"]
         named = [line for line in said if "error:" in line.lower()]  # of a compiler, which ends with less
         raise Unavailable(f"compiling failed ({(named or said)[-1].strip()[-200:]})")
-    files.sync(made)
     return made
 
 
 def scratch_folder(folder: Path) -> Path:
-    """A new folder beside the packages, or among the temporary files where that cannot be written."""
+    """A new folder beside the packages; among the temporary files where they cannot be written or have a space in their path.
+
+    Torch hands paths to the compiler without quotes.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in folder.glob("build-*"):  # of a process that was killed while compiling
             with suppress(OSError):
                 if time.time() - left.stat().st_mtime > STALE_SCRATCH:
                     shutil.rmtree(left, ignore_errors=True)
-        return Path(tempfile.mkdtemp(prefix="build-", dir=folder))
+        if not any(letter.isspace() for letter in str(folder)):
+            return Path(tempfile.mkdtemp(prefix="build-", dir=folder))
     except OSError:
-        try:
-            return Path(tempfile.mkdtemp(prefix="ludus-build-"))
-        except OSError as error:
-            raise Unavailable(f"no folder to compile in ({error.strerror})") from error
+        pass
+    try:
+        return Path(tempfile.mkdtemp(prefix="ludus-build-"))
+    except OSError as error:
+        raise Unavailable(f"no folder to compile in ({error.strerror})") from error
 
 
 def content_hash(path: Path) -> str:

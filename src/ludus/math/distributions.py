@@ -71,6 +71,7 @@ class Categorical(Distribution):
         self.param_dim, self.action_shape, self.action_dtype = n, (), np.dtype(np.int64)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """The log-softmax of the chosen class."""
         return log_softmax(params, -1).gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
@@ -85,10 +86,12 @@ class Categorical(Distribution):
         return {"probabilities": lambda params: params.softmax(-1)}
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        """By the Gumbel-max trick."""
         noise = rng.standard_exponential(params.shape)  # Gumbel-max: -log of a standard exponential is Gumbel noise
         return (np.log(noise, noise) - params.astype(np.float64)).argmin(-1)  # of one type it takes half the time
 
     def mode_numpy(self, params: Array) -> Array:
+        """The class with the largest logit."""
         return params.argmax(-1)
 
 
@@ -103,13 +106,16 @@ class MultiCategorical(Distribution):
         self.action_dtype = np.dtype(np.int64)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Components are independent: their log-probabilities add up."""
         actions = self._flat(params, action).unbind(-1)
         return self._sum("log_prob", params.split(self.sizes, -1), actions)
 
     def entropy(self, params: Tensor) -> Tensor:
+        """Entropies of the components add up."""
         return self._sum("entropy", params.split(self.sizes, -1))
 
     def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        """Divergences of the components add up."""
         return self._sum("kl", params.split(self.sizes, -1), other.split(self.sizes, -1))
 
     def facts(self) -> dict[str, Callable[[Tensor], Tensor]]:
@@ -117,9 +123,11 @@ class MultiCategorical(Distribution):
         return {"probabilities": lambda p: torch.cat([part.softmax(-1) for part in p.split(self.sizes, -1)], -1)}
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        """By the Gumbel-max trick, all components at once."""
         return self.mode_numpy(params - np.log(rng.standard_exponential(params.shape)))
 
     def mode_numpy(self, params: Array) -> Array:
+        """The class with the largest logit of every component."""
         return self._shaped(params, np.stack([part.argmax(-1) for part in np.split(params, self.cuts, -1)], -1))
 
     def _sum(self, method: str, *columns: Any) -> Tensor:
@@ -134,6 +142,7 @@ class Bernoulli(Distribution):
         self.param_dim, self.action_shape, self.action_dtype = math.prod(shape), shape, np.dtype(np.int8)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """log sigmoid(x) of a set bit, log sigmoid(-x) of a cleared one, summed."""
         return (self._flat(params, action) * params - softplus(params)).sum(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
@@ -147,9 +156,11 @@ class Bernoulli(Distribution):
         return {"probabilities": torch.sigmoid}
 
     def sample_numpy(self, params: Array, rng: np.random.Generator) -> Array:
+        """A bit is set where its logit plus logistic noise is positive."""
         return self.mode_numpy(params + rng.logistic(size=params.shape))
 
     def mode_numpy(self, params: Array) -> Array:
+        """A bit is set where its logit is positive."""
         return self._shaped(params, (params > 0).astype(np.int8))
 
 
@@ -161,6 +172,7 @@ class DiagonalGaussian(Distribution):
         self.param_dim, self.action_shape, self.action_dtype = 2 * self.size, shape, np.dtype(np.float32)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Dimensions are independent: their log-densities add up."""
         mean, log_std = self._split(params)
         z = (self._flat(params, action) - mean) * (-log_std).exp()
         return -(0.5 * z.square() + log_std).sum(-1) - 0.5 * self.size * LOG_2PI
@@ -169,6 +181,7 @@ class DiagonalGaussian(Distribution):
         return self._split(params)[1].sum(-1) + 0.5 * self.size * (1 + LOG_2PI)
 
     def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        """log(s2 / s1) + (s1^2 + (m1 - m2)^2) / (2 s2^2) - 1/2, summed over dimensions."""
         (mean, log_std), (mean_o, log_std_o) = self._split(params), self._split(other)
         spread = (2 * log_std).exp() + (mean - mean_o).square()
         return (log_std_o - log_std + 0.5 * spread * (-2 * log_std_o).exp() - 0.5).sum(-1)
@@ -185,6 +198,7 @@ class DiagonalGaussian(Distribution):
         return self._shaped(params, mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32))
 
     def mode_numpy(self, params: Array) -> Array:
+        """The mean."""
         return self._shaped(params, params[..., : self.size])
 
     def reparametrized(self, params: Tensor, noise: Tensor) -> Tensor:
@@ -214,6 +228,7 @@ class SquashedGaussian(DiagonalGaussian):
     WEIGHTS = torch.softmax(-0.5 * NODES.square(), 0)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Density before the tanh, divided by the slope of the tanh."""
         return super().log_prob(params, action) - self._log_slope(self._flat(params, action)).sum(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
@@ -239,6 +254,7 @@ class TruncatedGaussian(DiagonalGaussian):
     """A Gaussian cut off at -1 and 1; parameters are mean and log deviation before the cut."""
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Density of the whole Gaussian, divided by its mass between the bounds."""
         return super().log_prob(params, action) - self._inside(params)[0].log().sum(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
@@ -256,6 +272,7 @@ class TruncatedGaussian(DiagonalGaussian):
         return (0.5 * (square_o - square) + log_std_o - log_std + inside_o.log() - inside.log()).sum(-1)
 
     def reparametrized(self, params: Tensor, noise: Tensor) -> Tensor:
+        """By the inverse of the distribution function, so that gradients flow to the parameters."""
         mean, log_std = self._split(params)
         inside, low, _ = self._inside(params)
         position = torch.special.ndtr(low) + torch.special.ndtr(noise) * inside
@@ -267,6 +284,7 @@ class TruncatedGaussian(DiagonalGaussian):
         return self.reparametrized(torch.from_numpy(np.ascontiguousarray(params)), torch.from_numpy(noise)).numpy()
 
     def mode_numpy(self, params: Array) -> Array:
+        """The mean, or the bound next to it."""
         return np.clip(super().mode_numpy(params), -1.0, 1.0)
 
     def _inside(self, params: Tensor) -> tuple[Tensor, Tensor, Tensor]:
