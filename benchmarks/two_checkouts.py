@@ -68,8 +68,14 @@ def compare(case: str, old: Path, compiled: bool, repeats: int, scratch: Path) -
     interleave(checkouts, repeats, measure)
     ratios = [new / before for new, before in zip(rates["new"], rates["old"], strict=True)]
     medians = {name: round(statistics.median(values), 1) for name, values in rates.items()}
-    median = round(statistics.median(ratios), 3)
-    return {"case": case, "compiled": compiled, "new_over_old": median, "each": [round(r, 3) for r in ratios], **medians}
+    each, median = [round(one, 3) for one in ratios], round(statistics.median(ratios), 3)
+    return {
+        "case": case,
+        "compiled": compiled,
+        "new_over_old": median,
+        "each": [round(r, 3) for r in ratios],
+        **medians,
+    }
 
 
 def main() -> None:

@@ -167,9 +167,9 @@ def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratc
 
 
 def scratch_folder(folder: Path) -> Path:
-    """A new folder beside the packages; among the temporary files where they cannot be written or have a space in their path.
+    """A new folder beside the packages, or among the temporary files where that cannot be written.
 
-    Torch hands paths to the compiler without quotes.
+    Torch hands paths to the compiler without quotes: beside packages whose path has a space nothing can be compiled.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
