@@ -73,7 +73,7 @@ def compare(case: str, old: Path, compiled: bool, repeats: int, scratch: Path) -
         "case": case,
         "compiled": compiled,
         "new_over_old": median,
-        "each": [round(r, 3) for r in ratios],
+        "each": each,
         **medians,
     }
 
