@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from ludus.algorithms._world import SIZES
 from ludus.algorithms.dreamer import VARIANTS, Dreamer, DreamerConfig, ReturnScale, moved
 from ludus.components.actor import WorldActorConfig, WorldPolicy
+from ludus.config.compose import load
 from ludus.errors import ConfigError
 from ludus.learning import package
 from support import build, close, config, moment
@@ -612,3 +613,25 @@ def test_unbounded_actions_are_refused() -> None:
 def test_the_ratio_counts_replayed_rows_per_step() -> None:
     cfg = settings(train_ratio=512, batch_size=16, sequence_length=64)
     assert cfg.update_ratio == 0.5 and cfg.planned_updates(3_000, 1) == 1_000
+
+
+def test_pong_at_the_reference_size_learns_in_the_smallest() -> None:
+    """200 million parameters are for GPUs; everything else of the config is the same."""
+    assert load("ALE-Pong-v5:dreamer").config.algorithm.config.size == "200m"
+    small = [
+        "algorithm.size=tiny",
+        "algorithm.batch_size=2",
+        "algorithm.sequence_length=4",
+        "algorithm.learning_starts=32",
+        "algorithm.train_ratio=1",
+    ]
+    short = [
+        "buffers.replay={type: online, size: 200, storage: ram}",
+        "training.total_timesteps=64",
+        "environment.num_envs=2",
+    ]
+    run = build(load("ALE-Pong-v5:dreamer", [*small, *short, "training.evaluation.every_steps=0"]).config)
+    run.run()
+    run.close()
+    assert run.spaces.observation.shape == (3, 64, 64)
+    assert run.progress.updates > 0
