@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.data.buffers.sampling import tensors
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, DataError
 from scripted import Script, fill, make, marks
 
 KINDS = ["uniform", "prioritized", "trajectory"]
@@ -333,8 +335,6 @@ def test_only_what_is_new_is_written(storage: str, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("name", ["obs.bin", "reward.bin", "mark.bin"])
 @pytest.mark.parametrize("damage", ["flip", "short", "gone"])
 def test_damage_is_named(name: str, damage: str, tmp_path: Path) -> None:
-    from ludus.errors import DataError
-
     script = Script(2, 1)
     ours = make("uniform", script, 100)
     ours.attach(tmp_path)
@@ -374,6 +374,41 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
     other = Script(2, 1, frames=1)
     with pytest.raises(ConfigError, match=r"buffers\.demos\."):
         cls(cls.Config(path=str(tmp_path)), other.spaces, 2, name="demos", rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kind", ["stored", "append"])
+def test_bytes_of_another_runs_files_are_never_read_as_objects(tmp_path: Path, kind: str) -> None:
+    """They would be addresses of the process: whoever made the file could run what they like."""
+    from ludus.registry import BUFFERS
+
+    script = Script(2, 1)
+    ours = make("uniform", script, 100, memory=False)
+    ours.attach(tmp_path)
+    fill(ours, script, [("add", 30)])
+    ours.save("step=1", ())
+    whole, cls = json.loads((tmp_path / "index.json").read_text()), BUFFERS[kind]
+    options = {"path": str(tmp_path), **({"size": 100} if kind == "append" else {})}
+
+    def read() -> None:
+        stored = cls(cls.Config(**options), script.spaces, 2, name="demos", rng=np.random.default_rng(0))
+        stored.add_column("mark")
+        stored.sample(4)
+
+    for dtype in ("|O", "i4,O", "V8", "M8[s]"):
+        columns = {**whole["contents"]["columns"], "more": [[], dtype]}
+        (tmp_path / "index.json").write_text(
+            json.dumps({**whole, "contents": {**whole["contents"], "columns": columns}})
+        )
+        with pytest.raises(DataError, match="column more holds no numbers"):
+            read()
+    (tmp_path / "index.json").write_text(json.dumps({**whole, "contents": {**whole["contents"], "columns": [1]}}))
+    with pytest.raises(DataError, match="cannot be read"):
+        read()
+    (tmp_path / "index.json").write_text(json.dumps(whole))
+    (tmp_path / "reward.bin").unlink()
+    os.mkfifo(tmp_path / "reward.bin")
+    with pytest.raises(DataError, match="regular file"):
+        read()
 
 
 @pytest.mark.parametrize("storage", ["ram", "disk"])

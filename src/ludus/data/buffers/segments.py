@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from ludus import files
 from ludus.errors import DataError, ResourceError
 from ludus.types import Array, State
 
@@ -236,7 +237,7 @@ class SegmentFile:
 
     def _read_column(self, path: Path, name: str, listed: Sequence[tuple[Any, int]]) -> None:
         try:
-            with path.open("rb") as file:
+            with files.open_regular(path) as file:  # not a pipe, which would never end
                 for (b, number, rows, _), place in listed:
                     part = self._part(name, (b, number), 0, rows)
                     file.seek(place * self.segment * self.columns[name].bytes)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from pydantic import Field, field_validator
 
+from ludus import files
 from ludus.config.model import Model
 from ludus.data.buffers.sampling import Buffer
 from ludus.data.buffers.saving import INDEX, read_space
@@ -18,6 +20,8 @@ from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
 from ludus.types import Array, Spaces, State
+
+LARGEST_INDEX = 1 << 28
 
 
 class StoredConfig(Model):
@@ -127,10 +131,13 @@ def find_folder(cfg: StoredConfig, where: str) -> Path:
 def read_index(path: Path) -> State:
     """What lies beside the steps of a saved buffer and describes them."""
     try:
-        index = json.loads(path.read_text())
+        index = json.loads(files.read(path, LARGEST_INDEX))
         if index["format"] != "ludus-buffer" or index["version"] != 2:
             raise ValueError(f"version {index['version']} of {index['format']}")
+        for name, (_, kind) in index["contents"]["columns"].items():
+            if np.dtype(kind).kind not in "biuf":  # bytes of a file that are read as objects are addresses
+                raise ValueError(f"column {name} holds no numbers but {kind}")
         spaces = {key: index.get(key) for key in ("observation", "action", "scaled_actions")}
         return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")} | spaces
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None
