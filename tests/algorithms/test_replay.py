@@ -292,6 +292,35 @@ def test_a_buffer_nobody_uses_is_refused(name: str, buffer: str, remedy: str) ->
         build(cfg)
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "kind", "size"),
+    [("dreamer", {"storage": "disk"}, "online", "auto"), ("planet", {"max_gb": 1.0}, "online", "auto"),
+     ("dreamer", "uniform", "uniform", "auto"), ("dreamer", {"size": 500}, "online", 500),
+     ("sac", {"storage": "disk"}, "uniform", 1_000_000), ("td3", "prioritized", "prioritized", 1_000_000),
+     ("ppo_replay", {"type": "trajectory"}, "trajectory", 4_096), ("sac", {"type": "online", "size": 9}, "online", 9)],
+)  # fmt: skip
+def test_what_is_not_said_of_a_buffer_is_as_the_algorithm_has_it(name: str, given: Any, kind: str, size: Any) -> None:
+    """Who wants its steps on the disk wants neither another size nor other draws."""
+    env = "CartPole-v1" if name == "ppo_replay" else "Pendulum-v1"
+    found = config(name, env=env, buffers={"replay": given}).buffers["replay"]
+    assert (found.name, found.config.size) == (kind, size)
+    assert found.config.storage == (given.get("storage", "ram") if isinstance(given, dict) else "ram")
+
+
+def test_what_is_not_said_of_an_optimizer_is_as_the_algorithm_has_it() -> None:
+    for name, eps in (("sac", 1e-8), ("td3", 1e-8), ("dqn", 1e-5)):
+        given = {"name": name, "optimizer": {"weight_decay": 0.1}}
+        cfg = config(given, env=ENVS[name]).algorithm.config.optimizer
+        assert (cfg.eps, cfg.weight_decay) == (eps, 0.1)
+        assert config(given | {"optimizer": {"eps": 1e-3}}, env=ENVS[name]).algorithm.config.optimizer.eps == 1e-3
+
+
+def test_a_stored_buffer_has_the_size_that_it_has() -> None:
+    found = config("sac", env="Pendulum-v1", buffers={"replay": {"type": "stored", "path": "runs/x"}}).buffers["replay"]
+    assert found.name == "stored" and found.config.model_dump() == {"path": "runs/x", "buffer": "replay"}
+    assert config("sac", env="Pendulum-v1", buffers={"mine": {}}).buffers["mine"].config.size == 100_000
+
+
 def test_a_buffer_that_only_a_phase_names_is_used() -> None:
     phases = [{"name": "a", "hooks": ["collect", "update_controller"], "buffer": "mine"}]
     done = run(config({"name": "dqn", **QUICK}, buffers={"mine": {"size": 500}},

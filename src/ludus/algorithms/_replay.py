@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.acting.behaviour import Behaviour, Strategy
@@ -54,6 +54,15 @@ class ReplayConfig(AlgorithmConfig):
     """Environment steps per epoch: metrics, evaluation and checkpoints come at its end."""
     optimizer: OptimizerConfig = OptimizerConfig(eps=1e-8)
     """Optimizer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def keep_own_optimizer(cls, given: Any) -> Any:
+        """What is not said of the optimizer is as the algorithm has it."""
+        if not isinstance(given, dict) or not isinstance(wanted := given.get("optimizer"), dict):
+            return given
+        own = cls.model_fields["optimizer"].default.model_dump(exclude_unset=True)
+        return {**given, "optimizer": {**own, **wanted}}
 
     @property
     def cycle(self) -> tuple[str | dict[str, Any], ...]:

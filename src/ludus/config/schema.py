@@ -6,6 +6,7 @@ declared beside its class; `Registered` looks them up by name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
@@ -210,6 +211,17 @@ class ExperimentConfig(Model):
     runtime: Runtime = Runtime()
     """Threads, compilation, precision."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def keep_own_buffers(cls, given: Any) -> Any:
+        """What is not said of a buffer that the algorithm has is as the algorithm has it."""
+        if not isinstance(given, dict) or not isinstance(wanted := given.get("buffers"), dict):
+            return given
+        algorithm = given.get("algorithm")
+        name = algorithm.get("name") if isinstance(algorithm, dict) else getattr(algorithm, "name", algorithm)
+        own = ALGORITHMS[name].buffers if isinstance(name, str) and name in ALGORITHMS else {}
+        return {**given, "buffers": {key: over(own.get(key), value) for key, value in wanted.items()}}
+
     @model_validator(mode="after")
     def environment_named(self) -> ExperimentConfig:
         """Require an environment unless the run learns only from stored steps."""
@@ -218,3 +230,14 @@ class ExperimentConfig(Model):
             error = InitErrorDetails(type="missing", loc=loc, input=self.environment.id)
             raise ValidationError.from_exception_data("ExperimentConfig", [error])
         return self
+
+
+def over(own: Mapping[str, Any] | None, value: object) -> object:
+    """A buffer as the config changes the algorithm's own one; another `type` keeps what it has too, such as `size`."""
+    value = {"type": value} if isinstance(value, str) else value
+    if own is None or not isinstance(value, dict):
+        return value
+    kind = value.get("type", own["type"])
+    if not isinstance(kind, str) or kind not in BUFFERS:
+        return value
+    return {**{key: own[key] for key in own if key in BUFFERS[kind].Config.model_fields}, **value, "type": kind}
