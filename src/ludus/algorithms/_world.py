@@ -16,6 +16,7 @@ from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.rows import sample_rows
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout
+from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Learner
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.types import Report
@@ -79,8 +80,8 @@ class WorldConfig(WorldModelConfig, AlgorithmConfig):
     """Settings of every algorithm that learns a world model from replayed rows."""
 
     fixed = frozenset(
-        {"size", "encoder", "representation", "decoder", "reward", "continues", "optimizer", "max_grad_norm"}
-        | {"train_ratio", "batch_size", "sequence_length", "epoch_steps"}
+        {"size", "encoder", "representation", "decoder", "reward", "continues", "reward_scale", "continue_scale"}
+        | {"optimizer", "max_grad_norm", "train_ratio", "batch_size", "sequence_length", "epoch_steps"}
     )
 
     size: Literal["tiny", "1m", "12m", "25m", "50m", "100m", "200m", "400m"] = "1m"
@@ -144,8 +145,11 @@ class WorldReplay:
         return self.buffers[name or "replay"]
 
     def check(self, cfg: WorldConfig, name: str | None) -> None:
-        """A sequence must fit into the buffer."""
-        check_length(self[name], cfg.sequence_length, 1, "algorithm.sequence_length")
+        """A sequence must fit into the buffer, and all of its rows must have happened."""
+        if (buffer := self[name]).fills_up:
+            problem = "fills sequences up, and a world model would learn that episodes begin with the filling"
+            raise ConfigError(f"buffers.{buffer.name}.type", problem, "use online or uniform")
+        check_length(buffer, cfg.sequence_length, 1, "algorithm.sequence_length")
 
     def collect(self, rollout: Callable[[PhaseContext, int], Rollout], now: PhaseContext) -> Report:
         """A few steps into the buffer of the phase; random ones until there is something to learn from."""

@@ -56,6 +56,8 @@ PLANET: dict[str, Any] = {
 class PlaNetConfig(WorldConfig):
     """Planning in the latent space of a world model."""
 
+    fixed = WorldConfig.fixed | {"horizon", "candidates", "rounds", "elites"}
+
     batch_size: PositiveInt = 50
     """Sequences per update."""
     sequence_length: int = Field(default=50, ge=2)

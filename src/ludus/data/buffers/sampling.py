@@ -6,7 +6,7 @@ normalised, the statistics at the time of the draw are used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,9 @@ ROUNDS = 64
 @BUFFERS.register("uniform")
 class Buffer(SavedSteps):
     """Keeps the newest steps and draws them uniformly."""
+
+    fills_up: ClassVar[bool] = False
+    """Whether sequences that end early are filled up with rows that never were."""
 
     def __init__(
         self,

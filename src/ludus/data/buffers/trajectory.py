@@ -14,6 +14,8 @@ from ludus.types import Array
 class Trajectory(Buffer):
     """Sequences stay within one episode; short ones are padded with rows where `mask` is False."""
 
+    fills_up = True
+
     def sample_sequences(self, batch: int, length: int, *, state: bool = False) -> Sample:
         """[L, N] steps of one episode each; a start too close to the end is moved back if the episode has room."""
         b, a, weight = self._draw(batch, 1, REAL | (STATE if state else 0))
