@@ -20,6 +20,7 @@ from ludus.components.actor import WorldActorConfig, WorldPolicy
 from ludus.config.compose import load
 from ludus.errors import ConfigError
 from ludus.learning import package
+from ludus.session.loading import transfer
 from support import build, close, config, moment
 
 # ---- a toy world: linear, known ----------------------------------------------------------------------
@@ -240,6 +241,92 @@ def test_imagination_can_begin_at_the_last_rows_only() -> None:
         alone = {**batch, **{name: batch[name][-last:] for name in ("terminal", "first", "last", "reward")}}
         again = algorithm.controller_losses(nets, alone, {"x": x}, c, **{**how, "imagine_last": None})
         torch.testing.assert_close(again[2], returns)
+
+
+def replayed_rows() -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+    """(rows, features, bootstrap values): the first episode is truncated at row 2, the second terminates at row 5."""
+    generator = torch.Generator().manual_seed(4)
+    rows = {"reward": torch.randn(7, 1, dtype=torch.float64, generator=generator)}
+    for name, where in (("first", (0, 3, 6)), ("last", (2, 5)), ("terminal", (5,))):
+        rows[name] = torch.zeros(7, 1, dtype=torch.bool)
+        rows[name][list(where)] = True
+    rows["scale"] = torch.zeros(2, dtype=torch.float64)
+    return rows, *(torch.randn(7, 1, *shape, dtype=torch.float64, generator=generator) for shape in ((2,), ()))
+
+
+def test_the_critic_learns_replayed_rewards_up_to_the_end_of_each_episode() -> None:
+    """Written out: lambda-returns that stop at ends, and no loss where the next row is another episode."""
+    rows, x, bootstrap = replayed_rows()
+    reward, boot, expected = rows["reward"][:, 0], bootstrap[:, 0], torch.zeros((), dtype=torch.float64)
+    for first, end, terminal in ((0, 2, False), (3, 5, True)):
+        following = torch.tensor(0.0) if terminal else boot[end]
+        for t in reversed(range(first, end)):
+            mixed = following if t + 1 == end else (1 - LAM) * boot[t + 1] + LAM * following
+            following = reward[t + 1] + GAMMA * mixed
+            expected = expected + (value(x[t, 0]) - following).square() / 6
+    c = {"gamma": GAMMA, "lam": LAM}
+    found = object.__new__(Dreamer).replayed_loss(toy(BOX, fixed()), x, rows, bootstrap, c, "none")
+    torch.testing.assert_close(found, expected)
+
+
+def recording(nets: Any, x: torch.Tensor) -> list[tuple[Any, ...]]:
+    """Stand-ins for what an update does to its networks: (network, loss or tau, learning rate), in order."""
+    done: list[tuple[Any, ...]] = []
+    nets.step = lambda name, loss, rate: done.append((name, loss.item(), rate))
+    nets.polyak = lambda name, tau: done.append((f"slow {name}", tau))
+    nets.world.representation.initial_state = lambda _: {"x": x}
+    nets.world.losses = lambda *_: (torch.tensor(3.0), SimpleNamespace(states={"x": x}, features=x), {})
+    return done
+
+
+def test_every_network_has_its_loss_its_rate_and_its_turn() -> None:
+    """The replayed rewards count with their weight, in the critic's loss and, in a fused update, in the world's."""
+    rows, x, _ = replayed_rows()
+    nets, algorithm = toy(BOX, fixed()), object.__new__(Dreamer)
+    c = {"gamma": GAMMA, "lam": LAM, "entropy": 0.0, "mix": 0.1, "tau": 0.02}
+    c |= {"lr": 1.0, "actor_lr": 2.0, "critic_lr": 3.0}
+    done, how = recording(nets, x), {**HOW, "horizon": 2}
+    actor, critic, first, *_ = algorithm.controller_losses(nets, rows, {"x": x}, c, **how)
+    replayed = algorithm.replayed_loss(nets, x, rows, first, c, "none").item()
+    assert abs(replayed) > 0.1
+    controller = [("actor", actor.item(), 2.0), ("critic", pytest.approx(critic.item() + 0.3 * replayed), 3.0)]
+    algorithm.update(nets, rows, c, **{**how, "replay_critic_scale": 0.3})
+    world = ("world", pytest.approx(3.0 + 0.3 * replayed), 1.0)
+    assert done == [controller[0], world, controller[1], ("slow critic", 0.02)]
+    done.clear()
+    algorithm.learn_controller(nets, {**rows, "x": x}, c, **{**how, "replay_critic_scale": 0.3})
+    assert done == [*controller, ("slow critic", 0.02)]
+
+
+def test_replayed_rows_go_on_with_the_returns_that_are_imagined_from_them() -> None:
+    nets, algorithm = toy(BOX, fixed()), object.__new__(Dreamer)
+    x0, x1, x2 = algorithm.dream(nets, {"x": START.expand(5, 2)}, horizon=2, through=False).features
+    last = nets.world.reward.mean(x2) + GAMMA * value(x2)
+    expected = nets.world.reward.mean(x1) + GAMMA * ((1 - LAM) * value(x1) + LAM * last)
+    torch.testing.assert_close(losses(nets, 5, horizon=2)[2][0], expected.detach())
+
+
+def test_the_policy_is_not_told_how_its_view_of_a_state_depends_on_earlier_actions() -> None:
+    """Through the world gradients reach actions, not what the policy reads."""
+    nets = toy(BOX, fixed())
+    found = object.__new__(Dreamer).dream(nets, {"x": START.expand(4, 2)}, horizon=3, through=True)
+    grads = torch.autograd.grad(found.params[2].sum(), nets.world.push, allow_unused=True, retain_graph=True)
+    assert grads == (None,)
+    assert torch.autograd.grad(found.features[2].sum(), nets.actor.output.bias)[0].any()
+
+
+def test_what_happens_is_drawn_apart_from_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """World and policy have noise of their own in every imagined step."""
+    nets, given = toy(BOX, fixed()), []
+    nets.world.representation.noise_dim = 2
+    imagine, draw = nets.world.imagine, nets.actor.draw
+    monkeypatch.setattr(nets.world, "imagine", lambda *a: given.append(a[2]) or imagine(*a))
+    monkeypatch.setattr(nets.actor, "draw", lambda *a: given.append(a[1]) or draw(*a))
+    object.__new__(Dreamer).dream(nets, {"x": START.expand(4, 2)}, horizon=2, through=False)
+    action, world, action_, world_ = given
+    torch.testing.assert_close(
+        torch.stack([torch.cat([world, action], -1), torch.cat([world_, action_], -1)]), fixed()((2, 4, 3))
+    )
 
 
 # ---- a whole algorithm -------------------------------------------------------------------------------
@@ -485,6 +572,38 @@ def test_nothing_is_learned_before_there_is_enough() -> None:
     close(one)
 
 
+def test_stored_steps_are_learned_from_however_few_they_are() -> None:
+    """Nothing is collected in an offline phase, so that there is nothing to wait for."""
+    algorithm, now = begun(learning_starts=400)
+    assert algorithm.update_everything(now).updates == 0
+    assert algorithm.update_everything(replace(now, type="offline")).updates == 1
+
+
+def test_once_it_has_learned_it_never_acts_at_random_again() -> None:
+    """Also when its buffer begins empty: `ludus resume --rebuild-buffer`."""
+    algorithm, now = begun()
+    algorithm.update_everything(now)
+    algorithm.replay["replay"].start_over()
+    algorithm.collect(now)
+    assert algorithm.replay["replay"].added < now.cfg.learning_starts and not algorithm.behaviour.uniform
+
+
+def test_exploration_follows_its_schedule_and_is_part_of_a_checkpoint() -> None:
+    one = made(exploration={"start": 0.8, "end": 0.2})
+    for position, level in ((0, 0.8), (5_000, 0.5)):
+        one.algorithm.collect(moment(one.config.algorithm.config, position))
+        assert one.algorithm.state()["explores"].state_dict() == {"value": pytest.approx(level)}
+        assert one.algorithm.behaviour.strategy.sigma.value == pytest.approx(level)
+    close(one)
+
+
+def test_an_entropy_bonus_is_left_out_only_if_it_is_always_zero() -> None:
+    for coefficient, there in ((0.0, False), (3e-4, True), ({"start": 0.0, "end": 1e-3}, True)):
+        algorithm, now = begun(entropy_coef=coefficient)
+        algorithm.update_everything(now)
+        assert ("policy/entropy" in algorithm.learner.metrics()) == there
+
+
 def test_the_range_of_returns_is_part_of_a_checkpoint() -> None:
     """Small rewards would not show that it was lost: it counts from 1 on."""
     (saved, now), (loaded, _) = begun(critic={"output_scale": 5.0}), begun(critic={"output_scale": 5.0})
@@ -502,6 +621,30 @@ def test_stored_actions_lie_in_the_unit_box() -> None:
     algorithm.update_controller(now)
     drawn = np.concatenate([algorithm.replay["replay"].sample(64)["action"][0] for _ in range(3)])
     assert np.abs(drawn).max() <= 1.0 and np.abs(drawn).std() > 0.1
+    assert algorithm.replay["replay"].scaled_actions, "who reads them later must know"
+
+
+def test_a_slow_critic_that_the_other_run_has_not_begins_with_the_critic_that_was_taken_over() -> None:
+    """A random one would be what the critic is told."""
+    other, one = made(slow_critic="none"), made(slow_critic="target")
+    with torch.no_grad():
+        other.algorithm.learner.theta.add_(1.0)
+    transfer(one, other.state_dict())
+    learner = one.algorithm.learner
+    critic, slow = (learner.theta[learner.where[name]] for name in ("critic", "target_critic"))
+    assert torch.equal(critic, other.algorithm.learner.theta[other.algorithm.learner.where["critic"]])
+    assert torch.equal(slow, critic)
+    close(one)
+    close(other)
+
+
+def test_a_buffer_that_fills_sequences_up_is_refused() -> None:
+    """The filling repeats the last observation of an episode, as if it began others."""
+    for name in ("dreamer", "planet"):
+        cfg = config({"name": name, **{key: WIDTHS[key] for key in ("encoder", "decoder")}}, env="Pendulum-v1",
+                     buffers={"replay": {"type": "trajectory", "size": 400}})  # fmt: skip
+        with pytest.raises(ConfigError, match=r"buffers\.replay\.type: fills sequences up.*online or uniform"):
+            build(cfg)
 
 
 # ---- config ------------------------------------------------------------------------------------------

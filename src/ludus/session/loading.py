@@ -117,15 +117,20 @@ def transfer(run: Run, state: Mapping[str, Any], *, optimizer: bool = False) -> 
 def _copy(learner: Learner, state: Mapping[str, Any], report: Transfer, *, optimizer: bool) -> None:
     theirs: Mapping[str, torch.Tensor] = state.get("model", {})
     ours = learner.model.state_dict()
+    left = set[str]()
     for name, tensor in ours.items():
-        if name not in theirs:
-            report.missing.append(name)
-        elif theirs[name].shape != tensor.shape:
-            report.skipped.append(f"{name} {tuple(theirs[name].shape)} -> {tuple(tensor.shape)}")
-        else:
+        if name in theirs and theirs[name].shape == tensor.shape:
             tensor.copy_(theirs[name])
             report.loaded.append(name)
+            continue
+        left.add(name.partition(".")[0])
+        if name in theirs:
+            report.skipped.append(f"{name} {tuple(theirs[name].shape)} -> {tuple(tensor.shape)}")
+        else:
+            report.missing.append(name)
     report.skipped += [f"{name} (no such tensor here)" for name in theirs if name not in ours]
+    for network in left:  # a slow copy of random weights would pull at those that were taken over
+        learner.polyak(network.removeprefix("target_"), 1.0)
     learner.version += 1
     if optimizer:
         if report.missing or report.skipped:
