@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ludus.algorithms import Algorithm, Context
+from ludus.data.buffers.rows import sample_rows
 from ludus.data.collector import Collector
 from ludus.errors import EnvironmentFailed
 from ludus.orchestration.evaluator import Evaluator
@@ -128,6 +129,24 @@ def test_replay_holds_no_lost_step(kind: str) -> None:
     steps = rows["obs"][:-1][real]
     assert not ((steps[:, 1] % 2 == 0) & (steps[:, 2] == 2)).any()
     assert rows["truncated"][real][(steps[:, 1] % 2 == 0) & (steps[:, 2] == 1)].all()
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_world_model_reads_no_lost_step(lost: int) -> None:
+    """Rows lead from one observation to the next one or to a new episode; the row before a new one is the last."""
+    buffer = replay("uniform")
+    settings = {"name": "dqn", "train_freq": 40, "learning_starts": 8, "batch_size": 8}
+    dqn, now = made(settings, [(lost, "broken"), (4, "terminated")], buffers={"replay": buffer})
+    dqn.collect(now)
+    rows = sample_rows(buffer, 200, 9)
+    obs, first = rows["obs"], rows["first"]
+    follows = (obs[1:, :, 1:] == obs[:-1, :, 1:] + [0, 1]).all(-1)
+    begins = (obs[1:, :, 1] == obs[:-1, :, 1] + 1) & (obs[1:, :, 2] == 0)
+    assert (follows ^ begins).all()
+    np.testing.assert_array_equal(first[1:], begins)
+    np.testing.assert_array_equal(rows["last"][:-1], first[1:])
+    np.testing.assert_array_equal(rows["terminal"][1:], obs[1:, :, 2] == 4)
+    assert (obs[first][:, 1] % 2 == 0).any() and not rows["reward"][1:][begins].any()
 
 
 def test_ppo_replay_weighs_the_lost_step_nothing() -> None:

@@ -20,6 +20,8 @@ def sample_rows(buffer: Buffer, batch: int, length: int) -> Sample:
     """
     steps = buffer.sample_sequences(batch, length - 1)
     first, real, terminated = steps["first"].copy(), steps["mask"], steps["terminated"]
+    last = led(terminated | steps["truncated"])
+    last[:-1] |= first[1:]  # also an episode whose only step was lost with its worker
     known = np.ones_like(first)
     known[0] = first[0]
     first[0] = True  # no memory of what was before
@@ -29,7 +31,7 @@ def sample_rows(buffer: Buffer, batch: int, length: int) -> Sample:
         "reward": led(steps["reward"] * real),
         "first": first,
         "terminal": led(terminated),
-        "last": led(terminated | steps["truncated"]),
+        "last": last,
         "known": known,
     }
 

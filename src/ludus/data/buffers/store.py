@@ -174,12 +174,14 @@ class StepStore:
             self._add(piece, {name: column[start : start + most] for name, column in columns.items()}, head=start == 0)
 
     def _add(self, rollout: Rollout, columns: Mapping[str, Array], *, head: bool) -> None:
-        steps, ends = len(rollout.reward), rollout.ends
+        steps, ends, done = len(rollout.reward), rollout.ends, rollout.done
+        if rollout.broken is not None and ends is not None:  # a lost step has no final observation of its own
+            ends, done = ends.where(~rollout.broken[ends.t, ends.b]), done & ~rollout.broken
         gap = rollout.start != self._expected
         start = self._begin_piece(rollout, gap=gap)
         number = start + np.arange(steps + 1)[:, None]  # the last is the slot of the next observation
         if ends is not None:
-            number[1:] += np.cumsum(rollout.done, 0)
+            number[1:] += np.cumsum(done, 0)
         self.storage.advance(number[steps])
         self._put_steps(rollout, number, self._ages(rollout.first, gap), columns)
         if ends is not None:
