@@ -77,3 +77,10 @@ def test_deviations_begin_where_the_papers_have_them() -> None:
         params = policy(BOX, distribution=kind, min_std=least, output_scale=0.0)(torch.randn(5, 3))
         torch.testing.assert_close(params[:, 2:].exp(), torch.full((5, 2), std), atol=1e-3, rtol=0)
         assert not params[:, :2].any()
+
+
+def test_means_are_bounded_as_in_the_papers() -> None:
+    """Within the unit box, or within 5 before the squash."""
+    for kind, most in (("normal", 1.0), ("truncated_normal", 1.0), ("tanh_normal", 5.0)):
+        params = policy(BOX, distribution=kind, output_scale=1e3)(torch.randn(50, 3))
+        assert params[:, :2].abs().max().item() == pytest.approx(most, rel=1e-3)

@@ -16,6 +16,7 @@ from ludus.components.encoder import Parts, WorldEncoder, WorldEncoderConfig
 from ludus.components.images import ImageConfig, ImageDecoder, ImageEncoder
 from ludus.components.world_model import WorldModel
 from ludus.errors import ConfigError
+from ludus.math.symlog import symexp, symlog
 from ludus.registry import DECODERS, PREDICTORS
 from ludus.types import Spaces
 from support import build, close, config, moment
@@ -170,7 +171,10 @@ def test_identity_needs_no_encoder_and_takes_no_images() -> None:
         small_world(gym.spaces.Box(0, 255, (3, 16, 16), np.uint8), representation="identity")
 
 
-@pytest.mark.parametrize(("height", "width"), [(7, 9), (10, 10), (16, 16), (33, 48), (64, 64), (96, 96)])
+SIDES = [(4, 4), (6, 6), (1, 10), (7, 9), (10, 10), (16, 16), (8, 64), (64, 5), (33, 48), (64, 64), (96, 96)]
+
+
+@pytest.mark.parametrize(("height", "width"), SIDES)
 def test_images_of_many_sizes_are_encoded_and_decoded(height: int, width: int) -> None:
     torch.manual_seed(0)
     shape = (2, height, width)
@@ -182,6 +186,18 @@ def test_images_of_many_sizes_are_encoded_and_decoded(height: int, width: int) -
     assert back.shape == image.shape and back.min() >= 0 and back.max() <= 1
     alone = encoder(image[1:, 2:])
     torch.testing.assert_close(alone[0, 0], embed[1, 2], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("side", [4, 6, 7])
+def test_pixels_of_any_image_may_be_dark_and_bright(side: int) -> None:
+    """Also where the image is as small as the grid that larger ones are reduced to."""
+    torch.manual_seed(0)
+    decoder = ImageDecoder(ImageConfig(depth=1), 5, 2, 4, (1, side, side))
+    ends = [decoder.latent[1].bias, *(stage.layer.bias for stage in decoder.stages)][-1]
+    for wanted in (-9.0, 9.0):
+        torch.nn.init.constant_(ends, wanted)
+        pixels = decoder(torch.randn(1, 3, 5))
+        assert (pixels < 0.1).all() if wanted < 0 else (pixels > 0.9).all()
 
 
 DICT = gym.spaces.Dict({"b": gym.spaces.Box(0, 255, (1, 8, 8), np.uint8), "a": gym.spaces.Box(-1, 1, (2,), np.float32),
@@ -215,6 +231,33 @@ def test_decoders_predict_in_the_numbers_of_the_observation() -> None:
     features, obs = torch.tensor([[[2.0]]]), torch.tensor([[[torch.e**3 - 1]]])
     assert decoder.losses(features, obs)["vector"].item() == pytest.approx(1.0, rel=1e-5)
     assert decoder.predict(features)["vector"].item() == pytest.approx(torch.e**2 - 1, rel=1e-5)
+
+
+def test_an_image_is_learned_as_a_sum_over_pixels_on_the_scale_of_its_space() -> None:
+    """Codes of a grid up to 5 are as bright as pixels up to 255."""
+    torch.manual_seed(0)
+    space = gym.spaces.Box(0, 5, (2, 7, 7), np.uint8)
+    decoder = DECODERS["auto"](DECODERS["auto"].Config(units=4, depth=1), 3, 0, space)
+    features, image = torch.randn(2, 3, 3), torch.randint(6, (2, 3, 2, 7, 7), dtype=torch.uint8)
+    predicted = decoder.predict(features)["image0"]
+    expected = (predicted - image / 5).square().flatten(2).sum(-1)
+    torch.testing.assert_close(decoder.losses(features, image)["image0"], expected)
+
+
+@pytest.mark.parametrize("squeezed", [True, False])
+def test_vectors_are_squeezed_only_if_asked_for(squeezed: bool) -> None:
+    """On their way in and on their way out (Dreamer 1 and 2 take them as they are)."""
+    torch.manual_seed(0)
+    space, x = gym.spaces.Box(-99, 99, (3,), np.float32), 50 * torch.randn(2, 3, 3)
+    encoder = WorldEncoder(WorldEncoderConfig(units=6, symlog=squeezed), space)
+    assert encoder.layers is not None
+    wanted = symlog(x) if squeezed else x
+    torch.testing.assert_close(encoder(x), encoder.layers(wanted))
+    decoder = DECODERS["auto"](DECODERS["auto"].Config(units=6, symlog=squeezed), 4, 0, space)
+    features = torch.randn(2, 3, 4)
+    said = decoder.vector(features)
+    torch.testing.assert_close(decoder.losses(features, x)["vector"], (said - wanted).square().sum(-1))
+    torch.testing.assert_close(decoder.predict(features)["vector"], symexp(said) if squeezed else said)
 
 
 def test_the_player_carries_state_and_action_like_the_rows() -> None:

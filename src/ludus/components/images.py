@@ -1,4 +1,4 @@
-"""Images of any size from 7x7 to 96x96 down to a small grid and back up again, as in DreamerV3.
+"""Images down to a small grid and back up again, as in DreamerV3; those of sides up to 6 are such a grid.
 
 Encoder stage: convolution, 2x2 maximum, normalisation. Decoder stage: nearest neighbours, convolution, normalisation.
 Shapes: N images, C channels, H height, W width.
@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Literal
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, max_pool2d
 
@@ -27,8 +27,8 @@ class ImageConfig(Model):
 
     depth: PositiveInt = 4
     """Channels of the stages are 2, 3, 4 and 4 times this."""
-    kernel: int = Field(default=5, ge=1, le=9)
-    """Side of a convolution's kernel, an odd number."""
+    kernel: Literal[1, 3, 5, 7, 9] = 5
+    """Side of a convolution's kernel."""
     activation: Literal["silu", "elu", "relu"] = "silu"
     """Nonlinearity."""
     norm: bool = True
@@ -38,7 +38,7 @@ class ImageConfig(Model):
 def grids(height: int, width: int) -> list[tuple[int, int]]:
     """(height, width) of every stage, the image first."""
     sides = [(height, width)]
-    while max(sides[-1]) > SMALLEST_GRID and len(sides) <= len(MULTIPLES):
+    while max(sides[-1]) > SMALLEST_GRID and min(sides[-1]) > 1 and len(sides) <= len(MULTIPLES):
         sides.append((sides[-1][0] // 2, sides[-1][1] // 2))
     return sides
 
@@ -78,8 +78,8 @@ class ImageDecoder(nn.Module):
         self.latent = nn.Sequential(
             Layer(inputs - memory, 2 * units, cfg.activation, cfg.norm), dense(2 * units, cells)
         )
-        self.normed = ChannelNorm(cfg, self.start)
         ends = list(pairwise(widths))
+        self.normed = ChannelNorm(cfg, self.start) if ends else nn.Identity()  # a tiny image is the grid itself
         self.stages = nn.ModuleList(Convolution(cfg, *pair, last=pair is ends[-1]) for pair in ends)
 
     def forward(self, features: Tensor) -> Tensor:
