@@ -117,6 +117,34 @@ def test_random_steps_take_no_plan_and_others_one(monkeypatch: pytest.MonkeyPatc
     close(one)
 
 
+def test_every_step_of_training_is_planned_with_candidates_of_its_own() -> None:
+    """Greedy plans are always those of the same candidates."""
+    one = made()
+    now, algorithm, planner = moment(one.config.algorithm.config), one.algorithm, one.algorithm.behaviour.actor
+    for _ in range(4):
+        algorithm.collect(now)
+    algorithm.update_world_model(now)
+    obs, state, first = one.collector.newest_obs, algorithm.initial_state(2), np.ones(2, bool)
+    rng = np.random.default_rng(5)
+    drawn, again, greedy, same = (planner(obs, state, first, r)[0]("plan") for r in (rng, rng, None, None))
+    assert not np.array_equal(drawn, again) and not np.array_equal(drawn, greedy)
+    np.testing.assert_array_equal(greedy, same)
+    close(one)
+
+
+def test_its_learning_rate_rises_over_the_first_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, rates = made(warmup_updates=4, lr=1e-2), []
+    now, learner = moment(one.config.algorithm.config), one.algorithm.learner
+    update = learner.update
+    monkeypatch.setattr(learner, "update", lambda *a: rates.append(a[2]["lr"]) or update(*a))
+    for _ in range(4):
+        one.algorithm.collect(now)
+    for _ in range(5):
+        one.algorithm.update_world_model(now)
+    assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01])
+    close(one)
+
+
 def test_noise_is_added_while_collecting_only() -> None:
     """Stored actions stay in the unit box."""
     one = made(exploration=0.9)
