@@ -156,6 +156,7 @@ def test_agreement_and_reliability() -> None:
     assert [row["rows"] for row in bins] == [1, 0, 2, 0, 1]
     assert bins[2]["predicted"] == pytest.approx(0.3) and bins[2]["observed"] == 0.5
     assert bins[4]["predicted"] == bins[4]["observed"] == 1.0 and bins[1]["observed"] is None
+    assert [row["rows"] for row in reliability(np.ones(2), np.array([0.5, 1.0]))] == [1, 0, 0, 1, 0], "from 0.5 on"
 
 
 def test_first_rows_are_judged_by_nothing() -> None:

@@ -150,6 +150,20 @@ def test_one_of_a_batch_begins_anew(tmp_path: Path) -> None:
     assert (policy.info["probabilities"][1] == first[1]).all() and (policy.info["probabilities"][0] != first[0]).any()
 
 
+def test_frames_of_an_older_episode_are_forgotten(tmp_path: Path) -> None:
+    run = ludus.train("CartPole-v1:ppo", CASES["stacked vectors"][1], quiet=True, runs_dir=tmp_path)
+    policy, fresh, rng = run.policy(), run.policy(), np.random.default_rng(0)
+    for _ in range(3):
+        policy(rng.normal(size=(2, 4)).astype(np.float32))
+    policy.reset([False, True])
+    obs = rng.normal(size=(2, 4)).astype(np.float32)
+    policy(obs)
+    fresh(obs)
+    ours, theirs = policy.info["probabilities"], fresh.info["probabilities"]
+    np.testing.assert_array_equal(ours[1], theirs[1])
+    assert (ours[0] != theirs[0]).any()
+
+
 def test_misuse_is_one_sentence(tmp_path: Path) -> None:
     run = ludus.train("CartPole-v1:ppo", PPO, quiet=True, runs_dir=tmp_path)
     policy = run.policy()
