@@ -48,6 +48,16 @@ def test_all_environments_have_their_turn() -> None:
     assert sorted(found) == [(b, 0, t) for b in range(3) for t in (0, 4)]
 
 
+def test_no_environment_is_left_out_where_more_is_collected_than_learned_from() -> None:
+    script, buffer = endless(envs=3)
+    found = []
+    for _ in range(6):
+        fill(buffer, script, [("add", 8)])
+        found += starts(script, buffer.sample_sequences(2, 4))
+    assert [b for b, *_ in found] == [0, 1, 2, 0, 1, 2] * 2
+    assert sorted(t for *_, t in found) == [0, 0, 0, 4, 4, 4, 8, 8, 8, 12, 12, 12]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_step_is_in_one_new_stretch_whatever_ends(seed: int) -> None:
     """No stretch begins with a final observation, and none is left out because of one."""

@@ -32,16 +32,16 @@ class Online(Buffer):
         return self._sequences(b, a, np.arange(length + 1)[:, None] + a, 1.0, state=state)
 
     def _new(self, most: int, length: int) -> tuple[Array, Array]:
-        """Starts of at most `most` stretches that nobody has drawn."""
+        """Starts of at most `most` stretches that nobody has drawn, of the environment that waits longest."""
         self._waiting = np.maximum(self._waiting, self._oldest)
         found: list[tuple[int, int]] = []
-        for b in np.flatnonzero(self.storage.end - self._waiting >= length).tolist():
-            while len(found) < most and self.storage.end[b] - self._waiting[b] >= length:
-                start = int(self._waiting[b])
-                real = bool(self._has(np.array([b]), np.array([start]), REAL)[0])
-                self._waiting[b] += length if real else 1  # no stretch begins with a final observation
-                if real:
-                    found.append((b, start))
+        while len(found) < most and (waits := self.storage.end - self._waiting).max() >= length:
+            b = int(waits.argmax())
+            start = int(self._waiting[b])
+            real = bool(self._has(np.array([b]), np.array([start]), REAL)[0])
+            self._waiting[b] += length if real else 1  # no stretch begins with a final observation
+            if real:
+                found.append((b, start))
         chosen = np.array(found, np.int64).reshape(-1, 2)
         return chosen[:, 0], chosen[:, 1]
 
