@@ -85,7 +85,8 @@ def evaluation_environments(cfg: Environment, count: int, collector: Collector |
 def about_environments(run: Run) -> list[str]:
     """What the user should know: environments that do not follow their seed, or evaluations that are not made."""
     if run.collector is not None:
-        return probe(run.config.environment)
+        env = run.collector.env
+        return [*([f"{env.id}: {env.remark}"] if env.remark else []), *probe(run.config.environment)]
     if run.evaluator is None and run.config.training.evaluation.wanted:
         return ["environment.id is not set: the run is not evaluated"]
     return []

@@ -75,9 +75,11 @@ def duration(seconds: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """`870`, `14.2k` or `1.3M`."""
+    """`0.3`, `870`, `14.2k` or `1.3M`."""
     if not math.isfinite(per_second):
         return "-"
+    if 0 < per_second < 9.95:
+        return f"{per_second:.1f}"
     if per_second >= 1e4:
         return f"{per_second / 1e6:.1f}M" if per_second >= 1e6 else f"{per_second / 1e3:.1f}k"
     return f"{per_second:,.0f}"

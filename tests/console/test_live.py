@@ -448,6 +448,49 @@ def test_the_clock_goes_on_while_nothing_is_written() -> None:
     console.close()
 
 
+def test_the_progress_goes_on_between_rows() -> None:
+    console, file, clock = _console()
+    at = (0, "")
+    console.start(_HEADER, Budget(4_096), under_way=lambda: at)
+    clock.now, at = 20.0, (100, "")
+    console.tick()
+    bar = _screen(file.getvalue()).splitlines()[-2]
+    assert "100 / 4,096  5.0 steps/s" in bar and "ETA 13:19" in bar
+    clock.now, at = 22.0, (110, "evaluation, 3 of 10 episodes")
+    console.tick()
+    assert "110 / 4,096" in _screen(file.getvalue()).splitlines()[-2]
+    assert _screen(file.getvalue()).splitlines()[-1] == "evaluation, 3 of 10 episodes"
+    console.write(_row(1))
+    clock.now, at = 40.0, (512, "")
+    console.tick()
+    assert "512 / 4,096" in _screen(file.getvalue())
+    console.close()
+
+
+def test_a_pipe_hears_of_a_long_rollout() -> None:
+    said: list[str] = []
+    console, file, clock = _console(terminal=False, copy=said.append)
+    at = (0, "")
+    console.start({}, Budget(4_096), under_way=lambda: at)
+    for clock.now in (5.0, 14.0):
+        console.tick()
+    assert file.getvalue() == ""
+    for clock.now, steps in ((16.0, 48), (17.0, 51), (31.0, 93)):
+        at = (steps, "")
+        console.tick()
+    lines = file.getvalue().splitlines()
+    assert [re.search(r"([\d,]+) / 4,096 steps  3.0 steps/s", line)[1] for line in lines] == ["48", "93"]
+    assert said == lines
+    console.write(_row(1))
+    clock.now, at = 60.0, (300, "evaluation, 3 of 10 episodes")
+    console.tick()
+    assert file.getvalue().splitlines()[-1].endswith("evaluation, 3 of 10 episodes")
+    console.close()
+    clock.now = 100.0
+    console.tick()
+    assert file.getvalue().count("evaluation, 3") == 1, "nothing is said after the end"
+
+
 def test_what_is_announced_is_printed_by_the_next_tick() -> None:
     said: list[str] = []
     console, file, _ = _console(terminal=False, copy=said.append)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ludus.config.schema import Network
+from ludus.experiment import build
 from ludus.metrics.sinks import Sink
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import Jsonl, read_rows
@@ -29,6 +30,7 @@ from ludus.testing import (
     SinkContract,
     WrapperContract,
 )
+from ludus.testing.runs import small_config
 
 # ---- algorithms ----------------------------------------------------------------------------------------------------
 
@@ -88,6 +90,22 @@ class TestAlgorithms(AlgorithmContract):
             "network": {**SMALL, "memory": core},
             **({"buffers": {"replay": {"type": KIND.get(name, "uniform"), "size": 300}}} if kinds else {}),
         }
+
+    def test_it_reads_the_parts_of_the_network_that_it_names(self) -> None:
+        """`networks`: a part that it does not name is refused in a config."""
+        config = small_config(self.sections)
+        seen: set[str] = set()
+
+        class Watched(Network):
+            def __getattribute__(self, name: str) -> Any:
+                seen.update({name} & {"encoder", "memory", "actor", "critic"})
+                return super().__getattribute__(name)
+
+        watched = Watched.model_validate(config.network.model_dump())
+        seen.clear()
+        run = build(config.model_copy(update={"network": watched}))
+        run.close()
+        assert seen == run.algorithm.networks
 
 
 def test_every_algorithm_is_here() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from envs.conftest import Make
+from envs.probes import Probe
 from ludus.config.schema import Environment
 from ludus.envs.check import fault
 from ludus.envs.make import describe, probe, resolve
@@ -59,6 +61,22 @@ def test_seeding_is_probed() -> None:
     assert probe(Environment(id="Blackjack-v1")) == []
     (warning,) = probe(Environment(id="Probe/IgnoresSeed-v0"))
     assert "Probe/IgnoresSeed-v0" in warning and "reset(seed)" in warning and "\n" not in warning
+    (warning,) = probe(Environment(id="Probe/ForgetsState-v0"))
+    assert "same seed and actions" in warning
+
+
+def test_a_slow_environment_is_probed_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [0.0]
+    step = Probe.step
+
+    def late(self: Probe, action: Any) -> Any:
+        times.append(times[-1] + 0.9)
+        return step(self, action)
+
+    monkeypatch.setattr(Probe, "step", late)
+    monkeypatch.setattr("time.monotonic", lambda: times[-1])
+    assert probe(Environment(id="Probe/Echo-v0")) == []
+    assert len(times) - 1 == 2 * 3, "as many steps the second time"
     (warning,) = probe(Environment(id="Probe/ForgetsState-v0"))
     assert "same seed and actions" in warning
 

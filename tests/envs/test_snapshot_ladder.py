@@ -13,6 +13,7 @@ import pytest
 
 from envs import test_snapshot_probes
 from envs.conftest import Make
+from envs.probes import Probe
 from envs.test_snapshot import assert_begins_anew, assert_resumes, go, run, stored
 from ludus.config.schema import Environment
 from ludus.envs.make import resolve
@@ -60,6 +61,39 @@ def test_the_first_rung_that_holds(make: Make, id: str, rung: str, reasons: dict
             one.snapshot()
     elif id != "Probe/Echo-v0":
         assert_resumes(one, other)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Every step of a probe takes 0.3 seconds of a clock that only they move; returns the times of all steps."""
+    times = [0.0]
+    step = Probe.step
+
+    def late(self: Probe, action: Any) -> Any:
+        times.append(times[-1] + 0.3)
+        return step(self, action)
+
+    monkeypatch.setattr(Probe, "step", late)
+    monkeypatch.setattr("time.monotonic", lambda: times[-1])
+    return times
+
+
+@pytest.mark.parametrize(("id", "rung"), [(id, rung) for id, rung, _ in LADDER if id.startswith("Rung/")])
+def test_where_steps_are_slow_the_self_test_is_short_and_finds_the_same(
+    make: Make, slow: list[float], id: str, rung: str
+) -> None:
+    env = make(id, num_envs=1)
+    begun = len(slow)
+    assert env.choose_snapshot_method() == rung
+    assert len(slow) - begun <= 60 + 120 + 24, "16, 40 and 8 episodes of three steps"
+    assert rung == "none" or env.remark == (
+        "steps are slow (0.3 s): how to save it was tried with episodes of 3 steps, not 30"
+    )
+
+
+def test_where_steps_are_fast_nothing_is_left_out(make: Make) -> None:
+    env = make("Rung/Walk-v0", num_envs=1)
+    assert env.choose_snapshot_method() == "adapter" and env.remark == ""
 
 
 def test_two_views_of_one_memory_are_not_taken_apart(make: Make) -> None:

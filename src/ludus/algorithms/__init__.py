@@ -126,6 +126,8 @@ class Algorithm(ABC):
     """Hooks of one cycle when the config has no phases."""
     buffers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Buffers it needs, with the settings they have where the config says nothing."""
+    networks: ClassVar[frozenset[str]] = frozenset({"encoder", "memory", "actor", "critic"})
+    """Parts of the section `network` that it uses; a config that sets another one is refused, or told so."""
     epoch_steps: int = 0
     """Environment steps of an epoch in phases that collect; 0 means that every cycle ends one. Phases that do not
     collect follow `training.epoch_updates`."""

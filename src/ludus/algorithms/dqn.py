@@ -80,6 +80,7 @@ class DQN(Algorithm):
     Config = DQNConfig
     off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 100_000}}
+    networks = Algorithm.networks - {"actor"}
 
     def __init__(self, cfg: DQNConfig, context: Context) -> None:
         space = context.spaces.action

@@ -182,6 +182,7 @@ class Dreamer(Algorithm):
     Config = DreamerConfig
     off_policy = True
     buffers = {"replay": {"type": "online", "size": "auto"}}
+    networks = frozenset()
 
     def __init__(self, cfg: DreamerConfig, context: Context) -> None:
         check_bounded("dreamer", context.spaces.action, discrete=True)

@@ -106,6 +106,7 @@ class PlaNet(Algorithm):
     Config = PlaNetConfig
     off_policy = True
     buffers = {"replay": {"type": "online", "size": "auto"}}
+    networks = frozenset()
 
     def __init__(self, cfg: PlaNetConfig, context: Context) -> None:
         cfg.check(context.num_envs)

@@ -45,6 +45,7 @@ class QLearning(Algorithm):
 
     Config = QLearningConfig
     off_policy = True
+    networks = frozenset()
 
     def __init__(self, cfg: QLearningConfig, context: Context) -> None:
         states = discrete(context.spaces.observation, "observations", "use dqn or ppo")

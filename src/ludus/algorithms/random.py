@@ -25,6 +25,7 @@ class Random(Algorithm):
     Config = RandomConfig
     default_cycle = ("collect",)
     deterministic_evaluation = False
+    networks = frozenset()
 
     def __init__(self, cfg: RandomConfig, context: Context) -> None:
         self.collector = context.collector

@@ -42,6 +42,7 @@ class Reinforce(Algorithm):
     """One gradient step per rollout along sum log pi(a|s) G."""
 
     Config = ReinforceConfig
+    networks = Algorithm.networks - {"critic"}
 
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
         self.collector, self.device = context.collector, context.device

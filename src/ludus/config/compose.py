@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.config import groups, presets, read
 from ludus.config.aliases import ALIASES
-from ludus.config.departures import follow, leave_out_buffer
+from ludus.config.departures import follow, leave_out_buffer, leave_out_networks
 from ludus.config.groups import EXPERIMENT, ROOT, EnvironmentFile, Option, Target, find_option, find_variant
 from ludus.config.merge import Draft, Layer, layers_of
 from ludus.config.schema import ExperimentConfig
@@ -86,7 +86,12 @@ def load(spec: str, overrides: Sequence[str] = (), *, config_dirs: Sequence[Path
     layers = [*preset.layers, *_chosen(choices, dirs, spec)] if preset else _layers(spec, choices, dirs)
     draft = Draft(layers)
     draft.change(values)
-    notes = [*follow(draft, Draft(layers), spec), *leave_out_buffer(draft, layers)]
+    before = Draft(layers)
+    notes = [
+        *follow(draft, before, spec),
+        *leave_out_buffer(draft, layers),
+        *leave_out_networks(draft, before, [masked(one.input_line or "") for one in values]),
+    ]
     origin = {".".join(path): where for path, where in draft.origins.items()}
     names = " + ".join(preset.names) if preset else ""
     return Resolved(validate(draft.resolve(), spec), spec, tuple(overrides), origin, names, tuple(notes))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ludus.config.merge import Draft, Layer
 from ludus.config.validate import MISSING, select
+from ludus.errors import ConfigError
 from ludus.registry import ALGORITHMS
 from ludus.text import safe_name
 
 ID, ALGORITHM, NAME = ("environment", "id"), ("algorithm", "name"), ("experiment", "name")
 PHASES = ("training", "phases")
+SHARED = tuple(str(Path(__file__).parents[1] / "configs" / folder) for folder in ("environments", "presets"))
+"""Where shipped files say something for every algorithm."""
 GOALS = (("environment", "reward_threshold"), ("training", "stop", "eval_reward"), ("training", "stop", "train_reward"))
 
 
@@ -52,6 +56,28 @@ def leave_out_buffer(draft: Draft, layers: Sequence[Layer]) -> list[str]:
         return []
     draft.remove(("buffers", "replay"))
     return [f"buffer: left out, {name} learns from its rollouts"]
+
+
+def leave_out_networks(draft: Draft, before: Draft, overrides: Sequence[str]) -> list[str]:
+    """Parts of `network` that the algorithm does not use: an override is refused, what a file says is told.
+
+    What a shipped environment says for all its algorithms is not told.
+    """
+    name = select(draft.data, ALGORITHM)
+    if name not in ALGORITHMS:
+        return []
+    algorithm, given = ALGORITHMS[name], draft.data.get("network") or {}
+    used = getattr(algorithm, "networks", frozenset(given))
+    told = []
+    for part in [part for part in given if part not in used]:
+        origins = {origin for path, origin in draft.origins.items() if path[:2] == ("network", part)}
+        for override in origins.intersection(overrides):
+            remedy = f"set algorithm.{part}" if part in algorithm.Config.model_fields else "leave it out"
+            raise ConfigError(override, f"{name} does not use network.{part}", remedy)
+        if select(before.data, ALGORITHM) != name or not all(origin.startswith(SHARED) for origin in origins):
+            told.append(f"network.{part}")
+        draft.remove(("network", part))
+    return [f"{', '.join(told)}: left out, {name} does not use it"] if told else []
 
 
 def _unchanged(draft: Draft, before: Draft, path: tuple[str, ...]) -> bool:

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 _FASTEST = 1 / 8
 _SHARE = 0.008
 _SPEED_WINDOW = 10.0
-_SILENCE = 1.0
-"""Seconds without a row after which the clock on the screen goes on by itself."""
+_SILENCE, _PIPE_SILENCE = 1.0, 15.0
+"""Seconds without a row after which the clock on the screen goes on by itself, and after which a pipe gets a line."""
 ONGOING = " ..."
 """How a note ends that tells what goes on until the next row; the screen shows it with a clock."""
 
@@ -72,6 +72,7 @@ class Console(Sink):
         self._lock = threading.RLock()  # the thread that ticks draws too
         self._announced: deque[str] = deque()
         self._doing, self._heard, self._ticked = "", clock(), -float("inf")
+        self._under_way: Callable[[], tuple[int, str]] | None = None
         if monitor is not None:
             monitor.listeners.append(self._alert)
 
@@ -83,11 +84,14 @@ class Console(Sink):
         position: int = 0,
         threshold: float | None = None,
         learning_starts: int = 0,
+        under_way: Callable[[], tuple[int, str]] | None = None,
     ) -> None:
         """Show who runs what and begin; `position` is where a resumed run goes on, in the unit of its budget.
 
-        The speed before step `learning_starts` says nothing about the time that is left.
+        The speed before step `learning_starts` says nothing about the time that is left. `under_way` tells the position
+        between two rows, and what is going on.
         """
+        self._under_way = under_way
         self._budget, self._threshold, self._learning_starts = budget, threshold, learning_starts
         self._heard = self._clock()
         self._speed.append((float(self._history.position.get("seconds", 0.0)), position))
@@ -133,11 +137,16 @@ class Console(Sink):
             while self._announced:
                 self.note(self._announced.popleft(), screen.WARN)
             now = self._clock()
-            if self._live is not None and now - max(self._heard, self._ticked) >= _SILENCE:
-                self._ticked = now
-                if self._rows:
-                    self._drain()
+            if now - max(self._heard, self._ticked) < (_PIPE_SILENCE if self._live is None else _SILENCE):
+                return
+            self._ticked = now
+            if self._rows:
+                self._drain()
+            if self._live is not None:
                 self._redraw()
+            elif self._under_way is not None and self._line_due < float("inf"):
+                text = pipe.waiting(self._progress(now - self._heard), self._doing or self._under_way()[1])
+                self._print([[(text, "")]])
 
     def summary(self, result: Mapping[str, object]) -> None:
         """Print the end of a run. Optional keys of `result`: state, mean and std of the last evaluation, threshold,
@@ -219,11 +228,15 @@ class Console(Sink):
     def _progress(self, waited: float = 0.0) -> screen.Standing:
         at = self._history.position
         (begin, before), (end, after) = self._speed[0], self._speed[-1]
+        position = int(at.get(self._budget.unit, before))
+        if waited and self._under_way is not None:
+            position = max(position, self._under_way()[0])
+        speed = (after - before) / (end - begin) if end > begin else (position - before) / waited if waited else 0.0
         return screen.Standing(
-            position=int(at.get(self._budget.unit, before)),
+            position=position,
             total=self._budget.total,
             noun=self._budget.noun,
-            speed=(after - before) / (end - begin) if end > begin else 0.0,
+            speed=speed,
             seconds=float(at.get("seconds", 0.0)) + waited,
             epoch=int(at.get("epoch", 0)),
             updates=int(at.get("updates", 0)),
@@ -243,6 +256,8 @@ class Console(Sink):
         """What goes on below the progress bar, while no row comes and before the first episode has ended."""
         if self._doing:
             return [[(clean(f"{self._doing}  {duration(waited)}", width), screen.DIM)]]
+        if waited and self._under_way is not None and (doing := self._under_way()[1]):
+            return [[(clean(doing, width), screen.DIM)]]
         if RETURN in self._history.series or self._budget.unit != "env_steps":
             return []
         return [[(clean("no episode has ended yet, so there is no return", width), screen.DIM)]]

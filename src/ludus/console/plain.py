@@ -28,6 +28,12 @@ def progress(p: Standing, history: History, rules: Rules) -> str:
     return "  ".join([f"{_clock(p)} {counts}", f"{rate(p.speed)} {p.noun}/s", p.left, *told])
 
 
+def waiting(p: Standing, doing: str) -> str:
+    """How far the run is between two rows, and what it does."""
+    counts = f"{_clock(p)} {p.position:,} / {p.total:,} {p.noun}"
+    return "  ".join([counts, f"{rate(p.speed)} {p.noun}/s", p.left, doing]).rstrip()
+
+
 def evaluation(p: Standing, row: Row, threshold: float | None) -> str:
     """The result of an evaluation."""
     mean, std = float(row[EVAL_RETURN]), row.get("val/roll/ep_rew/std")

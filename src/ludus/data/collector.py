@@ -49,6 +49,8 @@ class Collector:
         self.episodes = 0
         self.best_return = -np.inf
         self.steps = 0
+        self.under_way = 0
+        """Steps of each environment in the rollout that is being collected."""
         self._storage: _Storage | None = None
         self.switch(env, seeds)
 
@@ -96,7 +98,8 @@ class Collector:
             if (ended := first.nonzero()[0]).size:
                 ends.append(self._end_episodes(t, result, ended, state))
             obs = self._put(store, t + 1, result.obs)
-        self.state, self.first = state, first
+            self.under_way = t + 1
+        self.state, self.first, self.under_way = state, first, 0
         self.newest_obs = tree_map(np.copy, store.raw_rows[steps])
         check_rollout(self.env.id, store.columns(steps))
         rollout = self._rollout(store, steps, start_state, ends, extras)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,7 +22,8 @@ from ludus.types import Array, tree_leaves
 
 STEPS = 3
 """Random steps of the check: enough for a wrong dtype or shape to show, cheap for slow environments."""
-PROBE_STEPS = 10
+PROBE_STEPS, PROBE_SECONDS = 10, 2.0
+"""Steps of the probe, and the seconds after which it is content with fewer."""
 ROUNDING = 4
 """Units in the last place of float32 by which a value may leave its bounds: policies compute in float32."""
 Answer = Any
@@ -58,7 +60,8 @@ def check(env: gym.Env, id: str, deadline: float = math.inf) -> None:
 def probe(env: gym.Env, id: str, deadline: float = math.inf) -> list[str]:
     """Warnings about an environment whose episodes do not follow from seed and actions."""
     call = partial(_call, id, deadline)
-    first, again = _trace(env, call), _trace(env, call)
+    first = _trace(env, call, PROBE_STEPS, PROBE_SECONDS)
+    again = _trace(env, call, len(first) - 1)
     if first[0] != again[0]:
         return [f"{id}: reset(seed) does not fix the first observation; runs with it cannot be reproduced"]
     if first != again:
@@ -137,7 +140,7 @@ def _require(id: str, verb: str, space: gym.Space, obs: Observation) -> None:
         raise _wrong(id, verb, f"returned an observation that {problem}")
     if id not in _announced and _leaves_bounds(space, obs):
         _announced.add(id)
-        warn(f"{id}: observations leave their bounds by a rounding error, which is ignored")
+        warn(f"{id}: observations leave their bounds by a rounding error; they are taken as they are")
 
 
 def _leaves_bounds(space: gym.Space, obs: Observation) -> bool:
@@ -171,7 +174,7 @@ def _is_number(value: object, kind: type = numbers.Real) -> bool:
     return isinstance(value, kind) or (isinstance(value, np.ndarray) and not value.shape and value.dtype.kind in codes)
 
 
-def _trace(env: gym.Env, call: Callable[..., Answer]) -> list[list[bytes]]:
+def _trace(env: gym.Env, call: Callable[..., Answer], steps: int, seconds: float = math.inf) -> list[list[bytes]]:
     """Observations and rewards of an episode's first steps, with the same seed and actions every time."""
 
     def digest(values: Observation) -> list[bytes]:
@@ -179,10 +182,10 @@ def _trace(env: gym.Env, call: Callable[..., Answer]) -> list[list[bytes]]:
 
     env.action_space.seed(0)
     obs, _ = call("reset", lambda: env.reset(seed=0))
-    seen = [digest(obs)]
-    for _ in range(PROBE_STEPS):
+    seen, begun = [digest(obs)], time.monotonic()
+    for _ in range(steps):
         obs, reward, terminated, truncated, _ = call("step", lambda: env.step(env.action_space.sample()))
         seen.append(digest((obs, reward)))
-        if terminated or truncated:
+        if terminated or truncated or time.monotonic() - begun > seconds:
             break
     return seen

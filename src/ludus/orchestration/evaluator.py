@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -127,6 +127,8 @@ class Evaluator:
         self.cfg, self.algorithm, self.normalizer = cfg, algorithm, normalizer
         self._make_env, self._streams, self._rng = make_env, streams, rng
         self._env: VectorEnv | None = None
+        self.under_way = ""
+        """What is being played, for the console."""
         self.deterministic = greedy(algorithm, cfg.deterministic)
         self.act = policy_of(algorithm, normalizer, deterministic=self.deterministic)
 
@@ -145,7 +147,18 @@ class Evaluator:
         seeds = self._streams.integers(f"{stream} {env_steps}", self._env.num_envs)
         start = time.monotonic()
         steps = episodes(self.act, self._env, seeds, count, timeout=self.cfg.timeout_seconds)
-        return EvalResult.of(steps, env_steps=env_steps, start=start, deterministic=self.deterministic)
+        told = self._told(stream, steps, count)
+        return EvalResult.of(told, env_steps=env_steps, start=start, deterministic=self.deterministic)
+
+    def _told(self, stream: str, steps: Iterable[PlayedStep], count: int) -> Iterator[PlayedStep]:
+        """The same steps, while `under_way` says how far they are."""
+        done, self.under_way = 0, stream
+        for step in steps:
+            if step.ended:
+                done += len(step.ended)
+                self.under_way = f"{stream}, {done} of {count} episodes"
+            yield step
+        self.under_way = ""
 
     def close(self) -> None:
         """Shut the environments down."""

@@ -88,7 +88,14 @@ def show(session: Session, run: Run) -> Console:
     console.replay(earlier)
     facts = header(run, folder, session.title, session.memory)
     starts = run.settings.first_update if run.collector is not None else 0
-    console.start(facts, run.scheduler.budget, position=run.position, threshold=run.threshold, learning_starts=starts)
+    console.start(
+        facts,
+        run.scheduler.budget,
+        position=run.position,
+        threshold=run.threshold,
+        learning_starts=starts,
+        under_way=lambda: run.under_way,
+    )
     for caution in (*session.cautions, *about_environments(run)):
         console.note(caution, "yellow")
     warnings = [*(sink.warning for sink in sinks if sink.warning), *session.warnings]
@@ -141,6 +148,7 @@ def header(run: Run, folder: RunFolder, title: str, memory: str) -> dict[str, st
         where = f"{config.environment.id}, {run.collector.num_envs} at once, {run.collector.env.backend}"
     elif run.evaluator is not None:
         where = f"{config.environment.id}, for evaluation only"
+    memory_core = f", memory {config.network.memory.name}" if "memory" in run.algorithm.networks else ""
     parameters = [parameter for learner in run.learners.values() for parameter in learner.model.parameters()]
     device = parameters[0].device if parameters else "cpu"
     size = sum(parameter.numel() for parameter in parameters)
@@ -148,9 +156,20 @@ def header(run: Run, folder: RunFolder, title: str, memory: str) -> dict[str, st
         "run": folder.id,
         "config": title,
         "environment": where,
-        "algorithm": f"{config.algorithm.name}, {size:,} parameters, memory {config.network.memory.name}",
+        "algorithm": f"{config.algorithm.name}, {size:,} parameters{memory_core}",
         "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
-        "updates": run.compiler.describe(),
+        "updates": ", ".join([*update_rates(run), run.compiler.describe()]),
         "seed": str(config.experiment.seed),
         "folder": near(folder.path),
     }
+
+
+def update_rates(run: Run) -> list[str]:
+    """`0.5 per environment step`, for every phase that learns in a ratio to the steps it takes."""
+    scheduler, told = run.scheduler, []
+    for phase, calls in zip(scheduler.phases, scheduler.calls, strict=True):
+        rates = {call.name: float(call.per_env_step) for call in calls if call.per_env_step is not None}
+        each = " and ".join(f"{rate:.3g}" + (f" {name}" if len(rates) > 1 else "") for name, rate in rates.items())
+        where = f" in phase {phase.name}" if len(scheduler.phases) > 1 else ""
+        told += [f"{each} per environment step{where}"] if rates else []
+    return told

@@ -41,10 +41,11 @@ class Refused(Exception):
 
 
 class SnapshotChoice(NamedTuple):
-    """A method, and why better ones were refused."""
+    """A method, why better ones were refused, and what its self-test left out because steps are slow."""
 
     method: str
     refused: dict[str, str]
+    remark: str = ""
 
 
 class Keeper:

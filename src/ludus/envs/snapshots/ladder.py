@@ -162,7 +162,10 @@ KEEPERS: dict[str, type[Keeper]] = {keeper.method: keeper for keeper in (Api, Ad
 
 
 def choose(recipe: Recipe) -> SnapshotChoice:
-    """The first method that passes its self-test; always the same one, because the seeds of the test are fixed."""
+    """The first method that passes its self-test.
+
+    Always the same one, because the seeds of the test are fixed; where steps are slow it is as short as `trial.FEWEST`.
+    """
     refused: dict[str, str] = {}
     fresh: gym.Env | None = None
     for method, kind in KEEPERS.items():
@@ -172,13 +175,13 @@ def choose(recipe: Recipe) -> SnapshotChoice:
             used, fresh = fresh, None
             with Within(recipe.deadline, f"environment {recipe.id}", "trying out how to save it") as watch:
                 if method == BARRIER:
-                    trial.repeats(used, keeper.make, watch.beat)
+                    remark = trial.repeats(used, keeper.make, watch.beat)
                 else:
-                    trial.resumes(keeper, used, trial.EPISODES if kind is Replay else 2, watch.beat)
+                    remark = trial.resumes(keeper, used, trial.EPISODES if kind is Replay else 2, watch.beat)
         except (Refused, DataError) as reason:
             refused[method] = str(reason)
         else:
-            return SnapshotChoice(method, refused)
+            return SnapshotChoice(method, refused, remark)
     return SnapshotChoice(NONE, refused)
 
 

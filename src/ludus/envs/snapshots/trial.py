@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -22,44 +22,82 @@ from ludus.types import Array, Tree, tree_index, tree_leaves
 if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
 
-STEPS = 30
-"""Steps after which a trial resets an episode, so that it sees several beginnings."""
+STEPS, FEWEST = 30, 3
+"""Steps after which a trial resets an episode, so that it sees several beginnings; and where steps are slow."""
+PATIENCE = 10.0
+"""Seconds that the trial of one method should take at most."""
 SEEDS = (101, 102)
 EPISODES = 8
 """Episodes to compare where state may survive a reset, which need not show in the first ones."""
 
-Beat = Callable[[], None]
-"""Called after every step: a sign of life."""
+
+class Pace:
+    """How many steps an episode of a trial has: as many as `PATIENCE` allows, found by its first steps.
+
+    `beat` is called after every step: a sign of life.
+    """
+
+    def __init__(self, episodes: int, beat: Callable[[], None]) -> None:
+        """`episodes` is how many the whole trial plays."""
+        self.steps = STEPS
+        self.seconds = 0.0
+        """Of one step."""
+        self._episodes, self._alive, self._taken, self._begun = episodes, beat, 0, 0.0
+
+    @property
+    def remark(self) -> str:
+        """What was left out, if anything."""
+        if self.steps == STEPS:
+            return ""
+        slow = f"steps are slow ({self.seconds:.2g} s)"
+        return f"{slow}: how to save it was tried with episodes of {self.steps} steps, not {STEPS}"
+
+    def beat(self) -> None:
+        """After every step."""
+        self._alive()
+        self._taken += 1
+        if self._taken == 1:
+            self._begun = time.monotonic()
+        elif self._taken == FEWEST:
+            self.seconds = (time.monotonic() - self._begun) / (FEWEST - 1)
+            self.steps = max(FEWEST, min(STEPS, int(PATIENCE / (self._episodes * self.seconds + 1e-9))))
 
 
-def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Beat) -> None:
-    """Raise Refused unless restored environments go on like `fresh`, from which states are taken; closes it."""
+def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Callable[[], None]) -> str:
+    """Raise Refused unless restored environments go on like `fresh`, from which states are taken; closes it.
+
+    Returns what was left out.
+    """
+    pace = Pace(len(SEEDS) * 2 * (episodes + 2), beat)
     with _trial() as stack:
         env = keeper.attach(fresh)
         stack.callback(env.close)
         for seed in SEEDS:
             env.reset(seed=seed)
             keeper.capture(env)  # refused early: steps may be slow
-            _play(env, seed, 2, beat)
-            _require_equal_future(stack, keeper, env, seed, episodes, beat)
+            _play(env, seed, 2, pace)
+            _require_equal_future(stack, keeper, env, seed, episodes, pace)
             env.reset()
-            _require_equal_future(stack, keeper, env, seed, 1, beat)
+            _require_equal_future(stack, keeper, env, seed, 1, pace)
+    return pace.remark
 
 
-def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: int, episodes: int, beat: Beat) -> None:
+def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: int, episodes: int, pace: Pace) -> None:
     other = keeper.restore(keeper.capture(env))
     stack.callback(other.close)
-    _compare(*(_play(each, seed + 1, episodes, beat) for each in (env, other)))
+    _compare(*(_play(each, seed + 1, episodes, pace) for each in (env, other)))
 
 
-def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Beat) -> None:
+def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Callable[[], None]) -> str:
     """Raise Refused unless two new environments with the same seed and actions do the same; closes both."""
+    seed, half = SEEDS[0], EPISODES // 2
+    pace = Pace(2 * half, beat)
     with _trial() as stack:
         stack.callback(fresh.close)
         other = make()
         stack.callback(other.close)
-        seed, half = SEEDS[0], EPISODES // 2
-        _compare(*([_digest(env.reset(seed=seed)[0]), *_play(env, seed, half, beat)] for env in (fresh, other)))
+        _compare(*([_digest(env.reset(seed=seed)[0]), *_play(env, seed, half, pace)] for env in (fresh, other)))
+    return pace.remark
 
 
 def vector_choice(method: str, make: Callable[[], VectorEnv]) -> SnapshotChoice:
@@ -109,15 +147,17 @@ def _trial() -> Iterator[ExitStack]:
             raise Refused(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def _play(env: gym.Env, seed: int, episodes: int, beat: Beat) -> list[bytes]:
+def _play(env: gym.Env, seed: int, episodes: int, pace: Pace) -> list[bytes]:
     """Play on from the current state; returns digests of everything the environment returns."""
     meter, actions, seen = wrapper_of(env, RawReward), _actions(env.action_space, seed), []
     for episode in range(episodes):
         if episode:
             seen.append(_digest(env.reset()[0]))
-        for action in itertools.islice(actions, STEPS):
+        for taken, action in enumerate(actions):
+            if taken == pace.steps:  # decided by the first steps of all
+                break
             obs, reward, terminated, truncated, _ = env.step(action)
-            beat()
+            pace.beat()
             paid = 0.0 if meter is None else meter.take()
             seen.append(_digest(obs, float(reward), paid, bool(terminated), bool(truncated)))
             if terminated or truncated:
