@@ -9,12 +9,13 @@ from ludus.config.schema import Environment, ExperimentConfig
 from ludus.config.training import Phase
 from ludus.data.buffers.stored import StoredConfig, stored_spaces
 from ludus.data.collector import Collector
-from ludus.envs.make import describe, make_vector, probe
+from ludus.envs.make import cores, describe, make_vector, probe
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.orchestration.phases import changed
 from ludus.preflight import check_environments
 from ludus.seeding import Streams
+from ludus.text import duration
 from ludus.types import Spaces
 
 if TYPE_CHECKING:
@@ -85,11 +86,21 @@ def evaluation_environments(cfg: Environment, count: int, collector: Collector |
 def about_environments(run: Run) -> list[str]:
     """What the user should know: environments that do not follow their seed, or evaluations that are not made."""
     if run.collector is not None:
-        env = run.collector.env
-        return [*([f"{env.id}: {env.remark}"] if env.remark else []), *probe(run.config.environment)]
+        return [*_slowness(run, run.collector.env), *probe(run.config.environment)]
     if run.evaluator is None and run.config.training.evaluation.wanted:
         return ["environment.id is not set: the run is not evaluated"]
     return []
+
+
+def _slowness(run: Run, env: VectorEnv) -> list[str]:
+    """What slow steps mean for the user: a short self-test of snapshots, and a first row that takes its time."""
+    if not env.slow:
+        return []
+    steps = max(run.settings.longest_rollout * env.num_envs, run.algorithm.epoch_steps)
+    several = env.backend == "sync" and env.num_envs > 1 and cores() > 1
+    remedy = "; environment.vectorization=async steps it on all cores" if several else ""
+    row = f"the first row comes after {steps:,} steps, in about {duration(steps * env.slow)}"
+    return [f"{env.id}: a step takes {env.slow:.2g} s: the self-test of snapshots was short, and {row}{remedy}"]
 
 
 class PhaseEnvironments:

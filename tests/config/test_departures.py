@@ -52,7 +52,7 @@ def test_a_network_that_nobody_uses_is_refused(spec, override, answer):
 
 def test_a_network_of_a_file_that_nobody_uses_is_left_out_and_told(cartpole, write, get):
     changed = load("CartPole-v1:ppo_gru_masked", ["algorithm.name=dreamer"])
-    assert "network.memory: left out, dreamer does not use it" in changed.notes[-1]
+    assert changed.notes[-1] == "network.memory, network.actor, network.critic: left out, dreamer does not use them"
     assert changed.config.network == Network()
     write(
         "environments/Mine-v0.yaml",
@@ -63,11 +63,11 @@ def test_a_network_of_a_file_that_nobody_uses_is_left_out_and_told(cartpole, wri
         """,
     )
     mine = get("Mine-v0:dreamer")
-    assert mine.notes == ("network.memory, network.actor: left out, dreamer does not use it",)
+    assert mine.notes == ("network.memory, network.actor: left out, dreamer does not use them",)
     assert mine.config.network == Network()
     assert get("Mine-v0:ppo").notes == () and get("Mine-v0:ppo").config.network.memory.name == "gru"
     wide = load("CartPole-v1:dreamer", ["+network=wide"])
-    assert wide.notes == ("network.actor, network.critic: left out, dreamer does not use it",)
+    assert wide.notes == ("network.actor, network.critic: left out, dreamer does not use them",)
 
 
 @pytest.mark.parametrize("spec", ["MinAtar/Breakout-v1:dreamer", "FrozenLake-v1:q_learning", "CartPole-v1:random"])

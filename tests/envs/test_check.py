@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from envs import test_snapshot_probes
 from envs.conftest import Make
 from envs.probes import Probe
 from ludus.config.schema import Environment
@@ -73,9 +74,11 @@ def test_a_slow_environment_is_probed_for_a_moment(monkeypatch: pytest.MonkeyPat
         times.append(times[-1] + 0.9)
         return step(self, action)
 
+    test_snapshot_probes.register()
+    monkeypatch.setattr(test_snapshot_probes.Walk, "ended", lambda _: False)
     monkeypatch.setattr(Probe, "step", late)
     monkeypatch.setattr("time.monotonic", lambda: times[-1])
-    assert probe(Environment(id="Probe/Echo-v0")) == []
+    assert probe(Environment(id="Rung/Walk-v0")) == []
     assert len(times) - 1 == 2 * 3, "as many steps the second time"
     (warning,) = probe(Environment(id="Probe/ForgetsState-v0"))
     assert "same seed and actions" in warning

@@ -30,7 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("ludus.cli.listing:list_runs", "List runs; filter and sort by anything."),
     "show": ("ludus.cli.show:show", "Show one run in full."),
     "compare": ("ludus.cli.compare:compare", "Compare runs over their seeds, with plots."),
-    "export": ("ludus.cli.export:export", "Export runs to csv, json, markdown or LaTeX; a policy to ONNX or TorchScript."),
+    "export": (
+        "ludus.cli.export:export",
+        "Export runs as csv, json, markdown or LaTeX, a policy as ONNX.",
+    ),
     "report": ("ludus.cli.report:report", "Write the report of a run."),
     "tag": ("ludus.cli.tag:tag", "Label runs."),
     "cleanup": ("ludus.cli.cleanup:cleanup", "Remove checkpoints that are no longer needed; shows the plan first."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ludus.text import safe_name
 
 ID, ALGORITHM, NAME = ("environment", "id"), ("algorithm", "name"), ("experiment", "name")
 PHASES = ("training", "phases")
-SHARED = tuple(str(Path(__file__).parents[1] / "configs" / folder) for folder in ("environments", "presets"))
+SHARED = tuple(Path(__file__).parents[1] / "configs" / folder for folder in ("environments", "presets"))
 """Where shipped files say something for every algorithm."""
 GOALS = (("environment", "reward_threshold"), ("training", "stop", "eval_reward"), ("training", "stop", "train_reward"))
 
@@ -74,10 +75,15 @@ def leave_out_networks(draft: Draft, before: Draft, overrides: Sequence[str]) ->
         for override in origins.intersection(overrides):
             remedy = f"set algorithm.{part}" if part in algorithm.Config.model_fields else "leave it out"
             raise ConfigError(override, f"{name} does not use network.{part}", remedy)
-        if select(before.data, ALGORITHM) != name or not all(origin.startswith(SHARED) for origin in origins):
+        if select(before.data, ALGORITHM) != name or not all(_shared(origin) for origin in origins):
             told.append(f"network.{part}")
         draft.remove(("network", part))
-    return [f"{', '.join(told)}: left out, {name} does not use it"] if told else []
+    return [f"{', '.join(told)}: left out, {name} does not use {'them' if told[1:] else 'it'}"] if told else []
+
+
+def _shared(origin: str) -> bool:
+    """Whether a value stands in a shipped file about an environment."""
+    return Path(re.sub(r":\d+$", "", origin)).absolute().parent in SHARED
 
 
 def _unchanged(draft: Draft, before: Draft, path: tuple[str, ...]) -> bool:

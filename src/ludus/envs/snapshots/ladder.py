@@ -175,13 +175,13 @@ def choose(recipe: Recipe) -> SnapshotChoice:
             used, fresh = fresh, None
             with Within(recipe.deadline, f"environment {recipe.id}", "trying out how to save it") as watch:
                 if method == BARRIER:
-                    remark = trial.repeats(used, keeper.make, watch.beat)
+                    slow = trial.repeats(used, keeper.make, watch.beat)
                 else:
-                    remark = trial.resumes(keeper, used, trial.EPISODES if kind is Replay else 2, watch.beat)
+                    slow = trial.resumes(keeper, used, trial.EPISODES if kind is Replay else 2, watch.beat)
         except (Refused, DataError) as reason:
             refused[method] = str(reason)
         else:
-            return SnapshotChoice(method, refused, remark)
+            return SnapshotChoice(method, refused, slow)
     return SnapshotChoice(NONE, refused)
 
 

@@ -36,8 +36,8 @@ class VectorEnv(abc.ABC):
     """
     refused: dict[str, str] = {}
     """Better methods than `snapshot_method`, each with the reason why it does not work here."""
-    remark: str = ""
-    """What the self-test of `snapshot_method` left out because steps are slow."""
+    slow: float = 0.0
+    """Seconds of a step, where they are so many that the self-test of `snapshot_method` was short."""
 
     def __init__(self, info: EnvInfo, num_envs: int) -> None:
         """The spaces are those of ONE environment; actions: Discrete from 0, or one-dimensional."""
@@ -52,7 +52,7 @@ class VectorEnv(abc.ABC):
         `barrier` every reset makes new environments, so that all later steps depend on seeds and actions alone.
         """
         if self.snapshot_method is None:
-            self.snapshot_method, self.refused, self.remark = self._choose()
+            self.snapshot_method, self.refused, self.slow = self._choose()
         return self.snapshot_method
 
     @abc.abstractmethod
@@ -138,7 +138,7 @@ class VectorWrapper(VectorEnv):
 
     def choose_snapshot_method(self) -> str:
         self.snapshot_method = method = self.inner.choose_snapshot_method()
-        self.refused, self.remark = self.inner.refused, self.inner.remark
+        self.refused, self.slow = self.inner.refused, self.inner.slow
         return method
 
     def snapshot(self) -> State:
