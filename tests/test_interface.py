@@ -323,12 +323,17 @@ def test_a_wrong_environment_is_one_sentence(env: Any, sentence: str, tmp_path: 
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lrr": 1}), "did you mean"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": "fast"}), "lr"),
         (lambda: resolve("CartPole-v1"), "variant"),
-        (lambda: resolve({"algorithm": {"name": "ppo"}}), "the spec is a dict; give a spec such as 'CartPole-v1:ppo'"),
+        (
+            lambda: resolve({"algorithm": {"name": "ppo"}}),
+            "the spec is of type dict; give a spec such as",
+        ),
         (lambda: resolve("CartPole-v1:ppo", seed=-1), "seed"),
         (lambda: resolve("CartPole-v1:ppo", {"algorithm.lr": print}), "overrides: .*is a builtin"),
-        (lambda: resolve("CartPole-v1:ppo", 3), "overrides: is a int.*give a dict"),
+        (lambda: resolve("CartPole-v1:ppo", 3), "overrides: is of type int.*give a dict"),
         (lambda: resolve("CartPole-v1:ppo", tags="fast"), "tags: is one text.*list"),
-        (lambda: resolve(3), "the spec is a int.*CartPole-v1:ppo"),
+        (lambda: resolve(3), "the spec is of type int.*CartPole-v1:ppo"),
+        (lambda: ludus.make_env("CartPol-v1"), "environment.id: 'CartPol-v1' is unknown; did you mean 'CartPole-v1'"),
+        (lambda: ludus.make_env("nothing"), "nothing: there is no such run"),
     ],
 )
 def test_misuse_is_one_sentence(call: Any, sentence: str) -> None:

@@ -47,7 +47,7 @@ class GreedyNetwork(nn.Module):
         actor = behaviour.actor if isinstance(behaviour, Behaviour) else None
         if not isinstance(actor, TorchActor | NumpyActor):
             name = policy.config.algorithm.name
-            raise ConfigError("export", f"{name} has no network that could be exported", "use run.policy() in Python")
+            raise ConfigError("export", f"policies of {name} cannot be exported", "use ludus.load_policy in Python")
         self.space, self.recurrent = policy.network_spaces.observation, actor.recurrent
         self.trunk = actor.trunk
         self.head = next(iter(actor.heads.values()))

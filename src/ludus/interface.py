@@ -66,7 +66,7 @@ def resolve(
 
     if not isinstance(spec, str | Path):
         remedy = "give a spec such as 'CartPole-v1:ppo' or the path of a config file, and values as overrides"
-        raise ConfigError("train", f"the spec is a {type(spec).__name__}", remedy)
+        raise ConfigError("train", f"the spec is of type {type(spec).__name__}", remedy)
     words = override_words(overrides)
     words += [] if seed is None else [f"experiment.seed={seed}"]
     words += ["logging.console=false"] if quiet else []
@@ -152,7 +152,7 @@ def make_env(what: str | Path | SavedRun, *, render_mode: str | None = None, run
 
     text = str(what)
     if isinstance(what, SavedRun) or not (":" in text or text.startswith("+") or _is_env(text)):
-        run = what if isinstance(what, SavedRun) else load_run(what, runs_dir=runs_dir)
+        run = what if isinstance(what, SavedRun) else _run_or_env(what, runs_dir)
         cfg, cut = run.config.environment, cut_of(RunFolder(run.folder), run.config)
         _require_env(cfg, run.id)
         env = deployment_env(cfg, cut.carried, render_mode)
@@ -167,6 +167,18 @@ def make_env(what: str | Path | SavedRun, *, render_mode: str | None = None, run
         cfg = Environment(id=text)
     _require_env(cfg, text)
     return deployment_env(cfg, find_cut(cfg).carried, render_mode)
+
+
+def _run_or_env(what: str | Path, runs_dir: Folder) -> SavedRun:
+    """The run of this name; a word that looks like an environment's id is answered as one."""
+    try:
+        return load_run(what, runs_dir=runs_dir)
+    except ConfigError:
+        if re.fullmatch(r"[\w/.-]+-v\d+", str(what)):
+            from ludus.envs.catalog import find
+
+            find(str(what))  # says what is wrong with it
+        raise
 
 
 def _require_env(cfg: Environment, where: str) -> None:

@@ -178,7 +178,7 @@ def override_words(overrides: Overrides) -> list[str]:
     if isinstance(overrides, str):
         raise ConfigError(overrides, "is one text", f'give a dict, {{"key": value}}, or a list, ["{overrides}"]')
     if not isinstance(overrides, Mapping | Sequence):
-        problem = f"is a {type(overrides).__name__}"
+        problem = f"is of type {type(overrides).__name__}"
         raise ConfigError("overrides", problem, 'give a dict, {"key": value}, or a list, ["key=value"]')
     if not isinstance(overrides, Mapping):
         return [str(word) for word in overrides]

@@ -76,7 +76,13 @@ def test_conditions(root: Path, text: str, expected: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("reward", "is not a condition"), (">3", "is not a condition"), ("id~(", "not a regular expression")],
+    [
+        ("reward", "is not a condition"),
+        (">3", "is not a condition"),
+        ("id~(", "not a regular expression"),
+        ("reward>>4", "no operator >>; use = != > >="),
+        ("algorithm=>ppo", "no operator =>"),
+    ],
 )
 def test_bad_conditions(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

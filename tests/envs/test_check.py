@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_a_slow_environment_is_probed_for_a_moment(monkeypatch: pytest.MonkeyPat
     assert len(times) - 1 == 2 * 3, "as many steps the second time"
     (warning,) = probe(Environment(id="Probe/ForgetsState-v0"))
     assert "same seed and actions" in warning
+
+
+def test_before_there_is_a_run_no_log_is_named(make: Make) -> None:
+    """An error without a message is told with its place."""
+
+    def fail() -> None:
+        raise AssertionError
+
+    gym.register("Probe/Unmakeable-v0", lambda **_: fail())
+    try:
+        with pytest.raises(EnvironmentFailed) as caught:
+            make("Probe/Unmakeable-v0")
+    finally:
+        del gym.registry["Probe/Unmakeable-v0"]
+    told = r"environment Probe/Unmakeable-v0: making it raised AssertionError without a message at test_check.py:\d+; "
+    assert re.fullmatch(told + "add --debug for its traceback", caught.value.line())
 
 
 def test_facts() -> None:

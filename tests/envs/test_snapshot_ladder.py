@@ -17,7 +17,7 @@ from envs.probes import Probe
 from envs.test_snapshot import assert_begins_anew, assert_resumes, go, run, stored
 from ludus.config.schema import Environment
 from ludus.envs.make import resolve
-from ludus.envs.snapshots import Refused, ladder, pickled
+from ludus.envs.snapshots import Refused, ladder, pickled, trial
 from ludus.envs.snapshots.values import ValueDecoder, ValueEncoder
 from ludus.envs.vector.stepper import SyncVectorEnv
 from ludus.errors import EnvironmentFailed
@@ -80,12 +80,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.parametrize(("id", "rung"), [(id, rung) for id, rung, _ in LADDER if id.startswith("Rung/")])
 def test_where_steps_are_slow_the_self_test_is_short_and_finds_the_same(
-    make: Make, slow: list[float], id: str, rung: str
+    make: Make, slow: list[float], id: str, rung: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    trial._announced.clear()
     env = make(id, num_envs=1)
     begun = len(slow)
     assert env.choose_snapshot_method() == rung
     assert len(slow) - begun <= 5 * (24 + 60) + 32, "episodes of three or four steps"
+    assert capsys.readouterr().err.count(f"{id}: a step takes 0.3 s; trying out how to save it takes about ") == 1
     assert env.slow == (0.0 if rung == "none" else pytest.approx(0.3))
 
 

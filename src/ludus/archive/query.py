@@ -65,6 +65,8 @@ def parse(text: str) -> Filter:
     if match is None:
         raise ConfigError(f"--filter {text}", "is not a condition", "write key=value, key>value or key~regex")
     key, operator, value = match.groups()
+    if value[:1] in ("=", "<", ">"):
+        raise ConfigError(f"--filter {text}", f"there is no operator {operator}{value[0]}", "use = != > >= < <= ~ !~")
     if operator in ("~", "!~"):
         try:
             re.compile(value.strip())

@@ -212,7 +212,8 @@ def facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> li
     steps, epochs, updates = (int(_number(result.get(key)) or 0) for key in ("env_steps", "epochs", "updates"))
     done, noun = (steps, "steps") if steps or not updates else (updates, "updates")
     speed = rate(done / seconds) if seconds > 0 else "-"
-    counts = f"{steps:,} steps, {epochs:,} epochs, {updates:,} updates"
+    done_so_far = ((steps, "step"), (epochs, "epoch"), (updates, "update"))
+    counts = ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in done_so_far)
     told = [
         ("stopped", str(result.get("reason") or "the budget is used up"), ""),
         ("took", f"{duration(seconds)} for {counts}, {speed} {noun}/s", ""),

@@ -156,7 +156,7 @@ def _call(id: str, deadline: float, verb: str, function: Callable[[], Answer]) -
         with Within(deadline, f"environment {id}", verb):
             return function()
     except BaseException as error:  # whatever an environment raises is reported with its traceback
-        raise raised(f"environment {id}", verb, error) from error
+        raise raised(f"environment {id}", verb, error, logged=False) from error
 
 
 def _wrong(id: str, verb: str, problem: str) -> EnvironmentFailed:

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType, TracebackType
 
 import gymnasium as gym
@@ -137,15 +138,19 @@ def _say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def raised(where: str, verb: str, error: BaseException) -> EnvironmentFailed:
+def raised(where: str, verb: str, error: BaseException, *, logged: bool = True) -> EnvironmentFailed:
     """`<where>: <verb> raised ValueError: ...`, also for sys.exit; Ctrl-C of the user is raised again.
+
+    `logged`: there is a run.log. An error without a message is told with its place.
 
     A KeyboardInterrupt comes from the user only if the signal still raises one: not during training, not in a worker.
     """
     pass_on(error)
     text = str(error).partition("\n")[0][:200]
-    problem = f"{verb} raised {type(error).__name__}" + (f": {text}" if text else " without a message")
-    remedy = "its traceback is in run.log, or add --debug"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    problem = f"{verb} raised {type(error).__name__}" + (f": {text}" if text else f" without a message{place}")
+    remedy = "its traceback is in run.log, or add --debug" if logged else "add --debug for its traceback"
     failure = EnvironmentFailed(where, problem, remedy)
     failure.detail = "".join(traceback.format_exception(error))
     return failure

@@ -152,7 +152,7 @@ class Recipe:
             if isinstance(error, TypeError) and "must inherit from the gymnasium.Env" in str(error):
                 remedy = "wrap it in one; several agents at once (PettingZoo) are not supported"
                 raise ConfigError("environment.id", f"'{self.id}' is not a gymnasium.Env", remedy) from error
-            raise raised(f"environment {self.id}", "making it", error) from error
+            raise raised(f"environment {self.id}", "making it", error, logged=False) from error
 
     def _require_rendering(self, mode: str | None) -> None:
         metadata = getattr(catalog.creator(self.id, self.spec.entry_point), "metadata", None) if mode else None

@@ -175,7 +175,7 @@ def choose(recipe: Recipe) -> SnapshotChoice:
             used, fresh = fresh, None
             with Within(recipe.deadline, f"environment {recipe.id}", "trying out how to save it") as watch:
                 if method == BARRIER:
-                    slow = trial.repeats(used, keeper.make, watch.beat)
+                    slow = trial.repeats(keeper, used, watch.beat)
                 else:
                     slow = trial.resumes(keeper, used, trial.EPISODES if kind is Replay else 2, watch.beat)
         except (Refused, DataError) as reason:

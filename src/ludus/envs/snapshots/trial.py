@@ -17,6 +17,8 @@ from ludus.envs.snapshots import BARRIER, NONE, Keeper, Refused, SnapshotChoice
 from ludus.envs.spaces import wrapper_of
 from ludus.envs.wrappers.rewards import RawReward
 from ludus.errors import LudusError
+from ludus.terminal import warn
+from ludus.text import duration
 from ludus.types import Array, Tree, tree_index, tree_leaves
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ SEEDS = (101, 102)
 EPISODES = 8
 """Episodes to compare where state may survive a reset, which need not show in the first ones."""
 
+_announced: set[str] = set()
+"""Ids whose slow steps were told."""
+
 
 class Pace:
     """How many steps an episode of a trial has: as many as `PATIENCE` allows, found by its first steps.
@@ -37,8 +42,9 @@ class Pace:
     `beat` is called after every step: a sign of life.
     """
 
-    def __init__(self, episodes: int, beat: Callable[[], None]) -> None:
+    def __init__(self, id: str, episodes: int, beat: Callable[[], None]) -> None:
         """`episodes` is how many the whole trial plays."""
+        self.id = id
         self.steps = STEPS
         self.seconds = 0.0
         """Of one step."""
@@ -58,6 +64,10 @@ class Pace:
         elif self._taken == FEWEST:
             self.seconds = (time.monotonic() - self._begun) / (FEWEST - 1)
             self.steps = max(FEWEST, min(STEPS, int(PATIENCE / (self._episodes * self.seconds + 1e-9))))
+            if self.slow and self.id not in _announced:
+                _announced.add(self.id)
+                about = duration(self.seconds * self.steps * self._episodes)
+                warn(f"{self.id}: a step takes {self.seconds:.2g} s; trying out how to save it takes about {about}")
 
 
 def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Callable[[], None]) -> float:
@@ -65,7 +75,7 @@ def resumes(keeper: Keeper, fresh: gym.Env, episodes: int, beat: Callable[[], No
 
     Returns the seconds of a step, if they made it shorter.
     """
-    pace = Pace(len(SEEDS) * 2 * (episodes + 2), beat)
+    pace = Pace(keeper.id, len(SEEDS) * 2 * (episodes + 2), beat)
     with _trial() as stack:
         env = keeper.attach(fresh)
         stack.callback(env.close)
@@ -85,16 +95,16 @@ def _require_equal_future(stack: ExitStack, keeper: Keeper, env: gym.Env, seed: 
     _compare(*(_play(each, seed + 1, episodes, pace) for each in (env, other)))
 
 
-def repeats(fresh: gym.Env, make: Callable[[], gym.Env], beat: Callable[[], None]) -> float:
+def repeats(keeper: Keeper, fresh: gym.Env, beat: Callable[[], None]) -> float:
     """Raise Refused unless two new environments with the same seed and actions do the same; closes both.
 
     Returns the same as `resumes`.
     """
     seed, half = SEEDS[0], EPISODES // 2
-    pace = Pace(2 * half, beat)
+    pace = Pace(keeper.id, 2 * half, beat)
     with _trial() as stack:
         stack.callback(fresh.close)
-        other = make()
+        other = keeper.make()
         stack.callback(other.close)
         _compare(*([_digest(env.reset(seed=seed)[0]), *_play(env, seed, half, pace)] for env in (fresh, other)))
     return pace.slow
