@@ -21,9 +21,10 @@ from ludus.acting.exploration import Level, UniformActions, check_bounded, unit_
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._world import WorldConfig, WorldReplay, named_settings
 from ludus.components.actor import WorldActorConfig, WorldPolicy
+from ludus.components.numpy_player import make_player
 from ludus.components.representation import LatentState, Observed
 from ludus.components.world_model import WorldModel
-from ludus.components.world_player import Heads, SampleWorldPolicy, WorldPlayer
+from ludus.components.world_player import Heads, SampleWorldPolicy
 from ludus.config.model import Choice, Registered
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars
@@ -205,7 +206,7 @@ class Dreamer(Algorithm):
         self.world, self.value_of = world, lambda features: critic.mean(critic(features))
         heads: Heads = {"actor": actor, "critic": self.value_of}
         self.behaviour = Behaviour(
-            WorldPlayer(world, heads),
+            make_player(world, heads),
             SampleWorldPolicy(actor.distribution, context.spaces.action, self.explores),
             blind=UniformActions(unit_space(context.spaces.action)),
             rng=context.rng,

@@ -62,7 +62,11 @@ class WorldPolicy(nn.Module):
 
     def forward(self, features_F: Tensor) -> Tensor:
         """Log-probabilities, or means and log deviations."""
-        raw, cfg = self.output(self.hidden(features_F)), self.cfg
+        return self.params(self.output(self.hidden(features_F)))
+
+    def params(self, raw: Tensor) -> Tensor:
+        """The parameters that the last layer's outputs mean."""
+        cfg = self.cfg
         if self.discrete:
             return latents.mixed_log_probabilities(raw, cfg.unimix)
         mean, wide = raw.chunk(2, -1)

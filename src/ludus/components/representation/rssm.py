@@ -26,6 +26,8 @@ from ludus.errors import ConfigError
 from ludus.math import latents
 from ludus.registry import REPRESENTATIONS
 
+GATE_EPS = 1e-3
+
 
 class RSSMConfig(Model):
     """Recurrent state-space model."""
@@ -206,7 +208,7 @@ class DenseCell(Cell):
         self.inputs = SplitLinear(latent_dim, action_dim, cfg.hidden)
         self.normed = Normed(cfg.hidden, cfg.activation, cfg.norm)
         self.gates = dense(cfg.hidden + cfg.deter, 3 * cfg.deter)
-        self.gate_norm = nn.LayerNorm(3 * cfg.deter, eps=1e-3) if cfg.norm else nn.Identity()
+        self.gate_norm = nn.LayerNorm(3 * cfg.deter, eps=GATE_EPS) if cfg.norm else nn.Identity()
 
     def drive(self, action_TBA: Tensor) -> Tensor:
         return self.inputs.early(action_TBA)
