@@ -131,13 +131,10 @@ def main() -> None:
     for size in args.sizes:
         update, act, cfg = ours(size, compiled=False)
         plain_update, plain_act = theirs(cfg)
-        updates = {"plain": plain_update, "ludus_eager": update}
+        updates, acts = {"plain": plain_update, "ludus_eager": update}, {"plain": plain_act, "ludus_eager": act}
         if not args.eager_only:
-            updates["ludus_compiled"] = ours(size, compiled=True)[0]
-        result[size] = {
-            "update": measured(updates, args.repeats),
-            "act": measured({"plain": plain_act, "ludus": act}, args.repeats),
-        }
+            updates["ludus_compiled"], acts["ludus_compiled"], _ = ours(size, compiled=True)
+        result[size] = {"update": measured(updates, args.repeats), "act": measured(acts, args.repeats)}
         note(f"{size}: {json.dumps(result[size])}")
     print(json.dumps({**result, "machine": machine()}))
 

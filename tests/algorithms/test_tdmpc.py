@@ -13,8 +13,9 @@ import torch
 from pydantic import ValidationError
 
 from ludus.acting.exploration import Level
-from ludus.algorithms.tdmpc import SIZES, VARIANTS, Planner, TDMPCConfig, discount_of
+from ludus.algorithms.tdmpc import SIZES, VARIANTS, Planner, TDMPCConfig
 from ludus.errors import ConfigError
+from ludus.math.values import episode_discount
 from ludus.session.player import build_player
 from support import build, close, config, moment
 
@@ -55,7 +56,7 @@ def test_its_config_is_that_of_the_paper_and_loads_again() -> None:
         5,
         "deterministic",
     )
-    assert (old.min_std.at(0, 1), old.min_std.at(25_000, 50_000), old.gamma.start) == (0.5, 0.05, 0.99)  # type: ignore[union-attr]
+    assert (old.min_std.at(0, 1), old.min_std.at(25_000, 50_000), old.gamma.start) == pytest.approx((0.5, 0.05, 0.99))  # type: ignore[union-attr]
     assert TDMPCConfig.model_validate(old.model_dump(mode="json")) == old
 
 
@@ -81,7 +82,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
 
 
 def test_the_discount_follows_the_length_of_episodes() -> None:
-    assert [discount_of(steps) for steps in (10, 100, 200, 500, 1000, 10_000, None)] == pytest.approx(
+    assert [episode_discount(steps) for steps in (10, 100, 200, 500, 1000, 10_000, None)] == pytest.approx(
         [0.95, 0.95, 0.975, 0.99, 0.995, 0.995, 0.995]
     )
     for settings, expected in (({}, 0.975), ({"episode_steps": 500}, 0.99), ({"gamma": 0.9}, 0.9)):
@@ -98,7 +99,7 @@ def test_every_switch_can_be_set_on_its_own(switch: tuple[str, Any]) -> None:
     """A departure of the old variant from the new one, alone: it learns and acts."""
     name, value = switch
     value = 8 if name in ("learning_starts", "batch_size") else 5 if name == "policy_candidates" else value
-    one = made(**{name: value, **({"size": "v1", "simplex": 5} if name == "size" else {})})
+    one = made(**{name: value, **({"latent": 50, "simplex": 5} if name == "size" else {})})
     now = filled(one)
     before = one.algorithm.learner.theta.clone()
     assert one.algorithm.update(now).updates == 1 and not torch.equal(before, one.algorithm.learner.theta)
@@ -110,18 +111,16 @@ def test_every_switch_can_be_set_on_its_own(switch: tuple[str, Any]) -> None:
 # ---- plans -----------------------------------------------------------------------------------------
 
 
-class Toy:
+class Toy(torch.nn.Module):
     """A point that actions move; the reward is where it stands, and beyond 1 an episode ends with chance `ends`."""
 
     action_dim = 1
 
     def __init__(self, ends: float = 0.0) -> None:
-        self.chance = ends
+        super().__init__()
+        self.chance, self.weight = ends, torch.nn.Parameter(torch.zeros(1))
         self.coding = SimpleNamespace(mean=lambda out: out)
         self.reward = lambda seen: seen[..., 0] + 10 * seen[..., 1]
-
-    def parameters(self) -> Any:
-        return iter([torch.zeros(1)])
 
     def encode(self, obs: torch.Tensor) -> torch.Tensor:
         return obs[..., :1]
@@ -146,16 +145,18 @@ def planner(world: Any = None, goal: float = 1.2, **settings: Any) -> Planner:
     critic = SimpleNamespace(members=2, value=lambda z, *_, **__: torch.zeros_like(z[..., 0]))
     networks = {"world": world, "critic": critic, "actor": lambda _, noise: ((0.3 * noise).clamp(-1, 1), None)}
     levels = {"gamma": Level(0.9), "min_std": Level(0.05), "horizon": Level(cfg.horizon)}
-    return Planner(cfg, networks, levels)
+    context = SimpleNamespace(rng=None, compiler=None, num_envs=1, device=torch.device("cpu"))
+    return Planner(cfg, networks, levels, context)  # type: ignore[arg-type]
 
 
 def test_the_value_of_a_plan() -> None:
     """Discounted rewards of states and actions, then the value; each times the chance that it is reached."""
     actions = torch.tensor([[[0.5]], [[1.0]], [[-1.0]]])  # states 0, 0.5, 1.5, 0.5
     for chance in (0.0, 0.25, 1.0):
-        one = planner(Toy(chance))
-        one.critic.value = lambda z, action, *_, **__: 7 + z[..., 0] + action[..., 0]
-        found = one.imagined_return(torch.zeros(1, 1), actions, torch.full((1, 1), 1.0), torch.tensor([0, 1]))
+        worth = planner(Toy(chance)).worth
+        worth.critic.value = lambda z, action, *_, **__: 7 + z[..., 0] + action[..., 0]
+        pair, gamma = torch.tensor([0, 1]), torch.tensor(0.9)
+        found = worth(torch.zeros(1, 1), actions, torch.full((1, 1), 1.0), pair, gamma)
         lives = 1 - chance
         expected = 5 + 0.9 * (0.5 + 10) + 0.81 * lives * (1.5 - 10) + 0.729 * lives * (7 + 0.5 + 0.3)
         assert found.item() == pytest.approx(expected)
@@ -350,13 +351,13 @@ def taught() -> Iterator[tuple[Any, Any, Any]]:
 
 
 def test_rewards_are_learned_with_their_actions(taught: Any) -> None:
-    """One row later or earlier, the action would say nothing about them: the variance is 4/3."""
+    """One step later or earlier, the action would say nothing about them: the error would be their variance, 4/3."""
     world, batch, z = taught
     with torch.no_grad():
         found = world.coding.mean(world.reward(torch.cat([z[:-1], batch["action"]], -1)))
     alive = batch["mask"].float().cumprod(0).bool()
     error = (found - batch["reward"])[alive].square().mean().item()
-    assert batch["reward"][alive].var().item() > 0.9 and error < 0.05
+    assert batch["reward"][alive].var().item() > 0.9 and error < 0.2
 
 
 def test_terminations_are_learned_and_truncations_are_none(taught: Any) -> None:
@@ -392,17 +393,17 @@ def test_latent_states_of_a_linear_system_become_consistent(variant: str) -> Non
     close(one)
 
 
-def losses(one: Any, batch: dict[str, Any], **scalars: float) -> tuple[Any, Any, Any]:
-    """(nets, what `model_loss` gives, scalars) for the same noise."""
-    algorithm, torch_noise = one.algorithm, torch.Generator().manual_seed(0)
-    nets = SimpleNamespace(**algorithm.learner.networks)
-    nets.noise = lambda shape: torch.randn(tuple(shape), generator=torch_noise)
-    c = {"gamma": 0.9, "rho": 0.5, "consistency_scale": 2.0, "reward_scale": 3.0, "value_scale": 5.0, **scalars}
-    alive = batch["mask"].float().cumprod(0)
-    rho = (c["rho"] ** torch.arange(len(alive) + 1)).unsqueeze(1)
-    batch = {**batch, "alive": alive, "rho": rho, "scale": torch.ones(())}
-    noise = torch.randn(*batch["reward"].shape, 1, generator=torch_noise)
-    return nets, algorithm.model_loss(nets, batch, c, noise, torch.tensor([0, 1])), noise
+def losses(one: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Any, Any]:
+    """(networks, losses that would be stepped along, metrics and errors, noise of the policy) for the same noise."""
+    generator, found = torch.Generator().manual_seed(0), {}
+    nets = SimpleNamespace(**one.algorithm.learner.networks, polyak=lambda *_: None)
+    drawn: list[torch.Tensor] = []
+    nets.noise = lambda shape: drawn.append(torch.randn(tuple(shape), generator=generator)) or drawn[-1]
+    nets.step = lambda group, loss, *_, **__: found.update({group: loss})
+    c = {"gamma": 0.9, "rho": 0.5, "consistency_scale": 2.0, "reward_scale": 3.0, "value_scale": 5.0, "tau": 0.0}
+    c |= {"entropy_coef": 0.1, "lr": 0.0, "encoder_lr": 0.0}
+    metrics, outputs = one.algorithm.learn(nets, {**batch, "scale": torch.ones(())}, c)
+    return nets, found, (metrics, outputs["error"]), drawn[0]
 
 
 def shaken(one: Any) -> None:
@@ -417,7 +418,7 @@ def test_targets_and_losses_are_those_of_the_paper() -> None:
     filled(one, 60)
     shaken(one)
     batch = batch_of(one, 40)
-    nets, (total, z, error, metrics), noise = losses(one, batch)
+    nets, found, (metrics, error), noise = losses(one, batch)
     world, coding, critic = nets.world, nets.world.coding, nets.critic
     parts = dict.fromkeys(("consistency", "reward", "value", "ends"), 0.0)
     with torch.no_grad():
@@ -431,7 +432,6 @@ def test_targets_and_losses_are_those_of_the_paper() -> None:
             target = batch["reward"][t] + 0.9 * (1 - batch["terminated"][t].float()) * q
             seen = torch.cat([state, batch["action"][t]], -1)
             state = world.dynamics(seen)
-            torch.testing.assert_close(state, z[t + 1])
             weight = 0.5**t * alive / 40 / 3
             parts["consistency"] += (weight * (state - following).square().mean(-1)).sum()
             parts["reward"] += (weight * coding.loss(world.reward(seen), batch["reward"][t])).sum()
@@ -444,7 +444,7 @@ def test_targets_and_losses_are_those_of_the_paper() -> None:
     for name, expected in parts.items():
         assert metrics[f"loss/{name}"].item() == pytest.approx(expected.item(), rel=1e-4), name
     whole = 2 * parts["consistency"] + 3 * parts["reward"] + 5 * parts["value"] + parts["ends"]
-    assert total.item() == pytest.approx(whole.item(), rel=1e-4)
+    assert found["model"].item() == pytest.approx(whole.item(), rel=1e-4)
     close(one)
 
 
@@ -455,11 +455,15 @@ def test_what_comes_after_the_end_of_an_episode_does_not_count() -> None:
     batch = batch_of(one, 40)
     over = batch["mask"].float().cumprod(0) == 0
     assert over.any()
-    (_, (before, *_), _), changed = losses(one, batch), {**batch}
+    (_, before, _, _), changed = losses(one, batch), {**batch}
     changed["reward"] = torch.where(over, 99.0, batch["reward"])
+    changed["action"] = torch.where(over.unsqueeze(-1), -0.7, batch["action"])
     changed["terminated"] = batch["terminated"] ^ over
     changed["obs"] = torch.cat([batch["obs"][:1], torch.where(over.unsqueeze(-1), 5.0, batch["obs"][1:])])
-    assert losses(one, changed)[1][0].item() == pytest.approx(before.item(), rel=1e-5)
+    _, after, (_, error), _ = losses(one, changed)
+    for name, loss in before.items():
+        assert after[name].item() == pytest.approx(loss.item(), rel=1e-5), name
+    assert not error[over].any()
     close(one)
 
 

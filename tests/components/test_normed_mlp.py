@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import elu, layer_norm, linear, mish
 
-from ludus.components.normed_mlp import EnsembleMLP, Kind, NormedLayer, NormedMLP
+from ludus.components.normed_mlp import EnsembleMLP, Kind, NormedLinear, NormedMLP
 
 NORMED: list[Kind] = ["mish", "mish"]
 PLAIN: list[Kind] = ["normed_tanh", "elu"]
@@ -64,7 +64,7 @@ def test_a_layer_is_linear_norm_activation() -> None:
         "elu": lambda y, *_: elu(y),
         "linear": lambda y, *_: y,
     }.items():
-        layer = NormedLayer(5, 8, kind, group=4)  # type: ignore[arg-type]
+        layer = NormedLinear(5, 8, kind, group=4)  # type: ignore[arg-type]
         torch.nn.init.normal_(layer.weight)
         shaken(layer)
         y = linear(x, layer.weight, layer.bias)

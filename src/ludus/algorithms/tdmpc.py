@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ludus.acting.behaviour import Actor, Behaviour, Outputs
@@ -22,15 +22,16 @@ from ludus.acting.exploration import Level, UniformActions, check_bounded, unit_
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.components.around_plan import AroundPlan, PlanConfig
 from ludus.components.implicit_model import Critics, ImplicitModel, ImplicitModelConfig
-from ludus.components.policy_prior import DeterministicPrior, GaussianPrior
+from ludus.components.policy_prior import PriorConfig, make_prior
 from ludus.components.value_scale import ValueScale, moved_scale
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_length, priorities
 from ludus.data.buffers.sampling import tensors
-from ludus.errors import ConfigError
+from ludus.learning.compiled_part import CompiledPart
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.planning import moved_on, path_integral
+from ludus.math.values import episode_discount
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful, Tree, to_device, tree_index, tree_map
 
@@ -61,15 +62,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Departures of each variant from the defaults, which are those of TD-MPC2."""
 
 
-class TDMPCConfig(ImplicitModelConfig, PlanConfig, AlgorithmConfig):
+class TDMPCConfig(ImplicitModelConfig, PriorConfig, PlanConfig, AlgorithmConfig):
     """Planning in a latent space that predicts itself, rewards and values."""
 
-    fixed = frozenset(
-        {*ImplicitModelConfig.model_fields, *PlanConfig.model_fields} - {"min_std", "planning_horizon"}
-        | {"variant", "size", "horizon", "consistency_target", "policy", "policy_value", "policy_noise"}
-        | {"policy_noise_clip", "value_normalization", "batch_size", "update_ratio", "epoch_steps", "episode_steps"}
-        | {"max_grad_norm", "optimizer", "actor_optimizer"}
-    )
+    fixed = (
+        frozenset({*ImplicitModelConfig.model_fields, *PriorConfig.model_fields, *PlanConfig.model_fields})
+        | {"variant", "size", "horizon", "consistency_target", "policy_value", "value_normalization", "episode_steps"}
+        | {"batch_size", "update_ratio", "epoch_steps", "max_grad_norm", "optimizer", "actor_optimizer"}
+    ) - {"min_std", "planning_horizon"}
 
     variant: Literal["v1", "v2"] = "v2"
     """Which published set of switches fills in what the config does not say."""
@@ -95,12 +95,6 @@ class TDMPCConfig(ImplicitModelConfig, PlanConfig, AlgorithmConfig):
     """How far slow copies move at each of their updates."""
     slow_every: PositiveInt = 1
     """Updates between two of the slow copies."""
-    policy: Literal["gaussian", "deterministic"] = "gaussian"
-    """tanh of a Gaussian, or of one action with bounded noise."""
-    policy_noise: float = Field(default=0.05, ge=0)
-    """Deviation of the deterministic policy's noise."""
-    policy_noise_clip: float = Field(default=0.3, ge=0)
-    """Largest noise of the deterministic policy."""
     policy_value: Literal["mean", "least"] = "mean"
     """Which value of two critics the policy and plans go by; targets always take the least."""
     value_normalization: bool = True
@@ -149,19 +143,9 @@ class TDMPCConfig(ImplicitModelConfig, PlanConfig, AlgorithmConfig):
     def full_batch(self, num_envs: int) -> int:
         return self.batch_size * (self.horizon + 1)
 
-    def check(self, num_envs: int) -> None:
-        """Refuse what cannot be planned, or cut into simplices."""
-        if self.elites > self.candidates or self.policy_candidates >= self.candidates:
-            problem = f"{self.candidates:,} candidates are too few for elites and policy_candidates"
-            raise ConfigError("algorithm.candidates", problem, "raise it above both")
-        if self.simplex and self.latent % self.simplex:
-            problem = f"{self.latent} numbers cannot be cut into simplices of {self.simplex}"
-            raise ConfigError("algorithm.latent", problem, "use a multiple of algorithm.simplex")
-
-
-def discount_of(steps: int | None) -> float:
-    """The discount for episodes of so many decisions: the longer they are, the farther it sees."""
-    return 0.995 if steps is None else min(max(1 - 5 / steps, 0.95), 0.995)
+    @property
+    def compiling_pays_from(self) -> int:
+        return 4_000
 
 
 @ALGORITHMS.register("tdmpc")
@@ -179,24 +163,23 @@ class TDMPC(Algorithm):
         self.cfg, self.collector, self.default_cycle = cfg, context.collector, cfg.cycle
         self.epoch_steps, self.device, self.replay = cfg.epoch_steps, context.device, context.buffers
         world = ImplicitModel(cfg, context.spaces)
-        prior = (cfg.latent, world.action_dim, cfg.units, cfg.hidden)
-        noise = {"std": cfg.policy_noise, "clip": cfg.policy_noise_clip}
-        actor = GaussianPrior(*prior) if cfg.policy == "gaussian" else DeterministicPrior(*prior, **noise)
+        actor = make_prior(cfg, cfg.latent, world.action_dim, cfg.units, cfg.hidden)
         networks = {"world": world, "critic": Critics(cfg, world), "actor": actor}
         model = Group(("world", "critic"), cfg.optimizer, cfg.max_grad_norm, rates={"encoder_lr": ("encoder.",)})
+        self.slow = ("critic", "world") if cfg.consistency_target == "slow" else ("critic",)
         self.learner = Learner(
             {name: network.to(self.device) for name, network in networks.items()},
             {"model": model, "actor": Group(("actor",), cfg.actor_optimizer, cfg.max_grad_norm)},
-            targets=("world", "critic") if cfg.consistency_target == "slow" else ("critic",),
+            targets=self.slow,
             generator=context.rng,
             compiler=context.compiler,
         )
         self.scale = ValueScale(self.device)
         limit = None if self.collector is None else self.collector.env.max_episode_steps
-        self.discount = discount_of(cfg.episode_steps or limit)
+        self.discount = episode_discount(cfg.episode_steps or limit)
         self.levels = {"gamma": Level(self.discount), "min_std": Level(cfg.min_std.end), "horizon": Level(cfg.horizon)}
         self.behaviour = Behaviour(
-            Planner(cfg, networks, self.levels),
+            Planner(cfg, networks, self.levels, context),
             AroundPlan(space),
             blind=UniformActions(unit_space(space)),
             rng=context.rng,
@@ -268,7 +251,7 @@ class TDMPC(Algorithm):
         nets.step("model", loss, c["lr"], encoder_lr=c["encoder_lr"])
         actor_loss, scale, more = self.policy_loss(nets, z.detach(), batch, c, noise[horizon:], pairs[1])
         nets.step("actor", actor_loss, c["lr"])
-        for name in ("critic", "world") if self.cfg.consistency_target == "slow" else ("critic",):
+        for name in self.slow:
             nets.polyak(name, c["tau"])
         return {**metrics, **more}, {"scale": scale, "error": error}
 
@@ -283,7 +266,7 @@ class TDMPC(Algorithm):
             reached = world.encode(later)
             value = nets.target_critic.value(reached, nets.actor(reached, noise)[0], pair, least=True)
             target = batch["reward"] + c["gamma"] * (1 - ended) * value
-            if self.cfg.consistency_target == "slow":
+            if "world" in self.slow:
                 reached = nets.target_world.encode(later)
         z = world.follow(world.encode(now)[0], action)
         seen = torch.cat([z[:-1], action], -1)
@@ -318,18 +301,38 @@ class TDMPC(Algorithm):
         return loss, scale, {name: value.detach() for name, value in metrics.items()}
 
 
+# ---- planning --------------------------------------------------------------------------------------
+
+
+class Worth(nn.Module):
+    """What sequences of actions are worth."""
+
+    def __init__(self, networks: Mapping[str, Any], *, least: bool) -> None:
+        super().__init__()
+        self.world, self.critic, self.actor = (networks[name] for name in ("world", "critic", "actor"))
+        self.least = least
+
+    def forward(self, z_NZ: Tensor, actions_HNA: Tensor, noise_NA: Tensor, pair: Tensor, gamma: Tensor) -> Tensor:
+        """Discounted rewards [N] and the value of what follows, each times the chance to get there."""
+        states = self.world.follow(z_NZ, actions_HNA)
+        rewards = self.world.coding.mean(self.world.reward(torch.cat([states[:-1], actions_HNA], -1)))
+        value = self.critic.value(states[-1], self.actor(states[-1], noise_NA)[0], pair, least=self.least)
+        reach = (gamma * self.world.lives(states[1:])).cumprod(0)
+        return rewards[0] + (reach[:-1] * rewards[1:]).sum(0) + reach[-1] * value
+
+
 class Planner(Actor):
     """An actor that plans; where the next plan begins is its memory."""
 
     recurrent = True
 
-    def __init__(self, cfg: TDMPCConfig, networks: Mapping[str, Any], levels: Mapping[str, Level]) -> None:
-        self.cfg, self.levels = cfg, levels
-        self.world, self.critic, self.actor = (networks[name] for name in ("world", "critic", "actor"))
-        self.device, self.size = next(self.world.parameters()).device, self.world.action_dim
-
-    def refresh(self) -> None:
-        """Nothing to copy."""
+    def __init__(
+        self, cfg: TDMPCConfig, networks: Mapping[str, Any], levels: Mapping[str, Level], context: Context
+    ) -> None:
+        self.cfg, self.levels, self.training = cfg, levels, context.rng
+        self.worth = Worth(networks, least=cfg.policy_value == "least")
+        self.compiled = CompiledPart(self.worth, context.compiler, cfg.full_batch(context.num_envs))
+        self.world, self.device, self.size = self.worth.world, context.device, self.worth.world.action_dim
 
     def initial_state(self, batch: int) -> Tree:
         """Nothing planned yet."""
@@ -363,12 +366,13 @@ class Planner(Actor):
         shapes = ((rounds, horizon, batch, own), (horizon, batch, cfg.policy_candidates), (batch, cfg.candidates))
         drawn = (stream.standard_normal((*shape, self.size), np.float32) for shape in shapes)
         noise, ideas, last = (torch.from_numpy(numbers).to(self.device) for numbers in drawn)
-        pair = torch.from_numpy(stream.permutation(self.critic.members)[:2]).to(self.device)
+        pair = torch.from_numpy(stream.permutation(self.worth.critic.members)[:2]).to(self.device)
+        gamma = torch.tensor(self.levels["gamma"].value, device=self.device)
+        worth = self.compiled if rng is self.training else self.worth  # players have no compiled code
+        starts, last = z.repeat_interleave(cfg.candidates, 0), last.flatten(0, 1)
 
         def score(actions_HBKA: Tensor) -> Tensor:
-            count = actions_HBKA.shape[2]
-            starts, then = z.repeat_interleave(count, 0), last[:, :count].flatten(0, 1)
-            return self.imagined_return(starts, actions_HBKA.flatten(1, 2), then, pair).view(batch, count)
+            return worth(starts, actions_HBKA.flatten(1, 2), last, pair, gamma).view(batch, -1)
 
         found = path_integral(
             score, noise, start[:, :horizon].transpose(0, 1), elites=cfg.elites, max_std=cfg.max_std,
@@ -391,15 +395,6 @@ class Planner(Actor):
             return None
         z = z.repeat_interleave(count, 0)
         for noise in noise_HBPA.flatten(1, 2).unbind():
-            actions.append(self.actor(z, noise)[0])
+            actions.append(self.worth.actor(z, noise)[0])
             z = self.world.dynamics(torch.cat([z, actions[-1]], -1))
         return torch.stack(actions).unflatten(1, (-1, count))
-
-    def imagined_return(self, z: Tensor, actions_HNA: Tensor, noise_NA: Tensor, pair: Tensor) -> Tensor:
-        """Discounted rewards [N] along actions and the value of what follows, each times the chance to get there."""
-        states, coding = self.world.follow(z, actions_HNA), self.world.coding
-        rewards = coding.mean(self.world.reward(torch.cat([states[:-1], actions_HNA], -1)))
-        following, least = self.actor(states[-1], noise_NA)[0], self.cfg.policy_value == "least"
-        value = self.critic.value(states[-1], following, pair, least=least)
-        reach = (self.levels["gamma"].value * self.world.lives(states[1:])).cumprod(0)
-        return rewards[0] + (reach[:-1] * rewards[1:]).sum(0) + reach[-1] * value

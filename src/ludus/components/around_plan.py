@@ -11,6 +11,7 @@ from ludus.acting.exploration import scale_to
 from ludus.acting.facts import Makers
 from ludus.config.model import Model
 from ludus.config.schedule import PositiveSchedule, constant
+from ludus.errors import ConfigError
 from ludus.types import Array
 
 
@@ -35,6 +36,12 @@ class PlanConfig(Model):
     """Least deviation of later rounds, and so of the noise while collecting."""
     planning_horizon: PositiveSchedule | None = None
     """Steps that plans look ahead, at most `horizon`; none: as many."""
+
+    def check(self, num_envs: int) -> None:
+        """The best sequences, and those of the policy, are some of the candidates."""
+        if self.elites > self.candidates or self.policy_candidates >= self.candidates:
+            problem = f"{self.candidates:,} candidates are too few for elites and policy_candidates"
+            raise ConfigError("algorithm.candidates", problem, "raise it above both")
 
 
 class AroundPlan(Strategy):

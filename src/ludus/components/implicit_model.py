@@ -17,6 +17,7 @@ from ludus.components.coding import Coding, Number, SymlogBins
 from ludus.components.encoder import WorldEncoder, WorldEncoderConfig
 from ludus.components.normed_mlp import EnsembleMLP, Kind, NormedMLP
 from ludus.config.model import Model
+from ludus.errors import ConfigError
 from ludus.networks.encoders.mlp import as_vector, vector_dim
 from ludus.types import Spaces, Tree
 
@@ -60,6 +61,9 @@ class ImplicitModel(nn.Module):
 
     def __init__(self, cfg: ImplicitModelConfig, spaces: Spaces) -> None:
         super().__init__()
+        if cfg.simplex and cfg.latent % cfg.simplex:
+            problem = f"{cfg.latent} numbers cannot be cut into simplices of {cfg.simplex}"
+            raise ConfigError("algorithm.latent", problem, "use a multiple of algorithm.simplex")
         self.action_space, self.action_dim = spaces.action, vector_dim(spaces.action)
         self.coding: Coding = SymlogBins(cfg.bins, cfg.limit) if cfg.bins else Number()
         parts = WorldEncoder(WorldEncoderConfig(layers=0, symlog=False, depth=cfg.depth), spaces.observation)

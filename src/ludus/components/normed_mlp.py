@@ -22,7 +22,7 @@ PLAIN: dict[str, Activation] = {"elu": elu, "linear": lambda x: x}
 NORMED: dict[str, Activation] = {"mish": mish, "normed_tanh": torch.tanh}
 
 
-class NormedLayer(nn.Module):
+class NormedLinear(nn.Module):
     """Linear, then by its kind layer normalisation and an activation; `members` of them at once, or 0 for one alone."""
 
     def __init__(self, inputs: int, outputs: int, kind: Kind, members: int = 0, group: int = 8) -> None:
@@ -35,6 +35,10 @@ class NormedLayer(nn.Module):
             self.gain, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
         known = {**PLAIN, **NORMED, "simplex": lambda x: simplicial(x, group)}
         self.activation, self.outputs, self.members = known[kind], (outputs,), members
+
+    def extra_repr(self) -> str:
+        """Its sizes, for those who print a network."""
+        return ", ".join(str(size) for size in self.weight.shape)
 
     def forward(self, x: Tensor, pick: Tensor | None = None, dropped: Tensor | None = None) -> Tensor:
         """[..., O] of [..., I], or of an ensemble [M, N, O] of [M, N, I]; `pick` [2] are the members that are asked.
@@ -83,7 +87,7 @@ class NormedMLP(nn.Module):
         widths = [inputs, *[units] * len(hidden), outputs]
         kinds: list[Kind] = [*hidden, last]
         self.layers = nn.Sequential(
-            *(NormedLayer(widths[i], widths[i + 1], kind, group=group) for i, kind in enumerate(kinds))
+            *(NormedLinear(widths[i], widths[i + 1], kind, group=group) for i, kind in enumerate(kinds))
         )
         begin(list(self.layers), hidden, zero=zero)
 
@@ -101,7 +105,7 @@ class EnsembleMLP(nn.Module):
         kinds: list[Kind] = [*hidden, "linear"]
         self.members, self.units = members, units
         self.layers = nn.ModuleList(
-            NormedLayer(widths[i], widths[i + 1], kind, members) for i, kind in enumerate(kinds)
+            NormedLinear(widths[i], widths[i + 1], kind, members) for i, kind in enumerate(kinds)
         )
         begin(list(self.layers), hidden, zero=True)
 

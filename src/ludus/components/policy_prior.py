@@ -7,13 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from ludus.components.normed_mlp import Kind, NormedMLP
+from ludus.config.model import Model
 
 LOG_STD = (-10.0, 2.0)
+
+
+class PriorConfig(Model):
+    """Which policy."""
+
+    policy: Literal["gaussian", "deterministic"] = "gaussian"
+    """tanh of a Gaussian, or of one action with bounded noise, as in TD3."""
+    policy_noise: float = Field(default=0.05, ge=0)
+    """Deviation of the deterministic policy's noise."""
+    policy_noise_clip: float = Field(default=0.3, ge=0)
+    """Largest noise of the deterministic policy."""
+
+
+def make_prior(cfg: PriorConfig, latent: int, action_dim: int, units: int, hidden: Sequence[Kind]) -> nn.Module:
+    """The policy of a config."""
+    if cfg.policy == "gaussian":
+        return GaussianPrior(latent, action_dim, units, hidden)
+    noise = {"std": cfg.policy_noise, "clip": cfg.policy_noise_clip}
+    return DeterministicPrior(latent, action_dim, units, hidden, **noise)
 
 
 class GaussianPrior(nn.Module):

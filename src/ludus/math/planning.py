@@ -77,13 +77,11 @@ def path_integral(
     """
     mean = start.unsqueeze(2)
     std = torch.full_like(mean, max_std)
-    known = None if proposals is None else score(proposals)
     for drawn in noise.unbind():
         candidates = (mean + std * drawn).clamp(-1.0, 1.0)
-        returns = score(candidates)
-        if proposals is not None and known is not None:
-            candidates, returns = torch.cat([proposals, candidates], 2), torch.cat([known, returns], 1)
-        chosen, value_BE = best_of(candidates, returns, elites)
+        if proposals is not None:
+            candidates = torch.cat([proposals, candidates], 2)
+        chosen, value_BE = best_of(candidates, score(candidates), elites)
         weight_BE = (temperature * value_BE).softmax(1)
         weight = weight_BE[None, :, :, None]
         center = (weight * chosen).sum(2, keepdim=True)
