@@ -177,7 +177,8 @@ class TDMPC(Algorithm):
         self.scale = ValueScale(self.device)
         limit = None if self.collector is None else self.collector.env.max_episode_steps
         self.discount = episode_discount(cfg.episode_steps or limit)
-        self.levels = {"gamma": Level(self.discount), "min_std": Level(cfg.min_std.end), "horizon": Level(cfg.horizon)}
+        begun = {"gamma": self.discount, "min_std": cfg.min_std.end, "horizon": float(cfg.horizon)}
+        self.levels = {name: Level(value) for name, value in begun.items()}
         self.behaviour = Behaviour(
             Planner(cfg, networks, self.levels, context),
             AroundPlan(space),
@@ -226,8 +227,7 @@ class TDMPC(Algorithm):
         batch = {**tensors({name: sample[name] for name in names}, self.device), "scale": self.scale.value}
         schedules = ("lr", "rho", "consistency_scale", "reward_scale", "value_scale", "entropy_coef")
         scalars = {name: now.at(getattr(cfg, name)) for name in schedules}
-        scalars["encoder_lr"] = now.at(cfg.encoder_lr_scale) * scalars["lr"]
-        scalars["gamma"] = self._gamma(now)
+        scalars |= {"encoder_lr": now.at(cfg.encoder_lr_scale) * scalars["lr"], "gamma": self._gamma(now)}
         scalars["tau"] = now.at(cfg.tau) if (self.learner.updates + 1) % cfg.slow_every == 0 else 0.0
         found = self.learner.update(self.learn, batch, scalars)
         self.scale.value = found["scale"]
