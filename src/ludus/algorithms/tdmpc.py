@@ -283,8 +283,7 @@ class TDMPC(Algorithm):
             ends = binary_cross_entropy_with_logits(world.ends(z[1:]).squeeze(-1), ended, reduction="none")
             means["ends"] = (counts * ends).mean()
             total = total + means["ends"]
-        with torch.no_grad():
-            error = (coding.mean(q_MHB).mean(0) - target).abs() * batch["alive"]
+        error = (coding.mean(q_MHB.detach()).mean(0) - target).abs() * batch["alive"]
         metrics = {f"loss/{name}": loss.detach() for name, loss in means.items()}
         return total, z, error, {"loss/model": total.detach(), **metrics, "policy/target": target.mean()}
 
@@ -326,13 +325,14 @@ class Planner(Actor):
 
     recurrent = True
 
-    def __init__(
-        self, cfg: TDMPCConfig, networks: Mapping[str, Any], levels: Mapping[str, Level], context: Context
-    ) -> None:
+    def __init__(self, cfg: TDMPCConfig, networks: dict[str, Any], levels: dict[str, Level], context: Context) -> None:
         self.cfg, self.levels, self.training = cfg, levels, context.rng
         self.worth = Worth(networks, least=cfg.policy_value == "least")
         self.compiled = CompiledPart(self.worth, context.compiler, cfg.full_batch(context.num_envs))
         self.world, self.device, self.size = self.worth.world, context.device, self.worth.world.action_dim
+
+    def refresh(self) -> None:
+        """Nothing to copy."""
 
     def initial_state(self, batch: int) -> Tree:
         """Nothing planned yet."""

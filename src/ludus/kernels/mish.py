@@ -29,7 +29,7 @@ class _Mish(torch.autograd.Function):
         return torch.addcdiv(x, x, below, value=-2)
 
     @staticmethod
-    def backward(ctx: Kept, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Kept, grad: Tensor) -> Tensor:
         """grad (share + x (1 - share^2) sigmoid(x)), where share = 1 - 2 / ((1 + e^x)^2 + 1)"""
         x, below = ctx.saved_tensors
         share = below.reciprocal().mul_(-2).add_(1)
