@@ -29,6 +29,14 @@ DREAM = (
     "algorithm.train_ratio=1",
     "training.total_timesteps=5000",
 )
+PLAN = (
+    "algorithm.batch_size=16",
+    "algorithm.candidates=16",
+    "algorithm.policy_candidates=2",
+    "algorithm.elites=4",
+    "algorithm.rounds=2",
+    "training.total_timesteps=5000",
+)
 CASES: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo": PPO,
     "CartPole-v1:ppo_gru_masked": ("algorithm.rollout_steps=32",),
@@ -58,6 +66,9 @@ CASES: dict[str, tuple[str, ...]] = {
     "Pendulum-v1:dreamer": DREAM,
     "MinAtar-Breakout-v1:dreamer": (*DREAM, "algorithm.size=tiny", "buffers.replay.storage=disk"),
     "Pendulum-v1:planet": (*DREAM, "algorithm.candidates=16", "algorithm.elites=4", "algorithm.rounds=2"),
+    "Pendulum-v1:tdmpc2": (*PLAN, "environment.num_envs=2"),
+    "Pendulum-v1:tdmpc": (*PLAN, "buffers.replay.storage=disk"),
+    "InvertedPendulum-v5:tdmpc2": PLAN,
 }
 """Shipped configs, made small."""
 OFFLINE = "CartPole-v1:dqn stored steps only"
@@ -77,6 +88,7 @@ COMPILED: dict[str, tuple[str, ...]] = {
     "CartPole-v1:dqn": ("training.total_timesteps=6010", "algorithm.update_ratio=0.5"),
     "Pendulum-v1:td3": ("training.total_timesteps=3010", "algorithm.update_ratio=0.5"),
     "CartPole-v1:dreamer": (*DREAM, "training.checkpoints.every_steps=600"),
+    "Pendulum-v1:tdmpc2": (*PLAN, "training.checkpoints.every_steps=600"),
 }
 """The same with `runtime.compile=always`."""
 COMMON = ("training.checkpoints.every_steps=1500", "training.evaluation.every_steps=3000", "runtime.compile=never")

@@ -10,7 +10,7 @@ from ludus import cli
 from ludus.registry import ALGORITHMS
 
 SPECS = {"sac": "Pendulum-v1:sac", "td3": "Pendulum-v1:td3", "q_learning": "FrozenLake-v1:q_learning"}
-SPECS["planet"] = "Pendulum-v1:planet"
+SPECS["planet"], SPECS["tdmpc"] = "Pendulum-v1:planet", "Pendulum-v1:tdmpc2"
 NAMES = [name for name in ALGORITHMS.names() if ALGORITHMS[name].__module__.startswith("ludus.")]
 
 

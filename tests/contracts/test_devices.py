@@ -38,6 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "random": {},
     "dreamer": WORLD,
     "planet": {**WORLD, "candidates": 6, "elites": 2, "rounds": 2},
+    "tdmpc": {**REPLAY, "size": "tiny", "candidates": 6, "policy_candidates": 2, "elites": 2, "rounds": 2},
 }
 ENCODERS_HERE = sorted(set(ENCODERS.names()) - {"auto", "cnn"})
 
@@ -159,13 +160,15 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("dreamer", {"discrete": False, "variant": "v2", "actor_gradient": "both"}),
     ("planet", {"discrete": False}),
     ("planet", {"discrete": False, "representation": {"type": "identity", "dynamics": "stochastic"}}),
+    ("tdmpc", {"discrete": False, "critics": 3}),
+    ("tdmpc", {"discrete": False, "variant": "v1", "buffer": "prioritized"}),
 ]
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])
 @pytest.mark.parametrize(("algorithm", "settings"), OTHERS, ids=str)
 def test_options_too(algorithm: str, settings: dict[str, Any], memory: str) -> None:
-    if algorithm not in ("q_learning", "random", "dreamer", "planet") or memory == "none":
+    if algorithm not in ("q_learning", "random", "dreamer", "planet", "tdmpc") or memory == "none":
         check(algorithm, "mlp", memory, **settings)
 
 

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[gym.Space, set[str]]] = {
     "dreamer": (DISCRETE, POLICY | {"value"}),
     "dreamer box": (BOX, GAUSSIAN | {"value"}),
     "planet": (BOX, {"value", "mean", "std"}),
+    "tdmpc": (BOX, {"value", "mean", "std"}),
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "dqn": {"epsilon": 0.3},
@@ -50,6 +51,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dreamer": {"size": "tiny"},
     "dreamer box": {"size": "tiny", "actor": {"distribution": "tanh_normal"}},
     "planet": {"size": "tiny", "candidates": 2, "elites": 1, "rounds": 1, "horizon": 1, "exploration": 0.2},
+    "tdmpc": {"size": "tiny", "candidates": 4, "policy_candidates": 1, "elites": 2, "rounds": 1, "horizon": 1},
 }
 B = 4_000
 

@@ -46,6 +46,8 @@ WORLD |= {
     "representation": {"deter": 16, "hidden": 8, "stoch": 2, "classes": 4},
 }
 PLANET = {**{k: v for k, v in WORLD.items() if k not in ("critic", "actor")}, "candidates": 8, "rounds": 1, "elites": 3}
+TDMPC = REPLAY | {"size": "tiny", "latent": 16, "units": 16, "encoder_units": 16}
+TDMPC |= {"candidates": 8, "policy_candidates": 2, "rounds": 2, "elites": 3}
 ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "a2c": ("CartPole-v1", {"rollout_steps": 16, "epoch_steps": 64}),
     "dqn": ("CartPole-v1", {**SEQUENCES, "epsilon": 0.5}),
@@ -65,10 +67,12 @@ ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "sac": ("Pendulum-v1", SEQUENCES),
     "sac discrete": ("CartPole-v1", SEQUENCES),
     "td3": ("Pendulum-v1", SEQUENCES),
+    "tdmpc": ("Pendulum-v1", {**TDMPC, "critics": 4}),
+    "tdmpc v1": ("Pendulum-v1", {**TDMPC, "variant": "v1"}),
 }
 """Settings of each algorithm and an environment for it."""
 KIND = {"dreamer": "online", "planet": "online"}
-WITHOUT_MEMORY = {"random", "q_learning", "dreamer", "planet"}
+WITHOUT_MEMORY = {"random", "q_learning", "dreamer", "planet", "tdmpc"}
 MEMORIES = [
     (case, core)
     for case in ALGORITHM

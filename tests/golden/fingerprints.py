@@ -55,6 +55,8 @@ WORLD = {"size": "tiny", "batch_size": 4, "sequence_length": 6, "train_ratio": 6
 WORLD |= {"train_freq": 4, "epoch_steps": 64, "lr": 3e-3, "warmup_updates": 4, "exploration": 0.1}
 PLANNER = {"candidates": 12, "elites": 3, "rounds": 2}
 STOCHASTIC = {"type": "identity", "dynamics": "stochastic"}
+TDMPC = {"size": "tiny", "batch_size": 8, "update_ratio": 0.25, "learning_starts": 32, "train_freq": 4, "lr": 3e-3}
+TDMPC |= {"epoch_steps": 64, "candidates": 12, "policy_candidates": 3, "elites": 4, "rounds": 2}
 NORMALIZED = {"normalize_obs": "rolling", "normalize_reward": True}
 PRIORITIZED = {"buffers": {"replay": {"type": "prioritized", "size": 500}}}
 PHASES = [
@@ -100,8 +102,10 @@ WITHOUT_MEMORY: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "dreamer image": ("dreamer", {**WORLD, "imagine_last": 3, "actor_gradient": "both"}, IMAGE, {}),
     "planet": ("planet", {**WORLD, **PLANNER}, "Pendulum-v1", {}),
     "planet identity": ("planet", {**WORLD, **PLANNER, "representation": STOCHASTIC}, "Pendulum-v1", {}),
+    "tdmpc": ("tdmpc", {**TDMPC, "critics": 4}, "Pendulum-v1", {}),
+    "tdmpc v1": ("tdmpc", {**TDMPC, "variant": "v1"}, "Pendulum-v1", PRIORITIZED),
 }
-COMPILED = ("ppo", "ppo_replay", "dqn", "sac", "td3 prioritized", "dreamer")
+COMPILED = ("ppo", "ppo_replay", "dqn", "sac", "td3 prioritized", "dreamer", "tdmpc")
 """Compiled ones take half a minute each, so that they are few."""
 
 

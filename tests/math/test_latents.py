@@ -61,3 +61,15 @@ def test_straight_through_has_the_sample_and_the_gradient_of_its_probabilities()
     torch.testing.assert_close(through, one_hot)
     ours, theirs = ((x * weight).sum() for x in (through, raw.softmax(-1)))
     torch.testing.assert_close(torch.autograd.grad(ours, raw)[0], torch.autograd.grad(theirs, raw)[0])
+
+
+def test_simplicial_latents_are_a_softmax_in_each_group() -> None:
+    """Every group, here each third number, sums to 1; a shift of a whole group changes nothing."""
+    x = torch.randn(3, 5, 24, generator=torch.Generator().manual_seed(0))
+    found = latents.simplicial(x, 8)
+    assert found.shape == x.shape and (found > 0).all()
+    for group in range(3):
+        torch.testing.assert_close(found[..., group::3], x[..., group::3].softmax(-1))
+    shifted = x.clone()
+    shifted[..., ::3] += 4.0
+    torch.testing.assert_close(latents.simplicial(shifted, 8), found)

@@ -59,9 +59,9 @@ def test_weights_are_those_of_a_run_without_it(tmp_path: Path, memory: str) -> N
     assert not any(module._forward_hooks for module in watched.algorithm.policy.modules())
 
 
-ENVIRONMENTS = {"sac": "Pendulum-v1", "td3": "Pendulum-v1", "planet": "Pendulum-v1", "q_learning": "FrozenLake-v1"}
+ENVIRONMENTS = {**dict.fromkeys(("sac", "td3", "planet", "tdmpc"), "Pendulum-v1"), "q_learning": "FrozenLake-v1"}
 SMALL = {"rollout_steps": 4, "batch_size": 8, "learning_starts": 16, "epochs": 1, "sequence_length": 4, "size": "tiny"}
-SMALL |= {"candidates": 4, "elites": 2, "rounds": 1, "train_ratio": 16}
+SMALL |= {"candidates": 4, "policy_candidates": 1, "elites": 2, "rounds": 1, "train_ratio": 16}
 SHIPPED = [name for name in ALGORITHMS.names() if ALGORITHMS[name].__module__.startswith("ludus.")]
 
 

@@ -64,6 +64,11 @@ def at_rows(values_TN: Tensor, row_TN: Tensor) -> Tensor:
     return values_TN[row_TN, torch.arange(row_TN.shape[1], device=row_TN.device)]
 
 
+def episode_discount(steps: int | None) -> float:
+    """1 - 5 / steps, between 0.95 and 0.995 (Hansen et al. 2024): in longer episodes, what comes later counts more."""
+    return 0.995 if steps is None else min(max(1 - 5 / steps, 0.95), 0.995)
+
+
 def reward_to_go(reward_TB: Array, next_value_TB: Array, terminated_TB: Array, done_TB: Array, gamma: float) -> Array:
     """Discounted return from each step on (`mc:rtg`), float32.
 
