@@ -155,6 +155,7 @@ class TDMPC(Algorithm):
     Config = TDMPCConfig
     off_policy = True
     buffers = {"replay": {"type": "uniform", "size": "auto"}}
+    networks = frozenset()
 
     def __init__(self, cfg: TDMPCConfig, context: Context) -> None:
         cfg.check(context.num_envs)
