@@ -154,8 +154,8 @@ class TDMPC(Algorithm):
 
     Config = TDMPCConfig
     off_policy = True
-    buffers = {"replay": {"type": "uniform", "size": "auto"}}
     networks = frozenset()
+    buffers = {"replay": {"type": "uniform", "size": "auto"}}
 
     def __init__(self, cfg: TDMPCConfig, context: Context) -> None:
         cfg.check(context.num_envs)
@@ -175,9 +175,8 @@ class TDMPC(Algorithm):
             generator=context.rng,
             compiler=context.compiler,
         )
-        self.scale = ValueScale(self.device)
         limit = None if self.collector is None else self.collector.env.max_episode_steps
-        self.discount = episode_discount(cfg.episode_steps or limit)
+        self.scale, self.discount = ValueScale(self.device), episode_discount(cfg.episode_steps or limit)
         begun = {"gamma": self.discount, "min_std": cfg.min_std.end, "horizon": float(cfg.horizon)}
         self.levels = {name: Level(value) for name, value in begun.items()}
         self.behaviour = Behaviour(

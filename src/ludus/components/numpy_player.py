@@ -10,7 +10,7 @@ variables, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -99,7 +99,7 @@ class NumpyPlayer(WorldPlayer):
             index = (uniform[..., None] >= p_SC.cumsum(-1)[..., :-1]).sum(-1)
         return np.eye(p_SC.shape[-1], dtype=np.float32)[index].reshape(batch, -1)
 
-    def read(self, features_BF: Array, head: str) -> Array:
+    def read(self, features_BF: Any, head: str) -> Array:
         if head != "actor":
             return super().read(torch.from_numpy(features_BF), head)
         raw, cfg = self.output(self.hidden(features_BF)), self.policy.cfg
