@@ -34,6 +34,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "reinforce": ({}, "CartPole-v1", {}),
     "sac": (SMALL, "Pendulum-v1", {}),
     "td3": (SMALL, "Pendulum-v1", {}),
+    "tdmpc": ({**SMALL, "size": "tiny", "planning_horizon": 2.0}, "Pendulum-v1", {}),
 }
 
 
