@@ -217,6 +217,7 @@ class Dreamer(Algorithm):
         self._cycle = -1
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update`, or world model and controller in turn."""
         return {
             "collect": self.collect,
             "update": self.update_everything,
@@ -225,6 +226,7 @@ class Dreamer(Algorithm):
         }
 
     def state(self) -> dict[str, Stateful]:
+        """Weights, slow critic and moments; the range of returns; the noise of exploration now."""
         return {"learner": self.learner, "scale": self.scale, "explores": self.explores}
 
     def check(self, cfg: DreamerConfig, buffer: str | None) -> None:

@@ -126,9 +126,11 @@ class PlaNet(Algorithm):
         self.replay = WorldReplay(context, self.learner, self.behaviour, self.explores)
 
     def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_world_model`; there is no controller to learn."""
         return {"collect": self.collect, "update_world_model": self.update_world_model}
 
     def state(self) -> dict[str, Stateful]:
+        """Weights and moments; the noise of exploration now."""
         return {"learner": self.learner, "explores": self.explores}
 
     def check(self, cfg: PlaNetConfig, buffer: str | None) -> None:

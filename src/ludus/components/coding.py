@@ -34,9 +34,11 @@ class SymlogBins(Coding):
         self.bins: Tensor
 
     def loss(self, outputs_K: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy towards the two bins next to the target."""
         return two_hot_cross_entropy(outputs_K, symlog(target), self.bins)
 
     def mean(self, outputs_K: Tensor) -> Tensor:
+        """The number that the weighed bins stand for."""
         return symexp(outputs_K.softmax(-1) @ self.bins)
 
 
@@ -46,7 +48,9 @@ class Number(Coding):
     outputs = 1
 
     def loss(self, outputs_K: Tensor, target: Tensor) -> Tensor:
+        """Squared error."""
         return (outputs_K.squeeze(-1) - target).square()
 
     def mean(self, outputs_K: Tensor) -> Tensor:
+        """The output itself."""
         return outputs_K.squeeze(-1)

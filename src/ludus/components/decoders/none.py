@@ -25,7 +25,9 @@ class NoDecoder(Reconstruction):
         super().__init__(space)
 
     def losses(self, features_TBF: Tensor, obs_TB: Tree) -> dict[str, Tensor]:
+        """None."""
         return {}
 
     def predict(self, features: Tensor) -> dict[str, Tensor]:
+        """Nothing."""
         return {}

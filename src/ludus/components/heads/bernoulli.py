@@ -20,7 +20,9 @@ class Bernoulli(Predictor):
     Config = BernoulliConfig
 
     def loss(self, params: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy."""
         return binary_cross_entropy_with_logits(params.squeeze(-1), target, reduction="none")
 
     def mean(self, params: Tensor) -> Tensor:
+        """The probability."""
         return params.squeeze(-1).sigmoid()

@@ -19,7 +19,9 @@ class Gaussian(Predictor):
     Config = GaussianConfig
 
     def loss(self, params: Tensor, target: Tensor) -> Tensor:
+        """Half the squared error."""
         return 0.5 * (params.squeeze(-1) - target).square()
 
     def mean(self, params: Tensor) -> Tensor:
+        """The output itself."""
         return params.squeeze(-1)

@@ -33,7 +33,9 @@ class TwoHot(Predictor):
         self.bins: Tensor
 
     def loss(self, params: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy towards the two bins next to the target."""
         return two_hot_cross_entropy(params, target, self.bins)
 
     def mean(self, params: Tensor) -> Tensor:
+        """The bins, weighed by their probabilities."""
         return two_hot_mean(params, self.bins)

@@ -53,5 +53,6 @@ class Online(Buffer):
         self._waiting = np.array(state["waiting"])
 
     def start_over(self) -> None:
+        """Empty again: no stretch has been drawn."""
         super().start_over()
         self._waiting = np.zeros(self.num_envs, np.int64)
