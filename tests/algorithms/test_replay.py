@@ -245,11 +245,11 @@ def test_a_warm_start_begins_with_the_targets_of_its_weights(name: str, optimize
 # ---- exploration is part of the state ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("schedule", [{"start": 1.0, "end": 0.0, "to": 0.5}, {"start": 0.0, "end": 1.0, "from": 0.999}])
 @pytest.mark.parametrize("name", ["dqn", "td3", "q_learning"])
-def test_a_player_explores_as_much_as_training_did(name: str) -> None:
-    """Schedules that end at 0 half-way: stochastic actions of the last checkpoint are the greedy ones."""
+def test_a_player_explores_as_much_as_training_did(name: str, schedule: dict[str, float]) -> None:
+    """Schedules that are at 0 in the last checkpoint, where they end or not: its stochastic actions are greedy."""
     field = "exploration_noise" if name == "td3" else "epsilon"
-    schedule = {"start": 1.0, "end": 0.0, "to": 0.5}
     if name == "q_learning":
         cfg = config({"name": name, field: schedule, "initial_value": 1.0}, env="CliffWalking-v1")
     else:
