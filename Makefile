@@ -74,6 +74,6 @@ $(VENV)/.dev: $(INPUTS) | $(BIN)/python
 # memory-gym pins an old Gymnasium and works with ours: it comes without its dependencies. The dev install is part of this one.
 $(VENV)/.all: $(INPUTS) | $(BIN)/python
 	@echo "installing ludus, every suite and the test tools into $(VENV) (about four minutes, once)"
-	@$(PIP) --editable '.[all,dev]'
+	@$(PIP) --editable '.[all,dev,ray]'
 	@$(PIP) --no-deps memory-gym
 	@touch $@ $(VENV)/.dev $(VENV)/.core

@@ -1,6 +1,7 @@
 """Is resume exact? Trains, kills with SIGKILL, resumes, and compares with an uninterrupted run; one JSON line each.
 
 python benchmarks/resume_exact.py [--filter CartPole] [--kills 2]
+python benchmarks/resume_exact.py --filter dreamer --signal TERM      # the run saves at the end of a cycle, and goes on
 python benchmarks/resume_exact.py --compiled --series 6      # compiled updates: many series against one whole run
 """
 
@@ -8,35 +9,50 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
+from ludus.cli import main as main_of_ludus
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.verify import TIMING
 
 PPO = ("algorithm.rollout_steps=32", "algorithm.batch_size=0.5", "algorithm.epochs=2")
 GAMES = ("environment.num_envs=4", "environment.max_episode_steps=300", *PPO, "training.total_timesteps=4096")
+WORLD = (
+    "algorithm.size=tiny",
+    "algorithm.epoch_steps=200",
+    "training.checkpoints.every_steps=200",
+    "training.evaluation.every_steps=600",
+    "training.evaluation.episodes=1",
+)
 DREAM = (
+    *WORLD,
     "algorithm.batch_size=4",
     "algorithm.sequence_length=8",
-    "algorithm.train_ratio=1",
-    "training.total_timesteps=5000",
+    "algorithm.train_ratio=4",
+    "algorithm.learning_starts=200",
+    "training.total_timesteps=1100",
 )
+CEM = (*DREAM, "algorithm.candidates=16", "algorithm.elites=4", "algorithm.rounds=2")
 PLAN = (
+    *WORLD,
     "algorithm.batch_size=16",
     "algorithm.candidates=16",
     "algorithm.policy_candidates=2",
     "algorithm.elites=4",
     "algorithm.rounds=2",
-    "training.total_timesteps=5000",
+    "training.total_timesteps=1600",
 )
+DISK = ("buffers.replay.storage=disk",)
 CASES: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo": PPO,
     "CartPole-v1:ppo_gru_masked": ("algorithm.rollout_steps=32",),
@@ -62,15 +78,22 @@ CASES: dict[str, tuple[str, ...]] = {
     "Pendulum-v1:td3": ("algorithm.update_ratio=0.1", "buffers.replay.storage=disk"),
     "FrozenLake-v1:q_learning": (),
     "CartPole-v1:dreamer": DREAM,
-    "CartPole-v1:dreamer_v2": (*DREAM, "buffers.replay.storage=disk"),
-    "Pendulum-v1:dreamer": DREAM,
-    "MinAtar-Breakout-v1:dreamer": (*DREAM, "algorithm.size=tiny", "buffers.replay.storage=disk"),
-    "Pendulum-v1:planet": (*DREAM, "algorithm.candidates=16", "algorithm.elites=4", "algorithm.rounds=2"),
+    "CartPole-v1:dreamer disk": (*DREAM, *DISK),
+    "CartPole-v1:dreamer_v2": DREAM,
+    "CartPole-v1:dreamer_v2 disk": (*DREAM, *DISK),
+    "Pendulum-v1:dreamer v1": DREAM,
+    "Pendulum-v1:dreamer v1 disk": (*DREAM, *DISK),
+    "MinAtar-Breakout-v1:dreamer": DREAM,
+    "MinAtar-Breakout-v1:dreamer disk": (*DREAM, *DISK),
+    "MinAtar-Breakout-v1:dreamer v2": (*DREAM, "algorithm.variant=v2"),
+    "MinAtar-Breakout-v1:dreamer v1 disk": (*DREAM, "algorithm.variant=v1", *DISK),
+    "Pendulum-v1:planet": CEM,
+    "Pendulum-v1:planet disk": (*CEM, *DISK),
     "Pendulum-v1:tdmpc2": (*PLAN, "environment.num_envs=2"),
-    "Pendulum-v1:tdmpc": (*PLAN, "buffers.replay.storage=disk"),
+    "Pendulum-v1:tdmpc": (*PLAN, *DISK),
     "InvertedPendulum-v5:tdmpc2": PLAN,
 }
-"""Shipped configs, made small."""
+"""Shipped configs, made small; what follows the name of one only tells cases apart."""
 OFFLINE = "CartPole-v1:dqn stored steps only"
 """A run that takes no environment steps: it learns from what `CartPole-v1:dqn` has stored."""
 OFFLINE_CONFIG = """
@@ -87,8 +110,12 @@ COMPILED: dict[str, tuple[str, ...]] = {
     "CartPole-v1:ppo_replay": SHORT_LAST,
     "CartPole-v1:dqn": ("training.total_timesteps=6010", "algorithm.update_ratio=0.5"),
     "Pendulum-v1:td3": ("training.total_timesteps=3010", "algorithm.update_ratio=0.5"),
-    "CartPole-v1:dreamer": (*DREAM, "training.checkpoints.every_steps=600"),
-    "Pendulum-v1:tdmpc2": (*PLAN, "training.checkpoints.every_steps=600"),
+    "CartPole-v1:dreamer": DREAM,
+    "CartPole-v1:dreamer_v2 disk": (*DREAM, *DISK),
+    "Pendulum-v1:dreamer v1": DREAM,
+    "MinAtar-Breakout-v1:dreamer disk": (*DREAM, *DISK),
+    "Pendulum-v1:tdmpc2": PLAN,
+    "Pendulum-v1:tdmpc": (*PLAN, *DISK),
 }
 """The same with `runtime.compile=always`."""
 COMMON = ("training.checkpoints.every_steps=1500", "training.evaluation.every_steps=3000", "runtime.compile=never")
@@ -98,30 +125,46 @@ ENDS = ("training.total_timesteps=10240", "training.evaluation.episodes=2", "tra
 def command(case: str, *, compiled: bool) -> list[str]:
     """The command line of a case."""
     own = (*COMPILED[case], "runtime.compile=always") if compiled else CASES[case]
-    return ["train", case, *COMMON, *ENDS, *own]
+    return ["train", case.split()[0], *COMMON, *ENDS, *own]
 
 
 def offline(scratch: Path) -> list[str]:
     """The command line of the offline case, with the steps it learns from."""
-    process = ludus(command("CartPole-v1:dqn", compiled=False), scratch / "collected")
-    _, errors = process.communicate()
-    if process.returncode:
-        raise SystemExit(errors)
+    folder = scratch / "collected"
+    if problem := problem_of(ludus(command("CartPole-v1:dqn", compiled=False), folder), folder):
+        raise SystemExit(problem)
     steps = (scratch / "collected" / "runs" / "@last").resolve()
     (scratch / "offline.yaml").write_text(OFFLINE_CONFIG.format(steps=steps))
     return ["train", str(scratch / "offline.yaml"), "-q"]
 
 
-def ludus(words: list[str], folder: Path) -> subprocess.Popen[str]:
-    """A child process in a folder of its own."""
+FORKS = multiprocessing.get_context("forkserver")  # importing takes longer than most of these trainings
+
+
+def ludus(words: list[str], folder: Path) -> BaseProcess:
+    """A command in a process of its own and a folder of its own; `errors` has what it says on stderr."""
     folder.mkdir(exist_ok=True)
-    return subprocess.Popen(
-        [sys.executable, "-m", "ludus", *words],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = FORKS.Process(target=command_line, args=(words, folder))
+    process.start()
+    return process
+
+
+def command_line(words: list[str], folder: Path) -> None:
+    """Be `ludus WORDS`."""
+    os.chdir(folder)
+    for stream, name in ((sys.stdout, os.devnull), (sys.stderr, "stderr.txt")):
+        with Path(name).open("w") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    main_of_ludus(words)
+
+
+def problem_of(process: BaseProcess, folder: Path) -> str | None:
+    """Wait for a process; its last line on stderr if it failed."""
+    process.join()
+    if process.exitcode == 0:
+        return None
+    lines = (folder / "stderr.txt").read_text().strip().splitlines()
+    return lines[-1] if lines else f"exit code {process.exitcode}"
 
 
 def outcome(folder: Path) -> tuple[str, list[dict[str, float | str]], str]:
@@ -132,42 +175,46 @@ def outcome(folder: Path) -> tuple[str, list[dict[str, float | str]], str]:
     return fingerprint(state), rows, state["collector"]["snapshot_method"] if "collector" in state else "stored steps"
 
 
-def kill_at_random(process: subprocess.Popen[str], folder: Path, rng: random.Random) -> None:
-    """SIGKILL some time after the first checkpoint is there."""
-    deadline = time.monotonic() + 600
-    while process.poll() is None and time.monotonic() < deadline:
-        if list(folder.glob("runs/*_*/checkpoints/*=*")):
-            break
+def kill_at_random(process: BaseProcess, folder: Path, rng: random.Random, number: signal.Signals) -> None:
+    """A signal some time after one, two or three new checkpoints are there."""
+    known, wanted, deadline = checkpoints(folder), rng.randint(1, 3), time.monotonic() + 600
+    seen = set(known)
+    while process.is_alive() and time.monotonic() < deadline and len(seen - known) < wanted:
+        seen |= checkpoints(folder)  # old ones are removed
         time.sleep(0.02)
-    time.sleep(rng.uniform(0.1, 3.0))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    time.sleep(rng.uniform(0.1, 1.0))
+    if process.is_alive():
+        os.kill(process.pid or 0, number)
+    process.join()
 
 
-def broken_run(words: list[str], folder: Path, kills: int, rng: random.Random) -> str | None:
-    """Train with so many SIGKILLs in between; the error of the last process, if any."""
-    kill_at_random(ludus(words, folder), folder, rng)
+def checkpoints(folder: Path) -> set[str]:
+    """Names of those that are there."""
+    return {path.name for path in folder.glob("runs/*_*/checkpoints/*=*")}
+
+
+def broken_run(words: list[str], folder: Path, kills: int, rng: random.Random, number: signal.Signals) -> str | None:
+    """Train with so many signals in between; the error of the last process, if any."""
+    kill_at_random(ludus(words, folder), folder, rng, number)
     for _ in range(kills - 1):
-        kill_at_random(ludus(["resume", "@last"], folder), folder, rng)
-    last = ludus(["resume", "@last"], folder)
-    _, errors = last.communicate()
-    return errors.strip().splitlines()[-1] if last.returncode else None
+        kill_at_random(ludus(["resume", "@last"], folder), folder, rng, number)
+    return problem_of(ludus(["resume", "@last"], folder), folder)
 
 
-def measure(case: str, kills: int, rng: random.Random, *, compiled: bool = False, series: int = 1) -> dict[str, object]:
+def measure(
+    case: str, kills: int, rng: random.Random, *, compiled: bool, series: int, number: signal.Signals
+) -> dict[str, object]:
     """One config: a whole run, and as many broken ones as asked for."""
     with tempfile.TemporaryDirectory() as scratch:
         words = offline(Path(scratch)) if case == OFFLINE else command(case, compiled=compiled)
         whole = Path(scratch, "whole")
-        process = ludus(words, whole)
-        _, errors = process.communicate()
-        if process.returncode:
-            return {"environment": case, "error": errors.strip().splitlines()[-1] if errors.strip() else "failed"}
+        if problem := problem_of(ludus(words, whole), whole):
+            return {"environment": case, "error": problem}
         expected, rows, rung = outcome(whole)
         exact = 0
         for number in range(series):
             broken = Path(scratch, f"broken{number}")
-            problem = broken_run(words, broken, kills, rng)
+            problem = broken_run(words, broken, kills, rng, number)
             if problem is not None:
                 return {"environment": case, "error": problem}
             found, same, _ = outcome(broken)
@@ -184,12 +231,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compiled", action="store_true", help="the configs whose updates are compiled")
     parser.add_argument("--series", type=int, default=1, help="broken runs for each whole one")
+    parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL", help="TERM saves within an epoch")
     options = parser.parse_args()
-    rng = random.Random(options.seed)
+    FORKS.set_forkserver_preload(["ludus.session.train", "ludus.session.resume", "ludus.algorithms.dreamer"])
+    rng, number = random.Random(options.seed), signal.Signals[f"SIG{options.signal}"]
     for case in COMPILED if options.compiled else (*CASES, OFFLINE):
         if options.filter in case:
-            found = measure(case, options.kills, rng, compiled=options.compiled, series=options.series)
-            print(json.dumps(found), flush=True)
+            found = measure(case, options.kills, rng, compiled=options.compiled, series=options.series, number=number)
+            print(json.dumps({**found, "compiled": options.compiled, "signal": options.signal}), flush=True)
 
 
 if __name__ == "__main__":

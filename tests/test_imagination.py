@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.components.implicit_model import ImplicitModel, ImplicitModelConfig
+from ludus.components.latent_view import LatentView
 from ludus.components.world_model import WorldModel, WorldModelConfig
 from ludus.imagination import DreamedEpisode, Episode, Imagination, agreement, dream, facts, reliability, returns
 from ludus.math.symlog import symexp, symlog
@@ -165,3 +167,32 @@ def test_first_rows_are_judged_by_nothing() -> None:
     assert told["rows"] == {"observed": 18, "imagined": 10} and told["value"] is None
     assert told["reward"]["observed"]["rows"] == 16 and told["reward"]["imagined"]["rows"] == 10
     assert sum(row["rows"] for row in told["ends"]["imagined"]) == 10
+
+
+@torch.no_grad()
+def test_an_implicit_model_predicts_what_its_own_dynamics_and_rewards_say() -> None:
+    """A row has the reward of the step that led to it: of the state before and the action in between."""
+    torch.manual_seed(0)
+    spaces = Spaces(BOX, gym.spaces.Box(-1, 1, (2,), np.float32))
+    model = ImplicitModel(ImplicitModelConfig(latent=16, units=8, bins=0), spaces)
+    for parameter in model.parameters():
+        parameter.add_(0.3 * torch.randn_like(parameter))
+    rng, view = np.random.default_rng(1), LatentView(model, spaces, 16)
+    one = replace(episode(8), action=rng.uniform(-1, 1, (8, 2)).astype(np.float32))
+    found = dream(view, one, 3, 2, 0.9, lambda x: x[..., 0])
+    obs, act = torch.as_tensor(one.obs), torch.as_tensor(one.action)
+    z = model.encode(obs[:, None])[:, 0]
+    seen = [float(model.reward(torch.cat([z[t - 1], act[t]]))) for t in range(1, 8)]
+    np.testing.assert_allclose(found.reward.reconstructed[1:], seen, rtol=1e-5)
+    ahead = model.follow(z[2:3], act[3:5, None])[:, 0]
+    np.testing.assert_allclose(
+        found.reward.predicted[3:5],
+        [float(model.reward(torch.cat([ahead[t], act[3 + t]]))) for t in range(2)],
+        rtol=1e-5,
+    )
+    squares = (ahead[1:] - z[3:5]).square().mean(1)
+    np.testing.assert_allclose(found.errors["latent"].predicted[3:5], squares, rtol=1e-4)
+    assert found.continues is not None and found.value is not None
+    np.testing.assert_allclose(found.continues.predicted[3:5], model.lives(ahead[1:]), rtol=1e-5)
+    np.testing.assert_allclose(found.value.predicted[3:5], ahead[1:, 0], rtol=1e-5)
+    assert not facts(imagination(found, context=3, horizon=2))["decoder"]

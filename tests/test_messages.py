@@ -27,6 +27,7 @@ FOREIGN = {
     **dict.fromkeys(("--get-regexp", "--show-scope", "--ignore-submodules", "--untracked-files", "--porcelain"), "git"),
     **dict.fromkeys(("--no-optional-locks",), "git"),
     "--no-deps": "pip",
+    "--head": "ray start",
     "--no": "the beginning of --no-...",
     "--host": "wandb login",
     "--multirun": "Hydra, answered with what to write here",
@@ -110,7 +111,7 @@ def test_every_text_names_what_exists() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("use ludus sweep instead", "ludus sweep"),
+        ("use ludus optimise instead", "ludus optimise"),
         ("see `ludus env lsit`", "ludus env lsit"),
         ("run ludus resume \0 --warm", "ludus resume --warm"),
         ("record it with --vidio auto", "--vidio"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from demonstrations import demonstrations
 from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.archive.store import read_json
@@ -105,6 +106,27 @@ def test_a_run_that_only_learns_from_stored_steps_is_killed_and_resumed(tmp_path
     assert outcome(only_run(broken)) == (expected, rows)
     assert rows[-1]["updates"] == 2_000
     assert len({row["train/hp/lr"] for row in rows}) == len(rows)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("algorithm", ["behaviour_cloning", "iql"])
+def test_a_run_that_learns_from_a_data_set_is_killed_and_resumed(algorithm: str, tmp_path: Path) -> None:
+    """No process has an environment; both read the data set anew and draw on where the killed one was saved."""
+    pytest.importorskip("minari")
+    folder, _ = demonstrations(tmp_path / "demos-v0", episodes=12)
+    words = ["train", f"+experiment={algorithm}", f"buffers.demos.path={folder}", "algorithm.batch_size=32", "-q"]
+    words += ["training.total_updates=400", "training.epoch_updates=20", "training.checkpoints.every_updates=20"]
+    words += ["runtime.compile=never", "algorithm.lr=lin_0.001", "environment.normalize_obs=rolling"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    finished(ludus(*words, folder=whole))
+    kill_when_past(ludus(*words, folder=broken), broken, 50)
+    kill_when_past(ludus("resume", "@last", folder=broken), broken, 150)
+    finished(ludus("resume", "@last", folder=broken))
+    expected, rows = outcome(only_run(whole))
+    assert outcome(only_run(broken)) == (expected, rows)
+    assert rows[-1]["updates"] == 400 and len(rows) == 20
 
 
 OFFLINE = """

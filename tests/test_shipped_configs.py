@@ -12,7 +12,7 @@ from ludus.config.compose import find_experiments, find_targets, load, parse
 from ludus.envs.facts import shipped
 from ludus.envs.suites import OURS
 from ludus.experiment import build
-from ludus.registry import MEMORY
+from ludus.registry import ALGORITHMS, MEMORY
 from support import close
 
 TARGETS = [target.spec for target in find_targets()]
@@ -24,7 +24,10 @@ TRAINED = [
     for variant in entry.variants
     if entry.suite.title in LIGHT and entry.suite.installed and not entry.name.startswith("CarRacing")
 ]
-EXPERIMENTS = find_experiments()
+EXPERIMENTS = [
+    spec for spec in find_experiments() if "demos" not in ALGORITHMS[load(spec).config.algorithm.name].buffers
+]
+"""Those that need a data set are trained by tests/session/test_data_sets.py and by tests/docs."""
 SCENARIOS = (
     "Basic", "DeadlyCorridor", "Deathmatch", "DefendTheCenter", "DefendTheLine", "E1M1", "HealthGathering", "MyWayHome",
     "PredictPosition", "TakeCover",

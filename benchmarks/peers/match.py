@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,9 @@ def note(text: str) -> None:
 
 def machine(*packages: str) -> dict[str, object]:
     """What the figures depend on."""
-    return {
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "gymnasium", "stable-baselines3", *packages)},
-    }
+    versions = {}
+    for name in ("torch", "numpy", "gymnasium", "stable-baselines3", *packages):
+        with suppress(PackageNotFoundError):  # Ludus may be measured alone
+            versions[name] = version(name)
+    load, python = round(os.getloadavg()[0], 2), platform.python_version()
+    return {"cores": os.cpu_count(), "load": load, "python": python, **versions}

@@ -1,7 +1,7 @@
 """One reinforcement-learning lab. Everything public is listed here and imported when it is first used.
 
-train, load_run, load_policy, make_env, runs and compare are functions; Run and Policy are what they return; LudusError
-is the base of every error that a user can mend.
+train, load_run, load_policy, make_env, runs, compare and pull are functions; Run and Policy are what they return;
+LudusError is the base of every error that a user can mend.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ludus.errors import LudusError as LudusError
+    from ludus.hub.pull import pull as pull
     from ludus.interface import compare as compare
     from ludus.interface import load_run as load_run
     from ludus.interface import make_env as make_env
@@ -31,6 +32,7 @@ _PUBLIC = {
     "make_env": "ludus.interface:make_env",
     "runs": "ludus.interface:runs",
     "compare": "ludus.interface:compare",
+    "pull": "ludus.hub.pull:pull",
     "Run": "ludus.saved:SavedRun",
     "Policy": "ludus.policy:Policy",
     "LudusError": "ludus.errors:LudusError",

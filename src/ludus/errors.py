@@ -48,6 +48,16 @@ class EnvironmentFailed(LudusError):
     exit_code = 4
 
 
+class RankLost(LudusError):
+    """Another process of a training over several ranks failed, died or hung; its own exit code, if it told one."""
+
+    exit_code = 4
+
+    def __init__(self, where: str, problem: str, remedy: str = "", *, exit_code: int = 4) -> None:
+        super().__init__(where, problem, remedy)
+        self.exit_code = exit_code
+
+
 class ResourceError(LudusError):
     """Out of memory or disk."""
 

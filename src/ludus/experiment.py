@@ -21,16 +21,19 @@ from ludus.data.collector import Collector
 from ludus.data.look_ahead import collector_class
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer, make_normalizer, make_reward_normalizer
 from ludus.envs.make import number_of_envs
-from ludus.errors import EnvironmentFailed
+from ludus.errors import ConfigError, EnvironmentFailed
 from ludus.learning.compiled import Compiler
 from ludus.learning.learner import Learner
+from ludus.learning.ranks import ALONE, Ranks
 from ludus.metrics.recorder import Recorder
 from ludus.metrics.sinks import Sink
 from ludus.networks.encoders import is_large
 from ludus.networks.precision import Precision
+from ludus.orchestration.background import Deferred
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.evaluator import EvalResult, EvaluationDue, Evaluator
+from ludus.orchestration.following import Following
 from ludus.orchestration.nan_guard import NanGuard
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
@@ -59,13 +62,24 @@ def build(
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Callback] = (),
     will_checkpoint: bool = False,
+    ranks: Ranks = ALONE,
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
-    """A wired run, ready for `.run()`; with `will_checkpoint` its environments find out how they can be restored."""
-    streams, device = Streams(config.experiment.seed), preflight.pick_device(config.experiment.device)
-    torch.manual_seed(streams.integers("weights", 1)[0])
-    spaces, num_envs, collector, normalizer, reward_normalizer, buffers = experience(config, streams, will_checkpoint)
-    preflight.set_threads(config, large=is_large(spaces.observation))
+    """A wired run, ready for `.run()`; with `will_checkpoint` its environments find out how they can be restored.
+
+    One of several `ranks` gets its share of environments and buffers.
+    """
+    if config.runtime.ranks != ranks.count:
+        problem = f"{config.runtime.ranks} ranks are asked for, and this command trains in {ranks.count} process"
+        raise ConfigError("runtime.ranks", problem, "use ludus train or ludus resume")
+    seed, device = config.experiment.seed, preflight.pick_device(config.experiment.device, ranks)
+    torch.manual_seed(Streams(seed).integers("weights", 1)[0])
+    streams = Streams(seed, ranks.rank, ranks.count)
+    spaces, own_envs, collector, normalizer, reward_normalizer, buffers = experience(
+        config, streams, will_checkpoint, ranks
+    )
+    num_envs = own_envs * ranks.count
+    preflight.set_threads(config, large=is_large(spaces.observation), ranks=ranks)
     rng, evaluation_rng = streams.generator("exploration"), streams.generator("evaluation")
     compiler = Compiler(
         config.runtime.compile,
@@ -77,7 +91,7 @@ def build(
     context = Context(
         spaces=spaces,
         network=config.network,
-        num_envs=num_envs,
+        num_envs=own_envs,
         device=device,
         rng=rng,
         evaluation_rng=evaluation_rng,
@@ -86,11 +100,13 @@ def build(
         compiler=compiler,
         precision=precision,
     )
-    with preflight.RoomForNetwork():
-        algorithm: Algorithm = ALGORITHMS[config.algorithm.name](config.algorithm.config, context)
-    phases, settings = checked_phases(config, algorithm, buffers, num_envs)
+    chosen = ALGORITHMS[config.algorithm.name]
+    with preflight.RoomForNetwork(chosen):
+        algorithm: Algorithm = chosen(config.algorithm.config, context)
+    phases, settings = checked_phases(config, algorithm, buffers, num_envs, ranks.count)
     run = Run(
         config=config,
+        ranks=ranks,
         spaces=spaces,
         streams=streams,
         exploration=rng,
@@ -111,12 +127,12 @@ def build(
 
 
 def experience(
-    config: ExperimentConfig, streams: Streams, will_checkpoint: bool
+    config: ExperimentConfig, streams: Streams, will_checkpoint: bool, ranks: Ranks
 ) -> tuple[Spaces, int, Collector | None, ObservationNormalizer | None, RewardNormalizer | None, Buffers]:
     """What steps come from and go to: a collector, none for a run that learns from stored steps, and buffers."""
-    env = training_environments(config)
+    num_envs = number_of_envs(config.environment) // ranks.count
+    env = training_environments(config, num_envs)
     spaces = Spaces(env.observation_space, env.action_space) if env else spaces_of_stored_steps(config)
-    num_envs = env.num_envs if env else number_of_envs(config.environment)
     normalizer = make_normalizer(config.environment, spaces.observation)
     reward_normalizer = make_reward_normalizer(config, num_envs)
     collector = None
@@ -125,14 +141,20 @@ def experience(
         collector = collector_class(config)(
             env, seeds, normalizer=normalizer, reward_normalizer=reward_normalizer, will_checkpoint=will_checkpoint
         )
+        collector.gather = ranks.gather
+    if normalizer is not None:
+        normalizer.everyone = ranks.everyone
+    if reward_normalizer is not None:
+        reward_normalizer.everyone = ranks.everyone
     buffers = make_buffers(
         config.buffers,
         ALGORITHMS[config.algorithm.name].buffers,
         spaces=spaces,
         num_envs=num_envs,
         stream=streams.generator,
-        steps=config.training.total_timesteps,
-        free_bytes=ram.available(),
+        steps=-(-config.training.total_timesteps // ranks.count),
+        free_bytes=ram.available() // ranks.count,
+        ranks=ranks.count,
         normalizer=normalizer,
         reward_normalizer=reward_normalizer,
     )
@@ -154,8 +176,16 @@ def complete(run: Run, callbacks: Sequence[Callback], rng: np.random.Generator) 
         )
     if collector is not None:
         run.enter = PhaseEnvironments(config.environment, phases, collector, run.streams).enter
-    own = (CALLBACKS[choice.name](choice.config) for choice in config.training.callbacks)
-    run.callbacks += [EarlyStop(config.training.stop, run.threshold), *callbacks, *own]
+    for learner in run.learners.values():
+        learner.ranks = run.ranks
+    if run.evaluator is not None and config.training.evaluation.background:
+        run.background = Deferred(run.evaluator)
+        run.callbacks.append(run.background)
+    if run.ranks.rank == 0:  # it decides, and the others follow
+        own = (CALLBACKS[choice.name](choice.config) for choice in config.training.callbacks)
+        run.callbacks += [EarlyStop(config.training.stop, run.threshold), *callbacks, *own]
+    else:
+        run.callbacks.append(Following())
     preflight.decline_compiling(run)
 
 
@@ -176,6 +206,10 @@ class Run:
     recorder: Recorder
     compiler: Compiler
     precision: Precision
+    ranks: Ranks = ALONE
+    """The processes that train together."""
+    shards: dict[str, Any] = field(default_factory=dict)
+    """Parts of a loaded state that belong to other ranks, by rank, until they are handed out."""
     collector: Collector | None = None
     """None in a run that only learns from stored steps."""
     enter: Callable[[Phase], None] = lambda _: None
@@ -184,6 +218,8 @@ class Run:
     reward_normalizer: RewardNormalizer | None = None
     evaluator: Evaluator | None = None
     """None in a run without an environment."""
+    background: Deferred | None = None
+    """Evaluations whose results arrive later; None where training waits for each."""
     threshold: float | None = None
     """Evaluated mean return that counts as solved."""
     callbacks: list[Callback] = field(default_factory=list)
@@ -234,7 +270,7 @@ class Run:
         """(position with the steps of the rollout that is being collected, what else is going on), for the console."""
         collector, steps = self.collector, 0
         if collector is not None and self.scheduler.budget.unit == "env_steps":
-            steps = collector.under_way * collector.num_envs
+            steps = collector.under_way * collector.num_envs * self.ranks.count
         return self.position + steps, "" if self.evaluator is None else self.evaluator.under_way
 
     @property
@@ -262,7 +298,7 @@ class Run:
         Orchestrator(self).run()
 
     def stop(self, reason: str) -> None:
-        """Ask the run to end after the current epoch."""
+        """Ask the run to end after the current cycle, which ends its epoch."""
         self.stop_reason = self.stop_reason or reason
 
     def confirm(self, episodes: int) -> None:
@@ -270,7 +306,7 @@ class Run:
         self.to_confirm = episodes
 
     def interrupt(self, reason: str) -> None:
-        """Ask the run to end after the current epoch, to be resumed later."""
+        """Ask the run to end after the current cycle, to be resumed later in the middle of its epoch."""
         self.interrupted = self.interrupted or reason
 
     @property
@@ -281,8 +317,12 @@ class Run:
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Change the algorithm's config for the rest of this phase; checked like any config."""
         changed = changed_settings(self.settings, changes, "settings", self.scheduler.quantum)
-        self.algorithm.check(changed, self.scheduler.phase.buffer)
+        self.algorithm.check(self.own_share(changed), self.scheduler.phase.buffer)
         self.phase_configs[min(self.scheduler.index, len(self.phase_configs) - 1)] = changed
+
+    def own_share(self, cfg: AlgorithmConfig) -> AlgorithmConfig:
+        """The algorithm's config as this rank has it."""
+        return cfg if self.ranks.count == 1 else cfg.of_one_rank(self.ranks.count)
 
     def close(self) -> None:
         """Close sinks, callbacks and environments; an environment that cannot be closed is only reported."""
@@ -301,6 +341,10 @@ class Run:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes: what a checkpoint holds."""
         return run_state.state_of(self)
+
+    def own_state(self) -> dict[str, Any]:
+        """What only this one of several ranks knows."""
+        return run_state.own_state(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where the state was taken."""

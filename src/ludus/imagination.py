@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.components.latent_view import LatentView
 from ludus.components.representation import LatentState
+from ludus.components.vision_memory import VisionMemory
 from ludus.components.world_model import WorldModel
 from ludus.types import Array, Tree, to_device, tree_index
 
@@ -27,6 +29,9 @@ ENDS = (0.0, 0.01, 0.1, 0.5, 0.9, 1.0)
 ROWS_AT_ONCE = 256
 """Rows that are decoded together."""
 Value = Callable[[Tensor], Tensor]
+World = WorldModel | LatentView | VisionMemory
+HIDDEN = frozenset({"state", "latent"})
+"""Parts that are no observations: what is compared where nothing decodes them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ class Imagination:
 
 @torch.no_grad()
 def dream(
-    world: WorldModel, episode: Episode, context: int, horizon: int, discount: float = 1.0, value: Value | None = None
+    world: World, episode: Episode, context: int, horizon: int, discount: float = 1.0, value: Value | None = None
 ) -> DreamedEpisode:
     """Observe an episode and predict it open-loop after the context; always the likeliest state, nothing is random."""
     device = next(world.parameters()).device
@@ -110,7 +115,7 @@ def dream(
     action = world.act_vector(torch.as_tensor(episode.action, device=device).unsqueeze(1))
     first = torch.zeros(len(episode), 1, dtype=torch.bool, device=device)
     first[0] = True
-    seen = world.observe(obs, action, first, world.representation.initial_state(1), None)
+    seen = world.observe(obs, action, first, world.initial_state(1), None)
     predicted = open_loop(world, seen.states, seen.features, action, context, horizon)
 
     def compared(real: Array, head: Value) -> Compared:
@@ -121,17 +126,17 @@ def dream(
     errors, shown = observations(world, obs, seen.features, predicted, ahead, context + horizon)
     lives = None
     if world.continues is not None:
-        lives = compared(1.0 - episode.terminal, lambda x: (world.lives(x, 1.0) / discount).clamp(max=1.0))
+        lives = compared(1.0 - episode.terminal, lambda x: world.goes_on(x, discount))
     values = None
     if value is not None:
-        last = 0.0 if episode.terminal[-1] else float(value(seen.features[-1, 0]))
+        last = 0.0 if episode.terminal[-1] else float(value(seen.features[-1]))
         values = compared(returns(episode.reward, discount, last), value)
-    reward = compared(episode.reward, lambda x: world.reward.mean(world.reward(x)))
+    reward = compared(episode.reward, world.rewards)
     return DreamedEpisode(ahead, errors, shown, reward, lives, values)
 
 
 def open_loop(
-    world: WorldModel, states: LatentState, features: Tensor, action: Tensor, context: int, horizon: int
+    world: World, states: LatentState, features: Tensor, action: Tensor, context: int, horizon: int
 ) -> Tensor:
     """Features [T, 1, F] of predicted rows; those of the context are observed ones."""
     found, rows = features.clone(), len(features)
@@ -146,7 +151,7 @@ def open_loop(
 
 
 def observations(
-    world: WorldModel, obs: Tree, features: Tensor, predicted: Tensor, ahead: Array, shown: int
+    world: World, obs: Tree, features: Tensor, predicted: Tensor, ahead: Array, shown: int
 ) -> tuple[dict[str, Errors], dict[str, Compared]]:
     """(errors of all rows, the first `shown` rows) by part; without a decoder the state itself is the only part."""
     before = torch.as_tensor(np.maximum(np.arange(len(ahead)) - ahead, 0), device=features.device)
@@ -196,6 +201,7 @@ def facts(found: Imagination) -> dict[str, Any]:
         "horizon": found.horizon,
         "rows": {"observed": sum(map(len, dreams)), "imagined": sum(int((one.ahead > 0).sum()) for one in dreams)},
         "errors": errors,
+        "decoder": not HIDDEN & set(dreams[0].errors),
         "reward": judged(agreement, dreams, [one.reward for one in dreams]),
         "value": judged(agreement, dreams, [one.value for one in dreams]),
         "ends": judged(reliability, dreams, [one.continues for one in dreams]),

@@ -20,13 +20,18 @@ from ludus.envs.vector.buffers import VectorArrays
 from ludus.errors import ConfigError, ResourceError
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.learner import Learner
-from ludus.types import Spaces, tree_leaves, tree_map, zeros
+from ludus.learning.ranks import ALONE, Ranks
+from ludus.learning.rehearsal import Rehearsal
+from ludus.networks.encoders import is_image
+from ludus.registry import ALGORITHMS
+from ludus.types import Spaces, space_tree, tree_leaves, tree_map, zeros
 from ludus.watch import ram
 from ludus.watch.ram import MB
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from ludus.algorithms import Algorithm
     from ludus.experiment import Run
 
 TIGHT = 0.8
@@ -63,8 +68,26 @@ def check_environments(config: ExperimentConfig) -> None:
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
 
 
-def pick_device(name: str) -> torch.device:
-    """`auto` is an accelerator if there is one, else the CPU; a named device must exist."""
+def check_ranks(config: ExperimentConfig) -> None:
+    """Refuse what the ranks that a config asks for cannot share."""
+    count, name = config.runtime.ranks, config.algorithm.name
+    if not ALGORITHMS[name].data_parallel:
+        able = ", ".join(name for name in ALGORITHMS.names() if ALGORITHMS[name].data_parallel)
+        raise ConfigError("runtime.ranks", f"{name} does not learn over several ranks", f"set it to 1, or use {able}")
+    if config.training.evaluation.background:
+        problem = "a run over several ranks evaluates in its first rank"
+        raise ConfigError("training.evaluation.background", problem, "set it to false")
+    envs = number_of_envs(config.environment)
+    if envs % count:
+        problem = f"{envs} cannot be divided among {count} ranks"
+        raise ConfigError("environment.num_envs", problem, f"use a multiple of {count}")
+    config.algorithm.config.of_one_rank(count)
+
+
+def pick_device(name: str, ranks: Ranks = ALONE) -> torch.device:
+    """`auto` is an accelerator if there is one, else the CPU; a named device must exist. Each rank has its own GPU."""
+    if ranks.count > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda", ranks.local_rank % torch.cuda.device_count())
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     missing = (name.startswith("cuda") and not torch.cuda.is_available()) or (
@@ -75,18 +98,20 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def set_threads(config: ExperimentConfig, *, large: bool) -> None:
-    """One thread for small networks, where more are slower; one per core for large ones."""
+def set_threads(config: ExperimentConfig, *, large: bool, ranks: Ranks = ALONE) -> None:
+    """One thread for small networks, where more are slower; one per core, shared by the ranks, for large ones."""
     threads = config.runtime.threads
     if large:
         keep_freed_memory()
-    torch.set_num_threads(threads if threads != "auto" else cores() if large else 1)
+    torch.set_num_threads(threads if threads != "auto" else max(1, cores() // ranks.local_count) if large else 1)
 
 
 def decline_compiling(run: Run) -> None:
     """Say why nothing is compiled where the algorithm or the device rules it out."""
     compiled = [learner for learner in run.learners.values() if learner.compiler]
-    if not compiled:
+    if run.ranks.count > 1:
+        run.compiler.decline("ranks exchange their gradients in the middle of an update")
+    elif not compiled:
         run.compiler.decline("this algorithm compiles none with this network")
     elif compiled[0].theta.device.type != "cpu":
         run.compiler.decline("they are compiled for the CPU only")
@@ -103,9 +128,9 @@ class RoomForNetwork(TorchDispatchMode):
         """False: otherwise torch imports its compiler, which takes a second at every start."""
         return False
 
-    def __init__(self) -> None:
+    def __init__(self, algorithm: type[Algorithm]) -> None:
         super().__init__()
-        self._bytes, self._free = 0, ram.available()
+        self._bytes, self._free, self._remedy = 0, ram.available(), f"lower {width_of(algorithm)}"
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -113,7 +138,7 @@ class RoomForNetwork(TorchDispatchMode):
             self._bytes += math.prod(args[0]) * (kwargs.get("dtype") or torch.get_default_dtype()).itemsize
             if 2 * self._bytes > self._free:
                 problem = f"the network needs at least {size(2 * self._bytes)}, {size(self._free)} are free"
-                raise ResourceError("memory", problem, "lower the hidden dims under network")
+                raise ResourceError("memory", problem, self._remedy)
         return func(*args, **kwargs)
 
 
@@ -138,6 +163,9 @@ def check(run: Run, folder: Path | None = None) -> list[str]:
         lines.append(f"memory is tight: about {size(total)} of {size(free)}; lower {biggest.knobs}")
     if folder is not None:
         lines += _disk(run, folder)
+    images = any(is_image(leaf) for leaf in tree_leaves(space_tree(run.spaces.observation)))
+    if run.config.runtime.precision == "bfloat16" and not images:
+        lines.append("runtime.precision: only convolutions compute in bfloat16, and observations have no images")
     return lines
 
 
@@ -151,11 +179,16 @@ def memory_parts(run: Run) -> Iterator[Part]:
         yield Part("rollouts", rollout, "environment.num_envs or algorithm.rollout_steps")
     for name, buffer in run.buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
-            yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, f"buffers.{name}.size")
+            yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, buffer.knobs)
     for learner in run.learners.values():
         gradients = learner.theta.numel() * learner.theta.element_size()
-        yield Part("network", learner.bytes + gradients, "the hidden dims under network")
+        yield Part("network", learner.bytes + gradients, width_of(type(run.algorithm)))
         yield _updates(run, learner, steps)
+
+
+def width_of(algorithm: type[Algorithm]) -> str:
+    """The settings that make the networks of an algorithm smaller."""
+    return "the hidden dims under network" if algorithm.networks else "algorithm.size"
 
 
 def size(count: float) -> str:
@@ -174,6 +207,11 @@ def _step_bytes(spaces: Spaces, *, normalized: bool) -> int:
 
 def _updates(run: Run, learner: Learner, steps: int) -> Part:
     """Outputs of the layers: for a whole rollout without gradients, or for one minibatch with them."""
+    rehearsal = Rehearsal(learner)
+    kept = max((run.algorithm.activations(cfg, rehearsal) for cfg in run.phase_configs), default=0)
+    if kept:
+        kept += kept // 2  # gradients of the layers that are gone through backwards
+        return Part("updates", kept, "algorithm.batch_size, algorithm.size or the length of sequences and dreams")
     rollout = steps * run.collector.num_envs if run.collector is not None else 0
     outputs = _outputs_per_step(learner, run.spaces.observation)
     whole = 2 * rollout * max(outputs, default=0)  # a layer's output, and the next one's
@@ -208,15 +246,22 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
     return found
 
 
-def _disk(run: Run, folder: Path) -> list[str]:
-    """Compare the free disk with the checkpoints that stay, the best and the one being written, and with the buffers:
-    the steps that can be sampled and those that only a checkpoint refers to."""
+def disk_needed(run: Run) -> int:
+    """Bytes of the checkpoints that stay, the best and the one being written, and of the buffers: the steps that can be
+    sampled and those that only a checkpoint refers to."""
     one = sum(learner.bytes for learner in run.learners.values())
-    steps = sum(buffer.bytes for buffer in run.buffers.values() if buffer.own)
     keep = run.config.training.checkpoints.keep
     envs = run.collector.num_envs if run.collector is not None else 0
-    wanted = (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * steps
-    free = _free(folder)
+    return (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * _stored(run)
+
+
+def _stored(run: Run) -> int:
+    return sum(buffer.bytes for buffer in run.buffers.values() if buffer.own)
+
+
+def _disk(run: Run, folder: Path) -> list[str]:
+    """Compare what the run needs with what is free on the disk."""
+    steps, wanted, free = _stored(run), disk_needed(run), _free(folder)
     if wanted > free:
         kinds = f"checkpoints and buffers of {size(steps)}" if steps else "checkpoints"
         problem = f"{kinds} need about {size(wanted)}, {size(free)} are free"

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ludus.config.model import Choice, Registered
 from ludus.config.schema import Environment, ExperimentConfig
 from ludus.config.training import Phase
-from ludus.data.buffers.stored import StoredConfig, stored_spaces
 from ludus.data.collector import Collector
 from ludus.envs.make import cores, describe, make_vector, probe
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError
 from ludus.orchestration.phases import changed
 from ludus.preflight import check_environments
+from ludus.registry import ALGORITHMS, BUFFERS
 from ludus.seeding import Streams
 from ludus.text import duration
 from ludus.types import Spaces
@@ -25,32 +26,36 @@ FIXED = frozenset({"num_envs", "normalize_obs", "normalize_reward", "reward_thre
 """Settings of the environment that a phase cannot change: they belong to parts that live as long as the run."""
 
 
-def training_environments(config: ExperimentConfig) -> VectorEnv | None:
-    """The environments to train in; none for a run that takes no steps and learns from stored ones."""
+def training_environments(config: ExperimentConfig, num_envs: int) -> VectorEnv | None:
+    """The environments that this process trains in; none for a run that takes no steps and learns from stored ones."""
     if config.training.offline and _stored_buffer(config):
         return None
     if not config.environment.id:
         problem = "the run has neither an environment nor stored steps to learn from"
         raise ConfigError("environment.id", problem, "name one, or set buffers.replay to {type: stored, path: RUN}")
     check_environments(config)
-    return make_vector(config.environment)
+    return make_vector(config.environment, num_envs=num_envs)
 
 
 def spaces_of_stored_steps(config: ExperimentConfig) -> Spaces:
     """The spaces of the steps that a run without an environment learns from."""
     found, cfg = _stored_buffer(config), config.environment
     assert found is not None
-    for field, used in (("normalize_obs", cfg.normalize_obs == "rolling"), ("normalize_reward", cfg.normalize_reward)):
+    name, choice = found
+    rolling = cfg.normalize_obs == "rolling" and choice.name != "minari"  # a data set is read before the first update
+    for field, used in (("normalize_obs", rolling), ("normalize_reward", cfg.normalize_reward)):
         if used:
             problem = "its statistics come from collected steps, and this run collects none"
             raise ConfigError(f"environment.{field}", problem, "set it to false")
-    return stored_spaces(found[1], f"{found[0]}.path")
+    return BUFFERS[choice.name].spaces_of(choice.config, f"buffers.{name}.path")
 
 
-def _stored_buffer(config: ExperimentConfig) -> tuple[str, StoredConfig] | None:
-    """The first buffer with the steps of another run: its place in the config, and its settings."""
-    found = ((name, choice.config) for name, choice in config.buffers.items())
-    return next(((f"buffers.{name}", cfg) for name, cfg in found if isinstance(cfg, StoredConfig)), None)
+def _stored_buffer(config: ExperimentConfig) -> tuple[str, Choice] | None:
+    """The first buffer that has its steps from elsewhere: its name and its settings."""
+    own = Registered(BUFFERS, default="uniform").parse
+    defaults = {name: own(dict(cfg)) for name, cfg in ALGORITHMS[config.algorithm.name].buffers.items()}
+    chosen = {**defaults, **config.buffers}
+    return next(((name, choice) for name, choice in chosen.items() if hasattr(BUFFERS[choice.name], "spaces_of")), None)
 
 
 def threshold_of(

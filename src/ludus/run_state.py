@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,22 @@ if TYPE_CHECKING:
     from ludus.orchestration.callbacks import Callback
 
 
-def state_of(run: Run) -> dict[str, Any]:
+OWN = ("collector", "buffers", "reward_normalizer", "torch", "exploration")
+"""What each of several ranks has for itself; everything else is the same on all of them."""
+
+
+def own_state(run: Run) -> dict[str, Any]:
+    """What only this rank knows."""
+    parts = {name: part.state_dict() for name, part in _parts(run).items() if name in OWN}
+    return {**parts, **_streams(run)}
+
+
+def common_state(run: Run) -> dict[str, Any]:
+    """What all ranks begin with: the state without that of one rank and of its callbacks."""
+    return {name: part for name, part in state_of(run, without=OWN).items() if name != "callbacks"}
+
+
+def state_of(run: Run, without: Collection[str] = ()) -> dict[str, Any]:
     """Everything that changes."""
     return {
         "algorithm": {name: part.state_dict() for name, part in run.algorithm.state().items()},
@@ -31,14 +46,37 @@ def state_of(run: Run) -> dict[str, Any]:
             "settings": [cfg.model_dump(mode="json") for cfg in run.phase_configs],
         },
         "callbacks": {name: callback.state_dict() for name, callback in _callbacks(run).items()},
-        **{name: part.state_dict() for name, part in _parts(run).items()},
-        "torch": {"cpu": torch.get_rng_state()},
-        "exploration": dict(run.exploration.bit_generator.state),
+        **{name: part.state_dict() for name, part in _parts(run).items() if name not in without},
+        **({} if without else _streams(run)),
+        **({} if run.progress == run.epoch_start else {"epoch": epoch_so_far(run)}),
     }
+
+
+def _streams(run: Run) -> dict[str, Any]:
+    return {"torch": {"cpu": torch.get_rng_state()}, "exploration": dict(run.exploration.bit_generator.state)}
+
+
+def epoch_so_far(run: Run) -> dict[str, Any]:
+    """What the end of the epoch will read: a checkpoint that a signal asked for is taken within one."""
+    learners = {name: learner.unread() for name, learner in run.learners.items()}
+    return {"metrics": run.recorder.epoch_state(), "learners": learners, "to_confirm": run.to_confirm}
 
 
 def load(run: Run, state: Mapping[str, Any]) -> None:
     """Continue exactly where the state was taken; the environments of the phase are entered first."""
+    saved_by = 1 + len(state.get("ranks", {}))
+    if saved_by != run.ranks.count:
+        raise ValueError(f"it was saved by {saved_by} rank(s), runtime.ranks is {run.ranks.count}")
+    run.shards = dict(state.get("ranks", {}))
+    load_common(run, state)
+    load_own(run, state)
+    for name, callback in _callbacks(run).items():
+        if state["callbacks"].get(name):
+            callback.load_state_dict(state["callbacks"][name])
+
+
+def load_common(run: Run, state: Mapping[str, Any]) -> None:
+    """Take over what is the same on all ranks."""
     own = state["run"]
     run.scheduler.load_state_dict(state["scheduler"])
     run.entered = own["entered"]
@@ -47,17 +85,27 @@ def load(run: Run, state: Mapping[str, Any]) -> None:
     for name, part in run.algorithm.state().items():
         part.load_state_dict(state["algorithm"][name])
     for name, part in _parts(run).items():
-        part.load_state_dict(state[name])
-    torch.set_rng_state(torch.as_tensor(state["torch"]["cpu"]))
-    run.exploration.bit_generator.state = state["exploration"]
-    for name, callback in _callbacks(run).items():
-        if state["callbacks"].get(name):
-            callback.load_state_dict(state["callbacks"][name])
+        if name not in OWN:
+            part.load_state_dict(state[name])
     saved = zip(run.phase_configs, own["settings"], strict=True)
     run.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
     run.best, run.last = EvalResult.from_state(own["best"]), EvalResult.from_state(own["last"])
     run.seconds_before, run.epoch_position = own["seconds"], own["epoch_position"]
     run.epoch_start = Progress(**own["epoch_start"])
+    if (begun := state.get("epoch")) is not None:
+        run.recorder.load_epoch_state(begun["metrics"])
+        run.to_confirm = begun["to_confirm"]
+        for name, learner in run.learners.items():
+            learner.load_unread(begun["learners"][name])
+
+
+def load_own(run: Run, state: Mapping[str, Any]) -> None:
+    """Take over what one rank has for itself."""
+    for name, part in _parts(run).items():
+        if name in OWN:
+            part.load_state_dict(state[name])
+    torch.set_rng_state(torch.as_tensor(state["torch"]["cpu"]))
+    run.exploration.bit_generator.state = state["exploration"]
 
 
 def _parts(run: Run) -> dict[str, Stateful]:

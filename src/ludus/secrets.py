@@ -66,6 +66,12 @@ def hide(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return _HIDE.sub(HIDDEN, text)
 
 
+def contains(text: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a text has the value of a secret environment variable in it, or anything with the form of a token."""
+    known = (value for name, value in _variables(environ) if _is_credential(name, value))
+    return bool(_TOKEN.search(text)) or any(value in text for value in known)
+
+
 def _variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Environment variables whose value is long enough to be a secret."""
     return [(name, value) for name, value in environ.items() if len(value) >= 8 and not name.endswith(_PLACES)]

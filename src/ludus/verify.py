@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,13 @@ from ludus.config.schema import ExperimentConfig, WandbConfig
 from ludus.config.training import Video
 from ludus.errors import DataError
 from ludus.experiment import Run, build
+from ludus.learning.ranks import ALONE, Ranks
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
+from ludus.plugins import Plugin
 from ludus.session.loading import begin_from, stored_state
+from ludus.session.ranks import meet, ranks_of
 from ludus.session.resume import edited_since
 
 TIMING = ("seconds", "train/time/", "val/time/", "train/system/")
@@ -43,7 +46,9 @@ class Verdict:
         return self.difference is None and self.weights is not False
 
 
-def verify(folder: RunFolder, announce: Callable[[str], None] = lambda _: None) -> Verdict:
+def verify(
+    folder: RunFolder, announce: Callable[[str], None] = lambda _: None, plugins: Sequence[Plugin] = ()
+) -> Verdict:
     """Train again from the run's own config and compare with its metrics and its last checkpoint.
 
     `announce` is told what may explain a difference: an update that was compiled and cannot be compiled here.
@@ -54,16 +59,21 @@ def verify(folder: RunFolder, announce: Callable[[str], None] = lambda _: None) 
     config = parse(read_file(folder.config_path), str(folder.config_path))
     trained = checkpoint.trained(checkpoint.about(folder.path))
     refuse_what_was_edited(edited_since(trained, config, folder.path), folder.config_path)
-    with tempfile.TemporaryDirectory() as scratch:
-        return repeat(folder, silent(config), _Judge(expected), Path(scratch), announce)
+    with tempfile.TemporaryDirectory() as scratch, ranks_of(silent(config), plugins) as ranks:
+        return repeat(folder, silent(config), _Judge(expected), Path(scratch), announce, ranks)
 
 
 def repeat(
-    folder: RunFolder, config: ExperimentConfig, judge: _Judge, scratch: Path, announce: Callable[[str], None]
+    folder: RunFolder,
+    config: ExperimentConfig,
+    judge: _Judge,
+    scratch: Path,
+    announce: Callable[[str], None],
+    ranks: Ranks = ALONE,
 ) -> Verdict:
     """Train as the run of `folder` did, with checkpoints in `scratch`, and judge every row."""
     load = stored_state(config)
-    run = judge.run = build(config, sinks=[judge], will_checkpoint=True, say=announce)
+    run = judge.run = build(config, sinks=[judge], will_checkpoint=True, ranks=ranks, say=announce)
     run.say = lambda _: None
     try:
         preflight.check(run, scratch)
@@ -78,6 +88,7 @@ def repeat(
             state = checkpoint.load(saved[list(saved)[-1]])
             run.compiler.load_state_dict(state["compiler"])
             run.precision.load_state_dict(state["precision"])
+        meet(run, scratch)
         run.run()
     finally:
         run.close()

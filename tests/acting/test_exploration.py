@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.acting.exploration import scale_from, scale_to
+from ludus.acting.exploration import scale_to
 from ludus.algorithms import Context
 from ludus.config.schema import Network
 from ludus.networks.q_values import NoisyLinear, QValues
 from ludus.registry import ALGORITHMS
+from ludus.spaces import scale_from
 from ludus.types import Spaces
 
 OBS = gym.spaces.Box(-1, 1, (4,), np.float32)

@@ -145,7 +145,7 @@ def test_other_commands_take_them_too(ludus):
         ("train --algo ppo", "an algorithm without an environment; write CartPole-v1:ppo"),
         ("train ppo CartPole-v1", "write CartPole-v1:ppo"),
         ("train CartPole-v1:ppo algorithm.lr 1e-3", "write algorithm.lr=1e-3"),
-        ("train CartPole-v1:ppo algorithm.lr=1e-3,1e-4", "several values for one run; train once per value"),
+        ("train CartPole-v1:ppo algorithm.lr=1e-3,1e-4", "several values for one run; write ludus sweep"),
         ("train CartPole-v1", "names no variant; write Env:variant, such as CartPole-v1:ppo"),
         ("train Own-v0:ppo --import no_such_module", "there is no module 'no_such_module'; pip install no-such-module"),
         ("train Own-v0:ppo --import own_tasks:Nothing", "own_tasks has no class 'Nothing'"),

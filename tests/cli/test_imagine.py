@@ -42,8 +42,14 @@ RUNS: dict[str, dict[str, Any]] = {
         "env": "Pendulum-v1",
         "environment": {"max_episode_steps": 12, "normalize_obs": "static", "normalize_reward": False},
     },
+    "latent": {
+        "algorithm": {"name": "tdmpc", "size": "tiny", "batch_size": 4, "learning_starts": 32, "update_ratio": 0.1,
+                      "candidates": 8, "policy_candidates": 2, "elites": 2, "rounds": 2},
+        "env": "Pendulum-v1",
+        "environment": {"max_episode_steps": 12},
+    },
     "ppo": {"algorithm": "ppo"},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +91,7 @@ def test_vectors_are_plotted_and_judged(runs: Path, capsys: pytest.CaptureFixtur
     assert ends == 3  # every pole fell, and the row where it did counts
     assert found["reward"]["imagined"]["correlation"] is None  # always 1
     assert found["value"]["imagined"]["mean_absolute_error"] > 0
+    assert found["decoder"] and "no decoder" not in out
     for words in ("/step=32", "steps ahead: vector", "if nothing changed", "reward, imagined", "predictions.png"):
         assert words in out, words
     picture = RunFolder.load(runs, "cart").imagination / "step=32" / "predictions.png"
@@ -130,6 +137,20 @@ def test_planning_with_observations_as_states(runs: Path, tmp_path: Path) -> Non
     assert found["value"] is None and found["rows"] == {"observed": 13, "imagined": 11}
     assert found["errors"]["vector"][0]["error"] < 1e-9 < found["errors"]["vector"][1]["error"]
     assert found["errors"]["vector"][1]["unchanged"] < 1  # normalised, as the model sees them
+
+
+def test_a_model_without_a_decoder_says_so(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imagine("latent", episodes=2, context=2, horizon=4, runs_dir=runs)
+    assert "has no decoder" in capsys.readouterr().out
+    found = told(runs, "latent")
+    assert found["files"] == ["predictions.png"] and found["decoder"] is False
+    assert [row["ahead"] for row in found["errors"]["latent"]] == [0, 1, 2, 4]
+    assert found["errors"]["latent"][0]["error"] == 0 < found["errors"]["latent"][1]["error"]
+    assert found["reward"]["imagined"]["mean_absolute_error"] > 0 and found["value"]["observed"]["rows"] == 24
+    assert sum(row["rows"] for row in found["ends"]["imagined"]) == 22
+    folder = RunFolder.load(runs, "latent").path
+    assert "has no decoder" in write_report(folder).read_text()
+    assert "has no decoder" in (folder / "report.md").read_text()
 
 
 def test_the_report_shows_it(runs: Path) -> None:
@@ -191,7 +212,7 @@ def test_one_game_counts_life_by_life_and_lost_episodes_do_not() -> None:
     ("words", "message"),
     [
         (["crat"], "there is no such run"),
-        (["ppo"], "ppo learns no world model; train one of dreamer, planet"),
+        (["ppo"], "ppo learns no world model; train one of dreamer, planet, tdmpc, world_models"),
         (["cart", "--context", "0"], "'--context'"),
         (["cart", "--horizon", "0"], "'--horizon'"),
         (["cart", "--episodes", "99"], "'--episodes'"),

@@ -11,6 +11,7 @@ from ludus.registry import ALGORITHMS
 
 SPECS = {"sac": "Pendulum-v1:sac", "td3": "Pendulum-v1:td3", "q_learning": "FrozenLake-v1:q_learning"}
 SPECS["planet"], SPECS["tdmpc"] = "Pendulum-v1:planet", "Pendulum-v1:tdmpc2"
+SPECS["diffusion_policy"] = "Pendulum-v1:diffusion_policy"
 NAMES = [name for name in ALGORITHMS.names() if ALGORITHMS[name].__module__.startswith("ludus.")]
 
 

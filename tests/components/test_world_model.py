@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,12 @@ import torch
 from ludus.algorithms.dreamer import DreamerConfig
 from ludus.components.actor import WorldPolicy
 from ludus.components.encoder import Parts, WorldEncoder, WorldEncoderConfig
-from ludus.components.images import ImageConfig, ImageDecoder, ImageEncoder
-from ludus.components.world_model import WorldModel
+from ludus.components.images import Convolution, ImageConfig, ImageDecoder, ImageEncoder
+from ludus.components.implicit_model import ImplicitModel, ImplicitModelConfig
+from ludus.components.world_model import WorldModel, WorldModelConfig
 from ludus.errors import ConfigError
 from ludus.math.symlog import symexp, symlog
+from ludus.networks.precision import Precision
 from ludus.registry import DECODERS, PREDICTORS
 from ludus.types import Spaces
 from support import build, close, config, moment
@@ -287,3 +290,29 @@ def test_nothing_random_happens_while_a_player_is_deterministic() -> None:
     a, b = (player(*args, None)[0]("all") for _ in range(2))
     c, d, e = (player(*args, np.random.default_rng(seed))[0]("all") for seed in (1, 1, 2))
     assert (a == b).all() and (c == d).all() and (c != e).any()
+
+
+@pytest.mark.parametrize("name", ["dreamer", "planet", "tdmpc"])
+def test_convolutions_compute_in_the_precision_of_the_run(name: str) -> None:
+    """Everything before and after them stays float32, gradients included; a copy follows too."""
+    space, act = gym.spaces.Box(0, 255, (1, 16, 16), np.uint8), gym.spaces.Box(-1, 1, (2,), np.float32)
+    make, cfg = (ImplicitModel, ImplicitModelConfig()) if name == "tdmpc" else (WorldModel, WorldModelConfig())
+    found, seen = {}, []
+    for precision in (Precision("float32"), Precision("bfloat16")):
+        torch.manual_seed(0)
+        world = copy.deepcopy(make(cfg, Spaces(space, act), precision))
+        kernels = [part for part in world.modules() if isinstance(part, Convolution)]
+        hooks = [part.register_forward_hook(lambda _, __, out: seen.append(out.dtype)) for part in kernels]
+        obs = torch.arange(2 * 256, dtype=torch.float32).view(2, 1, 1, 16, 16).remainder(256).to(torch.uint8)
+        out = world.encode(obs) if name == "tdmpc" else world.embed(obs)
+        if name != "tdmpc":
+            image = world.decoder.predict(torch.ones(2, 1, world.representation.feature_dim))["image0"]
+            assert image.dtype == torch.float32
+            out = torch.cat([out.flatten(), image.flatten()])
+        out.square().sum().backward()
+        assert out.dtype == torch.float32 and {part.layer.weight.grad.dtype for part in kernels} == {torch.float32}
+        found[precision.name] = out.detach()
+        assert set(seen) == {precision.dtype} and hooks
+        seen.clear()
+    torch.testing.assert_close(found["bfloat16"], found["float32"], atol=0.1, rtol=0.1)
+    assert not torch.equal(found["bfloat16"], found["float32"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -36,9 +37,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "td3": {**REPLAY, **SEQUENCES},
     "q_learning": {"rollout_steps": 8},
     "random": {},
+    "behaviour_cloning": {"batch_size": 4, **SEQUENCES},
+    "diffusion_policy": {"batch_size": 4, "denoiser": {"widths": (8, 16)}, "sampling_steps": 2},
+    "iql": {**REPLAY, **SEQUENCES},
     "dreamer": WORLD,
     "planet": {**WORLD, "candidates": 6, "elites": 2, "rounds": 2},
     "tdmpc": {**REPLAY, "size": "tiny", "candidates": 6, "policy_candidates": 2, "elites": 2, "rounds": 2},
+    "world_models": {"vision": {"latent": 3, "depth": 2}, "memory": {"units": 4}, "sequence_length": 3},
 }
 ENCODERS_HERE = sorted(set(ENCODERS.names()) - {"auto", "cnn"})
 
@@ -99,14 +104,18 @@ def learned(algorithm: str, encoder: str, memory: str, device: torch.device, *, 
         device=device,
         rng=np.random.default_rng(2),
         evaluation_rng=np.random.default_rng(3),
-        collector=collector,
+        collector=None if "demos" in made else collector,
         buffers=made,
     )
     one = ALGORITHMS[algorithm](cfg.algorithm.config, context)
     hooks, updates = one.hooks(), 0
+    if "demos" in made:
+        somebody = ALGORITHMS["random"](ALGORITHMS["random"].Config(), replace(context, collector=collector))
+        made["demos"].add(somebody.rollout(now, 24))
     for _ in range(2):
-        hooks["collect"](now)
-        updates += sum(hook(now).updates for name, hook in hooks.items() if name.startswith("update"))
+        if "demos" not in made:
+            hooks["collect"](now)
+        updates += sum(hook(now).updates for name, hook in hooks.items() if name.startswith(("update", "encode")))
     assert updates or algorithm == "random"
     one.metrics()
     obs, first = collector.env.reset([1]), np.ones(B, bool)
@@ -161,6 +170,12 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("planet", {"discrete": False}),
     ("planet", {"discrete": False, "representation": {"type": "identity", "dynamics": "stochastic"}}),
     ("tdmpc", {"discrete": False, "critics": 3}),
+    ("behaviour_cloning", {}),
+    ("behaviour_cloning", {"discrete": False}),
+    ("iql", {}),
+    ("iql", {"discrete": False}),
+    ("diffusion_policy", {"discrete": False}),
+    ("diffusion_policy", {"discrete": False, "sampler": "ddpm", "denoiser": {"type": "transformer", "width": 8}}),
     ("tdmpc", {"discrete": False, "variant": "v1", "buffer": "prioritized"}),
 ]
 
@@ -168,12 +183,20 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("memory", ["none", "gru"])
 @pytest.mark.parametrize(("algorithm", "settings"), OTHERS, ids=str)
 def test_options_too(algorithm: str, settings: dict[str, Any], memory: str) -> None:
-    if algorithm not in ("q_learning", "random", "dreamer", "planet", "tdmpc") or memory == "none":
+    if algorithm not in ("q_learning", "random", "dreamer", "planet", "tdmpc", "diffusion_policy") or memory == "none":
         check(algorithm, "mlp", memory, **settings)
 
 
 def test_images_of_world_models() -> None:
     check("dreamer", "small", "none")
+
+
+@pytest.mark.parametrize("train_in", ["environment", "dream"])
+@pytest.mark.parametrize("discrete", [True, False])
+def test_vision_memory_and_controller(discrete: bool, train_in: str) -> None:
+    c = {"population": 4, "rollouts": 2, "dream_steps": 2, "train_in": train_in}
+    walk = {} if discrete else {"random_step": 0.2}
+    check("world_models", "impala", "none", discrete=discrete, controller=c, **walk)
 
 
 def test_every_algorithm_is_tried() -> None:

@@ -14,6 +14,7 @@ from ludus.session.player import build_player
 from ludus.types import Spaces
 from support import config
 
+PICTURE = gym.spaces.Box(0, 255, (1, 12, 12), np.uint8)
 OBSERVATION, STATES = gym.spaces.Box(-1, 1, (4,), np.float32), gym.spaces.Discrete(6)
 DISCRETE, BOX = gym.spaces.Discrete(3), gym.spaces.Box(-2, 3, (2,), np.float32)
 MULTI, BINARY = gym.spaces.MultiDiscrete([2, 3]), gym.spaces.MultiBinary(3)
@@ -42,12 +43,19 @@ CASES: dict[str, tuple[gym.Space, set[str]]] = {
     "dreamer box": (BOX, GAUSSIAN | {"value"}),
     "planet": (BOX, {"value", "mean", "std"}),
     "tdmpc": (BOX, {"value", "mean", "std"}),
+    "world_models": (BOX, set()),
+    "behaviour_cloning": (DISCRETE, POLICY),
+    "behaviour_cloning box": (BOX, GAUSSIAN),
+    "iql": (BOX, GAUSSIAN | {"value"}),
+    "iql discrete": (DISCRETE, POLICY | {"value"}),
+    "diffusion_policy": (BOX, set()),
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "dqn": {"epsilon": 0.3},
     "dqn atoms": {"epsilon": 0.3, "atoms": 5, "dueling": True, "noisy": True},
     "q_learning": {"epsilon": 0.3},
     "td3": {"exploration_noise": 0.2},
+    "diffusion_policy": {"denoiser": {"widths": (8,)}, "sampling_steps": 2},
     "dreamer": {"size": "tiny"},
     "dreamer box": {"size": "tiny", "actor": {"distribution": "tanh_normal"}},
     "planet": {"size": "tiny", "candidates": 2, "elites": 1, "rounds": 1, "horizon": 1, "exploration": 0.2},
@@ -59,7 +67,7 @@ B = 4_000
 def acted(case: str, *, deterministic: bool, memory: str = "none", batch: int = 5) -> tuple[Any, Any, Any]:
     """(algorithm, what it does, its facts) of a policy far from uniform, for `batch` equal observations."""
     name = case.split()[0]
-    observation = STATES if name == "q_learning" else OBSERVATION
+    observation = {"q_learning": STATES, "world_models": PICTURE}.get(name, OBSERVATION)
     parts = {} if name == "q_learning" else {"network": {"memory": memory}}
     cfg = config({"name": name, **SETTINGS.get(case, {})}, **parts)
     algorithm = build_player(cfg, Spaces(observation, CASES[case][0]), None).algorithm
@@ -71,6 +79,8 @@ def acted(case: str, *, deterministic: bool, memory: str = "none", batch: int = 
     if name == "q_learning":
         algorithm.table.q_SA += rng.standard_normal(algorithm.table.q_SA.shape)
     obs = np.full(batch, 2) if name == "q_learning" else np.tile(rng.random((1, 4), np.float32), (batch, 1))
+    if name == "world_models":
+        obs = rng.integers(255, size=(batch, 1, 12, 12), dtype=np.uint8)
     result = algorithm.act(obs, algorithm.initial_state(batch), np.ones(batch, bool), deterministic=deterministic)
     return algorithm, result.action, result.info
 

@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from demonstrations import CART, PENDULUM, demonstrations
 from ludus.config.schema import Network
 from ludus.experiment import build
 from ludus.metrics.sinks import Sink
@@ -48,14 +49,28 @@ WORLD |= {
 PLANET = {**{k: v for k, v in WORLD.items() if k not in ("critic", "actor")}, "candidates": 8, "rounds": 1, "elites": 3}
 TDMPC = REPLAY | {"size": "tiny", "latent": 16, "units": 16, "encoder_units": 16}
 TDMPC |= {"candidates": 8, "policy_candidates": 2, "rounds": 2, "elites": 3}
+TINY = {"population": 4, "rollouts": 2, "dream_steps": 3}
+PICTURES = {"vision": {"latent": 3, "depth": 2}, "memory": {"units": 4}, "controller": TINY, "rollout_steps": 8}
+PICTURES |= {"vision_batch": 4, "memory_batch": 3, "sequence_length": 4, "epoch_steps": 64}
+DRAWN = {"world_models": [{"id": "draw_cart_pole", "size": 12}]}
+IQL = {**SEQUENCES, "expectile": 0.8}
+DIFFUSION = {"batch_size": 4, "prediction_horizon": 4, "action_horizon": 2, "diffusion_steps": 5}
+DIFFUSION |= {"denoiser": {"widths": [8], "groups": 4, "time_dim": 8}}
+TRANSFORMER = {"type": "transformer", "width": 8, "layers": 1, "heads": 2}
 ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "a2c": ("CartPole-v1", {"rollout_steps": 16, "epoch_steps": 64}),
+    "behaviour_cloning": ("CartPole-v1", {"batch_size": 8, "sequence_length": 6, "burn_in": 2}),
+    "behaviour_cloning box": ("Pendulum-v1", {"batch_size": 8, "sequence_length": 6, "burn_in": 2}),
+    "diffusion_policy": ("Pendulum-v1", DIFFUSION),
+    "diffusion_policy transformer": ("Pendulum-v1", {**DIFFUSION, "denoiser": TRANSFORMER, "sampler": "ddpm"}),
     "dqn": ("CartPole-v1", {**SEQUENCES, "epsilon": 0.5}),
     "dqn dict": ("LookAndFeel-v0", {**SEQUENCES, "epsilon": 0.5}),
     "dqn rainbow": ("CartPole-v1", RAINBOW),
     "dreamer": ("CartPole-v1", WORLD),
     "dreamer v1": ("Pendulum-v1", {**WORLD, "variant": "v1"}),
     "dreamer dict": ("LookAndFeel-v0", WORLD),
+    "iql": ("Pendulum-v1", IQL),
+    "iql discrete": ("CartPole-v1", IQL),
     "planet": ("Pendulum-v1", PLANET),
     "ppo": ("CartPole-v1", {"rollout_steps": 16, "epochs": 1}),
     "ppo box": ("Pendulum-v1", {"rollout_steps": 16, "epochs": 1}),
@@ -69,10 +84,12 @@ ALGORITHM: dict[str, tuple[str, Mapping[str, Any]]] = {
     "td3": ("Pendulum-v1", SEQUENCES),
     "tdmpc": ("Pendulum-v1", {**TDMPC, "critics": 4}),
     "tdmpc v1": ("Pendulum-v1", {**TDMPC, "variant": "v1"}),
+    "world_models": ("CartPole-v1", PICTURES),
+    "world_models dream": ("CartPole-v1", {**PICTURES, "controller": {**TINY, "train_in": "dream"}}),
 }
 """Settings of each algorithm and an environment for it."""
 KIND = {"dreamer": "online", "planet": "online"}
-WITHOUT_MEMORY = {"random", "q_learning", "dreamer", "planet", "tdmpc"}
+WITHOUT_MEMORY = {"random", "q_learning", "dreamer", "planet", "tdmpc", "diffusion_policy", "world_models"}
 MEMORIES = [
     (case, core)
     for case in ALGORITHM
@@ -83,17 +100,22 @@ MEMORIES = [
 
 class TestAlgorithms(AlgorithmContract):
     @pytest.fixture(autouse=True, params=MEMORIES, ids=" ".join)
-    def case(self, request: pytest.FixtureRequest) -> None:
+    def case(self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
         case, core = request.param
         env, settings = ALGORITHM[case]
         name = case.split()[0]
         kinds = ALGORITHMS[name].buffers
         self.sections = {
             "algorithm": {"name": name, **settings},
-            "environment": {"id": env, "num_envs": 2, "max_episode_steps": 25},
+            "environment": {"id": env, "num_envs": 2, "max_episode_steps": 25, "wrappers": DRAWN.get(name, [])},
             "network": {**SMALL, "memory": core},
-            **({"buffers": {"replay": {"type": KIND.get(name, "uniform"), "size": 300}}} if kinds else {}),
+            **({"buffers": {"replay": {"type": KIND.get(name, "uniform"), "size": 300}}} if "replay" in kinds else {}),
         }
+        if "demos" in kinds:
+            spaces = PENDULUM if env == "Pendulum-v1" else CART
+            folder, _ = demonstrations(tmp_path_factory.mktemp("data") / "demos-v0", spaces)
+            self.sections["buffers"] = {"demos": {"path": str(folder)}}
+            self.sections["training"] = {"total_updates": 128, "epoch_updates": 32}
 
     def test_it_reads_the_parts_of_the_network_that_it_names(self) -> None:
         """`networks`: a part that it does not name is refused in a config."""
@@ -120,7 +142,7 @@ def test_every_algorithm_is_here() -> None:
 
 
 class TestBuffers(BufferContract):
-    @pytest.fixture(autouse=True, params=sorted(set(BUFFERS.names()) - {"append", "stored"}))
+    @pytest.fixture(autouse=True, params=sorted(set(BUFFERS.names()) - {"append", "stored", "minari"}))
     def case(self, request: pytest.FixtureRequest) -> None:
         self.kind = BUFFERS[request.param]
 
@@ -193,6 +215,7 @@ WRAPPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "clip_reward": ({"id": "Pendulum-v1"}, {}),
     "crop": (PIXELS, {"top": 1, "bottom": 2}),
     "discrete_encoder": (LAKE, {"encoding": "onehot"}),
+    "draw_cart_pole": ({"id": "CartPole-v1"}, {"size": 12}),
     "episodic_life": ({**PONG, "id": "ALE/Breakout-v5"}, {}),
     "fire_reset": ({**PONG, "id": "ALE/Breakout-v5"}, {}),
     "flatten": (PIXELS, {}),
@@ -218,12 +241,13 @@ WRAPPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "scale_reward": (CAR, {"scale": 0.1}),
     "state_count_bonus": (CAR, {}),
     "sticky_actions": (CAR, {"probability": 0.3}),
+    "stop_without_reward": (CAR, {"steps": 7}),
     "time_aware": (CAR, {}),
     "unflatten": ({"id": "CartPole-v1"}, {"shape": [2, 2]}),
 }
 EXTRAS = {"ALE": "ale_py", "MiniGrid": "minigrid"}
-ELSEWHERE = {"old_api", "retro_mario_shaping", "vizdoom_shaping"}
-"""They need a ROM, a screen or an environment of the old interface; tests/envs tries them with such."""
+ELSEWHERE = {"car_controls", "car_skip", "old_api", "retro_mario_shaping", "vizdoom_shaping"}
+"""They need Box2D, a ROM, a screen or an environment of the old interface; tests/envs tries them with such."""
 
 
 class Picture(gym.Env):

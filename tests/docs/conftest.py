@@ -83,4 +83,10 @@ def ludus(
 def _short(line: str) -> list[str]:
     if "runtime.compile=always" in line:
         return ["--cfg", "job"]  # compiling takes half a minute
+    if "+experiment=diffusion_policy" in line:
+        return [
+            "training.total_updates=4",
+            "algorithm.denoiser.widths=[8, 16]",
+            "training.evaluation.every_updates=null",
+        ]
     return [] if any(word in line for word in _NO_BUDGET) else ["--max-timesteps", BUDGET]

@@ -293,7 +293,8 @@ WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Ours, and Gymnasium's wrappers that keep something."""
 ELSEWHERE = {
-    "ale_action_masking", "breakout_features", "channels_first", "crop", "episodic_life", "fire_reset", "grayscale",
+    "ale_action_masking", "breakout_features", "car_controls", "car_skip", "channels_first", "crop", "draw_cart_pole",
+    "episodic_life", "fire_reset", "grayscale", "stop_without_reward",
     "max_and_skip", "minigrid_image", "minigrid_rgb", "minigrid_symbols", "noop_reset", "old_api", "pixels_only",
     "pong_features", "pong_shaping", "resize", "retro_mario_shaping", "vizdoom_shaping",
 }  # fmt: skip

@@ -11,8 +11,9 @@ from gymnasium import spaces
 
 from envs.conftest import Make
 from envs.space_probes import ACTIONS, OBSERVATIONS, REFUSED_ACTIONS, REFUSED_OBSERVATIONS, Spaces
-from ludus.envs.spaces import ConvertSpaces, action_conversion, convert_spaces, observation_conversion
+from ludus.envs.spaces import ConvertSpaces, convert_spaces
 from ludus.errors import ConfigError
+from ludus.spaces import action_conversion, observation_conversion
 from ludus.types import space_tree, tree_index, tree_leaves, tree_map, tree_paths
 from support import config, run
 

@@ -15,7 +15,6 @@ from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.archive.lock import RunLock
 
-SOURCES = Path(__file__).parents[2] / "src" / "ludus"
 RUN = [
     *SMALL,
     f"training.total_timesteps={12 * STEPS}",
@@ -142,11 +141,6 @@ def test_14_third_interrupt_ends_at_once(ludus: Ludus, uninterrupted: Path, tmp_
     assert resumed.code == 0, resumed.err
     assert [name for name in names(run / "checkpoints") if name.startswith(".")] == []
     assert outcome(run) == outcome(uninterrupted)
-
-
-def test_15_there_is_one_process_yet() -> None:
-    """Whoever adds training on several devices: a signal to one rank must stop all at one boundary (fault 15)."""
-    assert not [path for path in SOURCES.rglob("*.py") if "torch.distributed" in path.read_text()]
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)

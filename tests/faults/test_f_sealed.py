@@ -63,7 +63,7 @@ def test_70_a_malicious_snapshot_does_not_match_its_seal(ludus: Ludus, tmp_path:
     for path in list(checkpoint.checkpoints(run).values()):
         state = checkpoint.load(path)
         assert plant(state["collector"]) == 4
-        encoded = checkpoint._encode(state)
+        encoded = checkpoint.encode(state)
         forge(path, lambda files, _, encoded=encoded: files.update(encoded))  # type: ignore[misc]
     process = ludus("resume", "@last", "training.total_timesteps=512", "--plugin", str(PLUGIN))
     refused(process, 3, "does not match its seal")

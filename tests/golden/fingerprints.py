@@ -10,10 +10,13 @@ where a run keeps its tensors.
 from __future__ import annotations
 
 import argparse
+import atexit
+import functools
 import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +30,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # when run as a script
 
-from ludus.registry import MEMORY
+from demonstrations import CART, PENDULUM, demonstrations
+from ludus.registry import ALGORITHMS, MEMORY
 from support import config, run
 
 FILE = Path(__file__).with_name("fingerprints.json")
@@ -57,7 +61,15 @@ PLANNER = {"candidates": 12, "elites": 3, "rounds": 2}
 STOCHASTIC = {"type": "identity", "dynamics": "stochastic"}
 TDMPC = {"size": "tiny", "batch_size": 8, "update_ratio": 0.25, "learning_starts": 32, "train_freq": 4, "lr": 3e-3}
 TDMPC |= {"epoch_steps": 64, "candidates": 12, "policy_candidates": 3, "elites": 4, "rounds": 2}
+TRIED = {"population": 4, "rollouts": 2, "dream_steps": 3, "hidden": 2, "temperature": 1.2}
+EVOLVED = {"vision": {"latent": 3, "depth": 2}, "memory": {"units": 4}, "controller": TRIED, "rollout_steps": 8}
+EVOLVED |= {"vision_batch": 4, "vision_lr": 3e-3, "memory_batch": 3, "sequence_length": 4, "epoch_steps": 64}
+DIFFUSION = {"batch_size": 8, "lr": 3e-3, "denoiser": {"widths": [8, 16], "groups": 4}, "diffusion_steps": 20}
+TRANSFORMER = {"type": "transformer", "width": 16, "layers": 2, "heads": 2}
 NORMALIZED = {"normalize_obs": "rolling", "normalize_reward": True}
+CLONING = {"batch_size": 16, "lr": {"start": 1e-2, "end": 1e-3}, **SEQUENCES}
+IQL = {**SEQUENCES, "batch_size": 8, "lr": 3e-3, "beta": 1.0}
+OFFLINE = {"training": {"total_updates": 12, "epoch_updates": 3}}
 PRIORITIZED = {"buffers": {"replay": {"type": "prioritized", "size": 500}}}
 PHASES = [
     {"name": "fill", "hooks": ["collect"], "duration_steps": 64, "set": {"epsilon": 1.0}},
@@ -79,6 +91,10 @@ BOTH: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "ppo adamw": ("ppo", {**PPO, "optimizer": {"type": "adamw", "weight_decay": 0.01}}, "FrozenLake-v1", {}),
     "ppo_replay": ("ppo_replay", PPO, "CartPole-v1", {}),
     "ppo_replay box": ("ppo_replay", PPO, "Pendulum-v1", {"environment": NORMALIZED}),
+    "behaviour_cloning": ("behaviour_cloning", CLONING, "CartPole-v1", OFFLINE),
+    "behaviour_cloning box": ("behaviour_cloning", CLONING, "Pendulum-v1", OFFLINE),
+    "iql": ("iql", IQL, "Pendulum-v1", {**OFFLINE, "environment": {"normalize_obs": "rolling"}}),
+    "iql discrete": ("iql", {**IQL, "expectile": 0.9, "n_step": 2}, "CartPole-v1", OFFLINE),
     "dqn": ("dqn", DQN, "CartPole-v1", {}),
     "dqn rainbow": ("dqn", RAINBOW, "CartPole-v1", PRIORITIZED),
     "dqn prioritized": ("dqn", {**DQN, "tau": 0.5}, "CartPole-v1", PRIORITIZED),
@@ -94,6 +110,13 @@ BOTH: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
 }
 """Each without a memory and with a GRU."""
 WITHOUT_MEMORY: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
+    "diffusion_policy": ("diffusion_policy", DIFFUSION, "Pendulum-v1", OFFLINE),
+    "diffusion_policy transformer": (
+        "diffusion_policy",
+        {**DIFFUSION, "denoiser": TRANSFORMER},
+        "Pendulum-v1",
+        OFFLINE,
+    ),
     "random": ("random", {"rollout_steps": 32}, "CartPole-v1", {}),
     "q_learning": ("q_learning", {"rollout_steps": 16, "epsilon": 0.3}, "CliffWalking-v1", {}),
     "dreamer": ("dreamer", WORLD, "CartPole-v1", {}),
@@ -104,8 +127,10 @@ WITHOUT_MEMORY: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "planet identity": ("planet", {**WORLD, **PLANNER, "representation": STOCHASTIC}, "Pendulum-v1", {}),
     "tdmpc": ("tdmpc", {**TDMPC, "critics": 4}, "Pendulum-v1", {}),
     "tdmpc v1": ("tdmpc", {**TDMPC, "variant": "v1"}, "Pendulum-v1", PRIORITIZED),
+    "world_models": ("world_models", EVOLVED, IMAGE, {}),
+    "world_models dream": ("world_models", {**EVOLVED, "controller": {**TRIED, "train_in": "dream"}}, IMAGE, {}),
 }
-COMPILED = ("ppo", "ppo_replay", "dqn", "sac", "td3 prioritized", "dreamer", "tdmpc")
+COMPILED = ("ppo", "ppo_replay", "dqn", "iql", "sac", "td3 prioritized", "dreamer", "tdmpc")
 """Compiled ones take half a minute each, so that they are few."""
 
 
@@ -139,12 +164,22 @@ def settings(
     training = {"total_timesteps": 168, "evaluation": evaluation, **sections.pop("training", {})}
     environment = {"num_envs": 2, "vectorization": "sync", **sections.pop("environment", {})}
     register_image()
+    if "demos" in ALGORITHMS[algorithm].buffers:
+        sections["buffers"] = {"demos": {"path": demos(env)}}
     if env != IMAGE:
         environment["max_episode_steps"] = 12  # so that some episodes are cut
     return config(
         {"name": algorithm, **values}, env=env, experiment={"seed": 3, "device": "cpu"}, environment=environment,
         network=network, runtime=runtime, training=training, **sections,
     )  # fmt: skip
+
+
+@functools.cache
+def demos(env: str) -> str:
+    """A data set for one of the environments."""
+    folder = Path(tempfile.mkdtemp()) / "demos-v0"
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
+    return str(demonstrations(folder, PENDULUM if env == "Pendulum-v1" else CART)[0])
 
 
 class Quarters(gym.Env):

@@ -10,7 +10,6 @@ from torch import nn
 
 from ludus.config.schema import Network
 from ludus.data.rollout import take
-from ludus.envs.spaces import observation_conversion
 from ludus.errors import ConfigError
 from ludus.networks.encoders import build_encoder, fitting, is_large
 from ludus.networks.encoders.impala import Impala
@@ -18,6 +17,7 @@ from ludus.networks.encoders.mlp import MLP
 from ludus.networks.encoders.nature import Nature
 from ludus.networks.encoders.small import Small
 from ludus.networks.precision import Precision
+from ludus.spaces import observation_conversion
 
 STACK = (4, 84, 84)
 

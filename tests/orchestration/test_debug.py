@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from demonstrations import CART, PENDULUM, demonstrations
 from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
 from ludus.experiment import Run
@@ -59,26 +60,35 @@ def test_weights_are_those_of_a_run_without_it(tmp_path: Path, memory: str) -> N
     assert not any(module._forward_hooks for module in watched.algorithm.policy.modules())
 
 
-ENVIRONMENTS = {**dict.fromkeys(("sac", "td3", "planet", "tdmpc"), "Pendulum-v1"), "q_learning": "FrozenLake-v1"}
+BOXES = ("sac", "td3", "planet", "tdmpc", "diffusion_policy")
+ENVIRONMENTS = {**dict.fromkeys(BOXES, "Pendulum-v1"), "q_learning": "FrozenLake-v1"}
 SMALL = {"rollout_steps": 4, "batch_size": 8, "learning_starts": 16, "epochs": 1, "sequence_length": 4, "size": "tiny"}
 SMALL |= {"candidates": 4, "policy_candidates": 1, "elites": 2, "rounds": 1, "train_ratio": 16}
+SMALL |= {"denoiser": {"widths": (8,)}}
+SMALL |= {"vision": {"depth": 2}, "memory": {"units": 4}, "controller": {"population": 4}}
+PICTURES = {"world_models": [{"id": "draw_cart_pole", "size": 12}]}
 SHIPPED = [name for name in ALGORITHMS.names() if ALGORITHMS[name].__module__.startswith("ludus.")]
 
 
-def _short(name: str) -> Run:
+def _short(name: str, demos: Path | None = None) -> Run:
     options = {key: value for key, value in SMALL.items() if key in ALGORITHMS[name].Config.model_fields}
     heads = {head: {"hidden_dims": [8]} for head in ("actor", "critic")}
     training = {"total_timesteps": 48, "evaluation": {"every_epochs": None}}
-    environment = ENVIRONMENTS.get(name, "CartPole-v1")
-    return build(config({"name": name, **options}, environment, network=heads, training=training))
+    env, more = ENVIRONMENTS.get(name, "CartPole-v1"), {"environment": {"wrappers": PICTURES.get(name, [])}}
+    if demos is not None:
+        more["buffers"], training["total_updates"] = {"demos": {"path": str(demos)}}, 4
+    return build(config({"name": name, **options}, env, network=heads, training=training, **more))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_algorithm_can_be_watched_and_learns_the_same(tmp_path: Path, name: str) -> None:
     found = []
     rows: list[dict[str, Any]] = []
+    demos = None
+    if "demos" in ALGORITHMS[name].buffers:
+        demos, _ = demonstrations(tmp_path / "demos-v0", PENDULUM if name == "diffusion_policy" else CART)
     for debug in (None, Debug(tmp_path)):
-        run = _short(name)
+        run = _short(name, demos)
         run.callbacks += [debug] if debug else []
         run.recorder.sinks += [_Rows(rows)] if debug else []
         run.run()

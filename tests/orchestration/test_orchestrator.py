@@ -355,12 +355,29 @@ def test_the_metrics_of_an_epoch_are_those_of_its_row() -> None:
         assert {"train/loss/toy", "train/roll/ep_rew/mean"} <= set(epoch)
 
 
-def test_time_is_up_at_the_end_of_an_epoch() -> None:
-    run = toy_run(1_000, logging=SELDOM)
-    run.seconds_before = 90.0
+@pytest.mark.parametrize("epoch_steps", [0, 500])
+def test_time_is_up_at_the_end_of_a_cycle(epoch_steps: int) -> None:
+    diary = Diary()
+    run = toy_run(1_000, callbacks=[diary], logging=SELDOM)
+    run.algorithm.epoch_steps, run.seconds_before = epoch_steps, 90.0
     run.callbacks.append(EarlyStop(run.config.training.stop.model_copy(update={"minutes": 1.0}), None))
     run.run()
     assert (run.progress.env_steps, run.stop_reason) == (10, "1 minutes are over")
+    assert diary.moments[-3:] == ["epoch", "row", "end"], "the epoch is over too"
+
+
+def test_an_interrupt_writes_no_row_of_half_an_epoch() -> None:
+    class Interrupting(Diary):
+        def on_report(self, run, hook, report):
+            super().on_report(run, hook, report)
+            run.interrupt("SIGTERM")
+
+    diary = Interrupting()
+    run = toy_run(1_000, callbacks=[diary])
+    run.algorithm.epoch_steps = 500
+    run.run()
+    assert diary.moments == ["start", "collect", "update_controller", "end"]
+    assert run.stopped_early and run.progress.epochs == 0
 
 
 def test_the_training_return_is_looked_at_every_epoch() -> None:

@@ -42,7 +42,7 @@ def test_curves_are_drawn_over_the_step_key(tmp_path: Path, step_key: str | None
             r"dreamer, .*",
         ),
         ("+experiment=dreamer_cartpole", [], "0.25 per environment step in phase joint, eager", r"dreamer, .*"),
-        ("Pendulum-v1:planet", [], "0.5 per environment step, eager", r"planet, [\d,]+ parameters"),
+        ("Pendulum-v1:planet", [], "1 per environment step, eager", r"planet, [\d,]+ parameters"),
         ("Pendulum-v1:sac", [], "1 per environment step, eager", r"sac, .*, memory none"),
         ("CartPole-v1:ppo", [], "eager", r"ppo, .*, memory none"),
     ],

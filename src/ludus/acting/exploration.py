@@ -50,6 +50,29 @@ class SampleSquashed(SampleClipped):
         return {"q": q, "value": lambda: (found["probabilities"]() * q()).sum(-1), **found}
 
 
+class SampleScaled(SampleClipped):
+    """Draws from a Gaussian over the unit box, cut off at its sides, or from the probabilities of discrete actions."""
+
+    scaled = True
+
+    def __init__(self, distribution: Distribution, space: gym.Space) -> None:
+        super().__init__(distribution, space)
+        self._scale = scale_to(space)
+
+    def stored(self, drawn: Array) -> Array:
+        """Cut off at -1 and 1."""
+        return np.clip(drawn, -1.0, 1.0) if is_box(self.space) else drawn
+
+    def for_environment(self, stored: Array) -> Array:
+        """Scaled to the bounds of a Box."""
+        return self._scale(stored)
+
+    def facts(self, outputs: Outputs, drawn: Array) -> Makers:
+        """`value` of the state."""
+        found = policy_facts(self.distribution, outputs("actor"), drawn)
+        return {"value": lambda: outputs("value")[..., 0], **found}
+
+
 class AddNoise(Strategy):
     """A deterministic policy's action in [-1, 1], while exploring with Gaussian noise (TD3)."""
 
@@ -181,14 +204,6 @@ def scale_to(space: gym.Space) -> Callable[[Array], Array]:
     if (scale(one) <= high).all() and (scale(-one) >= low).all():
         return scale
     return lambda stored: np.clip(scale(stored), low, high)  # the sum is rounded, at the ends beyond the bounds
-
-
-def scale_from(space: gym.Space) -> Callable[[Array], Array]:
-    """From the bounds of a Box back to the unit box; discrete actions stay."""
-    if not is_box(space):
-        return lambda taken: taken
-    width = np.where(space.high > space.low, space.high - space.low, 1.0)
-    return lambda taken: np.clip(2 * (taken - space.low) / width - 1, -1.0, 1.0).astype(np.float32)
 
 
 def unit_space(space: gym.Space) -> gym.Space:

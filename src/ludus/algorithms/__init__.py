@@ -5,23 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from ludus.config.model import Model
 from ludus.config.schedule import Schedule
+from ludus.errors import ConfigError
 from ludus.types import ActResult, Array, Report, Spaces, Stateful, Tree
 
 if TYPE_CHECKING:
     import torch
 
     from ludus.acting.behaviour import Behaviour
+    from ludus.components.latent_view import LatentView
+    from ludus.components.vision_memory import VisionMemory
     from ludus.components.world_model import WorldModel
     from ludus.config.schema import Network
     from ludus.data.collector import Collector
     from ludus.data.rollout import Rollout
     from ludus.learning.compiled import Compiler
+    from ludus.learning.rehearsal import Rehearsal
     from ludus.networks.precision import Precision
 
 
@@ -30,6 +34,8 @@ class AlgorithmConfig(Model):
 
     fixed: ClassVar[frozenset[str]] = frozenset()
     """Fields a phase's `set:` may not change."""
+    search: ClassVar[Mapping[str, str]] = {}
+    """Field -> where `ludus tune` looks for a better value, in the grammar of `ludus sweep`."""
 
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
         """How many optimizer steps a run of that many environment steps takes, roughly."""
@@ -66,6 +72,18 @@ class AlgorithmConfig(Model):
 
     def check(self, num_envs: int) -> None:
         """Refuse combinations with the rest of the config that cannot work."""
+
+    def of_one_rank(self, ranks: int) -> Self:
+        """The same settings as one of several ranks has them, which take equal shares of every batch."""
+        changes: dict[str, Any] = {}
+        if (batch := getattr(self, "batch_size", 1)) > 1:  # up to 1 it is a fraction, of the share as of the whole
+            if batch % ranks:
+                problem = f"{batch:g} cannot be divided among {ranks} ranks"
+                raise ConfigError("algorithm.batch_size", problem, f"use a multiple of {ranks}")
+            changes["batch_size"] = batch // ranks
+        if (starts := getattr(self, "learning_starts", 0)) > 1:
+            changes["learning_starts"] = -(-starts // ranks)
+        return self.model_copy(update=changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,14 +150,18 @@ class Algorithm(ABC):
     """Environment steps of an epoch in phases that collect; 0 means that every cycle ends one. Phases that do not
     collect follow `training.epoch_updates`."""
     deterministic_evaluation: ClassVar[bool] = True
+    data_parallel: ClassVar[bool] = False
+    """Whether several ranks may learn together, each from its part of every batch (`runtime.ranks`)."""
     off_policy: ClassVar[bool] = False
     """Whether it may learn from actions that an older policy chose."""
     collector: Collector | None = None
     """Where rollouts come from; None where nothing is collected."""
     behaviour: Behaviour
     """How it collects and acts; an algorithm without one writes `act` itself."""
-    world: WorldModel | None = None
+    world: WorldModel | LatentView | VisionMemory | None = None
     """What it has learned about the environment itself: `ludus imagine` looks into it."""
+    discount: float | None = None
+    """The discount it learned with last; None: the schedule `gamma` of its config tells it."""
     value_of: Callable[[torch.Tensor], torch.Tensor] | None = None
     """Value [...] of features [..., F] of its world model; None without a critic of them."""
 
@@ -166,6 +188,10 @@ class Algorithm(ABC):
 
     def check(self, cfg: Any, buffer: str | None) -> None:  # noqa: B027
         """Refuse settings of a phase under which it could never learn from that phase's buffer."""
+
+    def activations(self, cfg: Any, rehearsal: Rehearsal) -> int:
+        """Bytes that its largest update keeps for gradients; 0: outputs of layers times the batch tell it."""
+        return 0
 
     def metrics(self) -> dict[str, float]:
         """Metrics that no hook reported, read once at the end of an epoch: those of many short cycles are summed up."""

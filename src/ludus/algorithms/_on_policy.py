@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from pydantic import Field, PositiveInt
@@ -25,6 +25,12 @@ class OnPolicyConfig(AlgorithmConfig):
     """Settings of every policy gradient."""
 
     fixed = frozenset({"optimizer", "max_grad_norm"})
+    search = {
+        "lr": "loguniform(1e-4,3e-2)",
+        "gamma": "0.9,0.95,0.98,0.99,0.995",
+        "entropy_coef": "0.0,0.001,0.01,0.05",
+        "max_grad_norm": "0.5,1.0,5.0",
+    }
 
     rollout_steps: PositiveInt = 128
     """Steps per environment between updates."""
@@ -57,6 +63,8 @@ class OnPolicyConfig(AlgorithmConfig):
 class AdvantageConfig(OnPolicyConfig):
     """Settings of policy gradients along generalised advantages."""
 
+    search = {**OnPolicyConfig.search, "gae_lambda": "0.8,0.9,0.95,0.98", "rollout_steps": "8,16,32,64"}
+
     gae_lambda: UnitSchedule = constant(0.95)
     """Trade-off between bias and variance of the advantages."""
     value_coef: NonNegativeSchedule = constant(0.5)
@@ -67,6 +75,14 @@ class AdvantageConfig(OnPolicyConfig):
 
 class MinibatchConfig(AdvantageConfig):
     """Settings of algorithms that learn from each rollout in several passes of minibatches (PPO)."""
+
+    search = {
+        **AdvantageConfig.search,
+        "rollout_steps": "32,64,128,256",
+        "epochs": "4,8,12,20",
+        "batch_size": "0.25,0.5,1.0",
+        "clip": "0.1,0.2,0.3",
+    }
 
     epochs: PositiveInt = 4
     """Passes over each rollout, and over what is replayed with it."""
@@ -113,8 +129,17 @@ class MinibatchConfig(AdvantageConfig):
             raise ConfigError("algorithm.accumulate", problem, "use a divisor, or a smaller batch_size")
 
 
+class Optimized(Protocol):
+    """A config that says how a policy is optimised."""
+
+    @property
+    def optimizer(self) -> OptimizerConfig: ...
+    @property
+    def max_grad_norm(self) -> float | None: ...
+
+
 def build_policy(
-    cfg: OnPolicyConfig, context: Context, *, value: bool = True, compiled: bool = False
+    cfg: Optimized, context: Context, *, value: bool = True, compiled: bool = False
 ) -> tuple[PolicyNetwork, Learner, Behaviour]:
     """A policy, its learner with the one group `policy`, and the behaviour that draws actions from it.
 

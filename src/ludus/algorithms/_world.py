@@ -9,12 +9,13 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import Level
-from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
+from ludus.algorithms import Context, PhaseContext
+from ludus.algorithms._ratio import RatioConfig, Replay
 from ludus.components.world_model import WorldModelConfig
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_length
-from ludus.data.buffers.rows import sample_rows
-from ludus.data.buffers.sampling import Buffer, tensors
+from ludus.data.buffers.rows import blank_steps, rows_of, sample_rows
+from ludus.data.buffers.sampling import tensors
 from ludus.data.rollout import Rollout
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Learner
@@ -76,13 +77,14 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-class WorldConfig(WorldModelConfig, AlgorithmConfig):
+class WorldConfig(WorldModelConfig, RatioConfig):
     """Settings of every algorithm that learns a world model from replayed rows."""
 
     fixed = frozenset(
         {"size", "encoder", "representation", "decoder", "reward", "continues", "reward_scale", "continue_scale"}
         | {"optimizer", "max_grad_norm", "train_ratio", "batch_size", "sequence_length", "epoch_steps"}
     )
+    search = {"lr": "loguniform(1e-5,1e-3)", "train_ratio": "32,128,512", "sequence_length": "16,32,64"}
 
     size: Literal["tiny", "1m", "12m", "25m", "50m", "100m", "200m", "400m"] = "1m"
     """Which published widths fill in what the config does not say."""
@@ -92,12 +94,6 @@ class WorldConfig(WorldModelConfig, AlgorithmConfig):
     """Rows per sequence."""
     train_ratio: PositiveFloat = 32.0
     """Replayed rows per environment step: `train_ratio / (batch_size * sequence_length)` updates per step."""
-    learning_starts: PositiveInt = 1_000
-    """Steps with random actions before the first update."""
-    train_freq: PositiveInt = 1
-    """Steps of every environment between updates."""
-    epoch_steps: PositiveInt = 1_000
-    """Environment steps per epoch: metrics, evaluation and checkpoints come at its end."""
     exploration: UnitSchedule = constant(0.0)
     """While collecting: deviation of noise on continuous actions, probability of a random discrete one."""
     lr: PositiveSchedule = constant(4e-5)
@@ -110,12 +106,8 @@ class WorldConfig(WorldModelConfig, AlgorithmConfig):
     """Largest gradient norm of each network; none: no clipping."""
 
     @property
-    def update_ratio(self) -> float:
-        """Updates per environment step."""
+    def per_env_step(self) -> float:
         return self.train_ratio / (self.batch_size * self.sequence_length)
-
-    def planned_updates(self, env_steps: int, num_envs: int) -> int:
-        return int(max(0, env_steps - self.learning_starts) * self.update_ratio)
 
     def steps_per_batch(self, rollout_size: int) -> int:
         return self.batch_size * self.sequence_length
@@ -132,17 +124,12 @@ class WorldConfig(WorldModelConfig, AlgorithmConfig):
         return min(1.0, (updates + 1) / self.warmup_updates) if self.warmup_updates else 1.0
 
 
-class WorldReplay:
-    """The buffers of an algorithm: it collects into them with its behaviour and draws rows from them."""
+class WorldReplay(Replay):
+    """Buffers that rows are drawn from."""
 
     def __init__(self, context: Context, learner: Learner, behaviour: Behaviour, explores: Level) -> None:
-        self.buffers, self.device = context.buffers, context.device
-        self.learner, self.behaviour, self.explores = learner, behaviour, explores
-        for buffer in self.buffers.values():
-            buffer.scaled_actions = True
-
-    def __getitem__(self, name: str | None) -> Buffer:
-        return self.buffers[name or "replay"]
+        super().__init__(context, learner, behaviour)
+        self.explores, self.spaces = explores, context.spaces
 
     def check(self, cfg: WorldConfig, name: str | None) -> None:
         """A sequence must fit into the buffer, and all of its rows must have happened."""
@@ -152,21 +139,28 @@ class WorldReplay:
         check_length(buffer, cfg.sequence_length, 1, "algorithm.sequence_length")
 
     def collect(self, rollout: Callable[[PhaseContext, int], Rollout], now: PhaseContext) -> Report:
-        """A few steps into the buffer of the phase; random ones until there is something to learn from."""
-        cfg, buffer = now.cfg, self[now.buffer]
-        self.behaviour.uniform = buffer.added < cfg.learning_starts and self.learner.updates == 0
-        self.explores.value = now.at(cfg.exploration)
-        steps = rollout(now, cfg.train_freq)
-        buffer.add(steps)
-        return Report(env_steps=steps.env_steps)
+        self.explores.value = now.at(now.cfg.exploration)
+        return super().collect(rollout, now)
 
     def rows(self, now: PhaseContext) -> Batch | None:
         """A batch of replayed rows; None while too few are stored."""
-        cfg, buffer = now.cfg, self[now.buffer]
-        enough = buffer.added >= (1 if now.type == "offline" else cfg.learning_starts)
-        if not enough or not buffer.can_sample_sequences(1, cfg.sequence_length - 1):
+        if not self.has_enough(now, now.cfg.sequence_length - 1):
             return None
-        return tensors(sample_rows(buffer, cfg.batch_size, cfg.sequence_length), self.device)
+        return tensors(sample_rows(self[now.buffer], now.cfg.batch_size, now.cfg.sequence_length), self.device)
+
+    def blank(self, rows: int) -> Batch:
+        """One sequence of nothing, as `rows` gives them."""
+        return tensors(rows_of(blank_steps(self.spaces, 1, rows - 1)), self.device)
+
+    def activations(self, cfg: WorldConfig, kept: Callable[[Batch, int], int], horizon: int = 0, last: int = 0) -> int:
+        """Bytes that an update keeps, from `kept(batch, horizon)` of tiny ones.
+
+        They grow with the rows of a sequence, and with those times the horizon where rows are imagined from.
+        """
+        start, longer, farther = kept(self.blank(2), 1), kept(self.blank(3), 1), kept(self.blank(2), 2)
+        dreamed = (farther - start) // 2
+        row = longer - start - dreamed
+        return cfg.batch_size * (cfg.sequence_length * row + (last or cfg.sequence_length) * horizon * dreamed)
 
 
 def named_settings(given: Any, fields: Collection[str], *layers: Mapping[str, Any]) -> Any:

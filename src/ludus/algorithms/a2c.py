@@ -12,7 +12,7 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, policy_step, scalars_of
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
-from ludus.math.policy_gradient import normalized, weighted_mean
+from ludus.math.policy_gradient import weighted_mean
 from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
@@ -36,6 +36,7 @@ class A2C(Algorithm):
     """The policy follows its advantages, the critic the returns."""
 
     Config = A2CConfig
+    data_parallel = True
 
     def __init__(self, cfg: A2CConfig, context: Context) -> None:
         self.collector = context.collector
@@ -68,7 +69,7 @@ class A2C(Algorithm):
             return Report()
         batch, self.experience = self.experience, None
         if now.cfg.normalize_advantage:
-            batch["advantage"] = normalized(batch["advantage"], batch.get("weight"))
+            batch["advantage"] = self.learner.normalized(batch["advantage"], batch.get("weight"))
         scalars = scalars_of(now, "value_coef", "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1)

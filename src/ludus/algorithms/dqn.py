@@ -34,6 +34,7 @@ class DQNConfig(ReplayConfig):
     """Deep Q-learning."""
 
     fixed = ReplayConfig.fixed | {"dueling", "noisy", "atoms", "v_min", "v_max", "stored_state"}
+    search = {**ReplayConfig.search, "target_every": "100,250,500,1000", "update_ratio": "0.125,0.25,0.5"}
 
     lr: PositiveSchedule = constant(1e-3)
     """Learning rate."""
@@ -78,6 +79,7 @@ class DQN(Algorithm):
     """Learns action values from replayed steps and acts greedily, but for some random actions."""
 
     Config = DQNConfig
+    data_parallel = True
     off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 100_000}}
     networks = Algorithm.networks - {"actor"}

@@ -8,8 +8,9 @@ Shapes: T rows, B sequences, N = T * B imagined trajectories, H horizon, F featu
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -19,97 +20,33 @@ from torch import Tensor
 from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import Level, UniformActions, check_bounded, unit_space
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
+from ludus.algorithms._dreamer_variants import LAPROP, VARIANTS
 from ludus.algorithms._world import WorldConfig, WorldReplay, named_settings
 from ludus.components.actor import WorldActorConfig, WorldPolicy
 from ludus.components.numpy_player import make_player
 from ludus.components.representation import LatentState, Observed
+from ludus.components.running_range import RunningRange, moved_ends
 from ludus.components.world_model import WorldModel
 from ludus.components.world_player import Heads, SampleWorldPolicy
 from ludus.config.model import Choice, Registered
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars
+from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars, UpdateFunction
 from ludus.learning.optimizer import OptimizerConfig
+from ludus.learning.rehearsal import Rehearsal
 from ludus.math.values import lambda_returns, replayed_lambda_returns
 from ludus.registry import ALGORITHMS, PREDICTORS
 from ludus.types import Report, Stateful, tree_map
 
 VALUE = Registered(PREDICTORS, default="two_hot")
-LAPROP = {"type": "laprop", "eps": 1e-20, "agc": 0.3}
-ELU = {"activation": "elu", "norm": False}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "v3": {},
-    "v2": {
-        "encoder": {"symlog": False},
-        "representation": {
-            "type": "rssm",
-            "cell": "gru",
-            "prior_layers": 1,
-            "unimix": 0.0,
-            "dynamics_scale": 0.8,
-            "representation_scale": 0.2,
-            "free": "mean",
-        },
-        "decoder": {"type": "auto", "symlog": False},
-        "reward": {"type": "gaussian"},
-        "critic": {"type": "gaussian"},
-        "actor": {"distribution": "truncated_normal", "unimix": 0.0, "output_scale": 1.0},
-        "gamma": 0.99,
-        "slow_critic": "target",
-        "slow_every": 100,
-        "tau": 1.0,
-        "return_normalization": False,
-        "replay_critic_scale": 0.0,
-        "entropy_coef": 1e-3,
-        "fused": False,
-        "warmup_updates": 0,
-        "lr": 3e-4,
-        "actor_lr": 8e-5,
-        "critic_lr": 8e-5,
-        "optimizer": {"type": "adamw", "eps": 1e-5, "weight_decay": 1e-6},
-        "max_grad_norm": 100.0,
-    },
-    "v1": {
-        "encoder": {"symlog": False, **ELU},
-        "representation": {
-            "type": "rssm",
-            "latent": "gaussian",
-            "cell": "gru",
-            "stoch": 30,
-            "prior_layers": 1,
-            "dynamics_scale": 1.0,
-            "representation_scale": 1.0,
-            "free_nats": 3.0,
-            "free": "mean",
-            **ELU,
-        },
-        "decoder": {"type": "auto", "symlog": False, **ELU},
-        "reward": {"type": "gaussian", "layers": 2, **ELU},
-        "continues": ELU,
-        "critic": {"type": "gaussian", **ELU},
-        "actor": {"distribution": "tanh_normal", "min_std": 1e-4, "output_scale": 1.0, "unimix": 0.0, **ELU},
-        "gamma": 0.99,
-        "actor_gradient": "dynamics",
-        "slow_critic": "none",
-        "return_normalization": False,
-        "replay_critic_scale": 0.0,
-        "entropy_coef": 0.0,
-        "exploration": 0.3,
-        "fused": False,
-        "warmup_updates": 0,
-        "lr": 6e-4,
-        "actor_lr": 8e-5,
-        "critic_lr": 8e-5,
-        "optimizer": {"type": "adam", "eps": 1e-7},
-        "max_grad_norm": 100.0,
-    },
-}
-"""Departures of each variant from the defaults, which are those of Dreamer 3."""
+STATIC = ("horizon", "imagine_last", "actor_gradient", "return_normalization", "slow_critic", "replay_critic_scale")
+"""Switches of `controller_losses`."""
 
 
 class DreamerConfig(WorldConfig):
     """A policy learned in the imagination of a world model."""
 
     fixed = WorldConfig.fixed | {"variant", "critic", "actor", "fused", "slow_critic"}
+    search = {**WorldConfig.search, "entropy_coef": "1e-4,3e-4,1e-3,3e-3", "horizon": "10,15"}
 
     variant: Literal["v1", "v2", "v3"] = "v3"
     """Which published set of switches fills in what the config does not say."""
@@ -159,10 +96,8 @@ class DreamerConfig(WorldConfig):
         return named_settings(given, cls.model_fields, named, VARIANTS.get(variant, {}))
 
     @property
-    def cycle(self) -> tuple[str | dict[str, Any], ...]:
-        """The hooks of one cycle."""
-        names = ("update",) if self.fused else ("update_world_model", "update_controller")
-        return "collect", *({name: {"per_env_step": self.update_ratio}} for name in names)
+    def updating(self) -> tuple[str, ...]:
+        return ("update",) if self.fused else ("update_world_model", "update_controller")
 
 
 class Dream(NamedTuple):
@@ -181,6 +116,7 @@ class Dreamer(Algorithm):
     """World model, actor and critic; the actor and the critic see imagined trajectories only."""
 
     Config = DreamerConfig
+    data_parallel = True
     off_policy = True
     buffers = {"replay": {"type": "online", "size": "auto"}}
     networks = frozenset()
@@ -188,7 +124,7 @@ class Dreamer(Algorithm):
     def __init__(self, cfg: DreamerConfig, context: Context) -> None:
         check_bounded("dreamer", context.spaces.action, discrete=True)
         self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
-        world = WorldModel(cfg, context.spaces).to(context.device)
+        world = WorldModel(cfg, context.spaces, context.precision).to(context.device)
         features = world.representation.feature_dim
         actor = WorldPolicy(cfg.actor, features, context.spaces.action).to(context.device)
         critic = PREDICTORS[cfg.critic.name](cfg.critic.config, features).to(context.device)
@@ -201,7 +137,7 @@ class Dreamer(Algorithm):
             compiler=context.compiler,
             whole=False,
         )
-        self.scale = ReturnScale(context.device)
+        self.scale = RunningRange(torch.zeros(2, device=context.device))
         self.explores = Level(cfg.exploration.start)
         self.world, self.value_of = world, lambda features: critic.mean(critic(features))
         heads: Heads = {"actor": actor, "critic": self.value_of}
@@ -231,6 +167,15 @@ class Dreamer(Algorithm):
 
     def check(self, cfg: DreamerConfig, buffer: str | None) -> None:
         self.replay.check(cfg, buffer)
+
+    def activations(self, cfg: DreamerConfig, rehearsal: Rehearsal) -> int:
+        def kept(function: UpdateFunction, batch: Batch, horizon: int) -> int:
+            how = {**self._static(cfg), "horizon": horizon, "imagine_last": None}
+            return rehearsal.kept(function, {**batch, "scale": self.scale.value}, defaultdict(float), **how)
+
+        functions = [self.update] if cfg.fused else [self.learn_world, self.learn_controller_alone]
+        sizes = cfg.horizon, min(cfg.imagine_last or cfg.sequence_length, cfg.sequence_length)
+        return max(self.replay.activations(cfg, partial(kept, function), *sizes) for function in functions)
 
     def metrics(self) -> dict[str, float]:
         return {**self.statistics(), **self.learner.metrics()}
@@ -293,15 +238,7 @@ class Dreamer(Algorithm):
         }
 
     def _static(self, cfg: DreamerConfig) -> dict[str, Any]:
-        names = (
-            "horizon",
-            "imagine_last",
-            "actor_gradient",
-            "return_normalization",
-            "slow_critic",
-            "replay_critic_scale",
-        )
-        return {**{name: getattr(cfg, name) for name in names}, "entropy": cfg.entropy_coef != constant(0.0)}
+        return {**{name: getattr(cfg, name) for name in STATIC}, "entropy": cfg.entropy_coef != constant(0.0)}
 
     # ---- learning --------------------------------------------------------------------------------
 
@@ -320,7 +257,7 @@ class Dreamer(Algorithm):
         nets.polyak("critic", c["tau"])
         return {**metrics, **more}, {"scale": scale}
 
-    def learn_world(self, nets: Networks, batch: Batch, c: Scalars) -> tuple[Metrics, Outputs]:
+    def learn_world(self, nets: Networks, batch: Batch, c: Scalars, **_: Any) -> tuple[Metrics, Outputs]:
         """The world model alone; its states are for the controller."""
         loss, seen, metrics = self.world_loss(nets, batch, c)
         nets.step("world", loss, c["lr"])
@@ -328,8 +265,7 @@ class Dreamer(Algorithm):
 
     def learn_controller(self, nets: Networks, batch: Batch, c: Scalars, **how: Any) -> tuple[Metrics, Outputs]:
         """Actor and critic, from states that the world model saw."""
-        names = nets.world.representation.initial_state(1)
-        states = {name: batch[name] for name in names}
+        states = {name: batch[name] for name in nets.world.representation.initial_state(1)}
         actor_loss, critic_loss, _, metrics, scale = self.controller_losses(nets, batch, states, c, **how)
         nets.step("actor", actor_loss, c["actor_lr"])
         nets.step("critic", critic_loss, c["critic_lr"])
@@ -399,7 +335,7 @@ class Dreamer(Algorithm):
         with torch.no_grad():
             alive_N = (~batch["terminal"][rows]).flatten().to(return_HN.dtype)
             weight_HN = torch.cat([alive_N.unsqueeze(0), discount_HN[:-1]]).cumprod(0)
-            scale = moved(batch["scale"], return_HN) if return_normalization else batch["scale"]
+            scale = moved_ends(batch["scale"], nets.whole(return_HN)) if return_normalization else batch["scale"]
             spread = (scale[1] - scale[0]).clamp(min=1.0)
 
         objective_HN = torch.zeros_like(return_HN)
@@ -458,32 +394,9 @@ class Dreamer(Algorithm):
 
 def dream_step(nets: Networks, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """One imagined step of the actor: its action, the next state and features."""
-    split, states = (
-        nets.world.representation.noise_dim,
-        {k: v for k, v in given.items() if k not in ("features", "noise")},
-    )
+    split = nets.world.representation.noise_dim
+    states = {k: v for k, v in given.items() if k not in ("features", "noise")}
     params = nets.actor(given["features"].detach())
     action, drawn = nets.actor.draw(params, given["noise"][:, split:])
     states = nets.world.imagine(states, action, given["noise"][:, :split])
     return {**states, "features": nets.world.features(states), "params": params, "drawn": drawn}
-
-
-class ReturnScale:
-    """The range of returns: running means of their 5th and 95th percentile."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.value = torch.zeros(2, device=device)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Both numbers."""
-        return {"value": self.value}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take both over."""
-        self.value = torch.as_tensor(state["value"]).to(self.value)
-
-
-def moved(scale_2: Tensor, returns: Tensor, rate: float = 0.01) -> Tensor:
-    """The running percentiles after one more batch of returns."""
-    levels = torch.tensor([0.05, 0.95], dtype=returns.dtype, device=returns.device)
-    return torch.lerp(scale_2, torch.quantile(returns.flatten(), levels), rate)

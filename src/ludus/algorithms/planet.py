@@ -26,6 +26,7 @@ from ludus.components.world_player import WorldPlayer
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Scalars
+from ludus.learning.rehearsal import Rehearsal
 from ludus.math.planning import cross_entropy_method
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful, Tree, tree_map
@@ -88,9 +89,8 @@ class PlaNetConfig(WorldConfig):
         return named_settings(given, cls.model_fields, PLANET)
 
     @property
-    def cycle(self) -> tuple[str | dict[str, Any], ...]:
-        """The hooks of one cycle."""
-        return "collect", {"update_world_model": {"per_env_step": self.update_ratio}}
+    def updating(self) -> tuple[str, ...]:
+        return ("update_world_model",)
 
     def check(self, num_envs: int) -> None:
         """The best sequences are some of the candidates."""
@@ -112,7 +112,7 @@ class PlaNet(Algorithm):
         cfg.check(context.num_envs)
         check_bounded("planet", context.spaces.action, discrete=False)
         self.collector, self.default_cycle, self.epoch_steps = context.collector, cfg.cycle, cfg.epoch_steps
-        self.world = world = WorldModel(cfg, context.spaces).to(context.device)
+        self.world = world = WorldModel(cfg, context.spaces, context.precision).to(context.device)
         group = Group(("world",), cfg.optimizer, cfg.max_grad_norm)
         self.learner = Learner({"world": world}, {"world": group}, generator=context.rng)
         self.explores = Level(cfg.exploration.start)
@@ -135,6 +135,9 @@ class PlaNet(Algorithm):
 
     def check(self, cfg: PlaNetConfig, buffer: str | None) -> None:
         self.replay.check(cfg, buffer)
+
+    def activations(self, cfg: PlaNetConfig, rehearsal: Rehearsal) -> int:
+        return self.replay.activations(cfg, lambda batch, _: rehearsal.kept(self.update, batch, {"lr": 0.0}))
 
     def metrics(self) -> dict[str, float]:
         return {**self.statistics(), **self.learner.metrics()}
@@ -161,6 +164,8 @@ class PlaNet(Algorithm):
 
 class Planner(WorldPlayer):
     """An actor that plans: its output `plan` is the best first action it found."""
+
+    world: WorldModel
 
     def __init__(self, world: WorldModel, cfg: PlaNetConfig) -> None:
         super().__init__(world, {})

@@ -37,6 +37,7 @@ class PPO(Algorithm):
     """Clipped surrogate objective with generalised advantage estimation."""
 
     Config = PPOConfig
+    data_parallel = True
 
     def __init__(self, cfg: PPOConfig, context: Context) -> None:
         self.collector, self.rng = context.collector, context.rng
@@ -73,7 +74,7 @@ class PPO(Algorithm):
         scalars["clip_value"] = now.at(cfg.clip_value) if cfg.clip_value else 0.0
         static = {
             "clip_value": cfg.clip_value is not None,
-            "normalize": cfg.normalize_advantage and cfg.accumulate == 1,
+            "normalize": cfg.normalize_advantage and not self.learner.in_parts(cfg.accumulate),
             "bonus": not (cfg.entropy_coef.constant and cfg.entropy_coef.start == 0),
         }
         size, epochs, updates = columns["advantage"].numel(), 0, 0
@@ -82,8 +83,8 @@ class PPO(Algorithm):
             columns = single_steps(columns)  # once instead of in every epoch
         for _ in range(cfg.epochs):
             for batch in minibatches(columns, state, count, self.rng, sequences=self.policy.recurrent):
-                if cfg.normalize_advantage and cfg.accumulate > 1:  # a part of a batch does not know its mean
-                    batch["advantage"] = normalized(batch["advantage"], batch.get("weight"))
+                if cfg.normalize_advantage and not static["normalize"]:  # a part of a batch does not know its mean
+                    batch["advantage"] = self.learner.normalized(batch["advantage"], batch.get("weight"))
                 self.learner.update(self.update, batch, scalars, accumulate=cfg.accumulate, **static)
                 updates += 1
             epochs += 1

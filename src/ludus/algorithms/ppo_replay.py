@@ -32,6 +32,8 @@ from ludus.types import Report, Stateful, tree_index, tree_map
 class PPOReplayConfig(MinibatchConfig):
     """Proximal policy optimisation with replayed rollouts."""
 
+    search = {**MinibatchConfig.search, "replay_ratio": "1,2,4"}
+
     replay_ratio: int = Field(default=1, ge=0, le=8)
     """Replayed sequences for every fresh one; 0 is plain PPO."""
     replay_is_clip: float = Field(default=10.0, gt=0)

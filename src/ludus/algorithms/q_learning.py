@@ -26,6 +26,7 @@ class QLearningConfig(AlgorithmConfig):
     """Tabular Q-learning."""
 
     fixed = frozenset({"initial_value"})
+    search = {"lr": "uniform(0.05,1.0)", "gamma": "0.9,0.95,0.99,0.999", "epsilon": "uniform(0.01,0.3)"}
 
     rollout_steps: PositiveInt = 32
     """Steps per environment between updates."""

@@ -25,6 +25,8 @@ from ludus.types import Array, Report, Stateful, to_device, tree_index
 class ReinforceConfig(OnPolicyConfig):
     """Monte Carlo policy gradient."""
 
+    search = {**OnPolicyConfig.search, "rollout_steps": "256,512,1024"}
+
     rollout_steps: PositiveInt = 512
     """Steps per environment between updates. Episodes that are still open at the end of a rollout are left out."""
     lr: PositiveSchedule = constant(1e-3)
@@ -42,6 +44,7 @@ class Reinforce(Algorithm):
     """One gradient step per rollout along sum log pi(a|s) G."""
 
     Config = ReinforceConfig
+    data_parallel = True
     networks = Algorithm.networks - {"critic"}
 
     def __init__(self, cfg: ReinforceConfig, context: Context) -> None:
@@ -61,15 +64,19 @@ class Reinforce(Algorithm):
         """One rollout of the current policy."""
         rollout = self.rollout(now, now.cfg.rollout_steps)
         target, weight = self.targets(rollout, now)
+        (every_weight,) = self.learner.ranks.whole_arrays(weight)
         columns = {
             "obs": tree_index(rollout.obs, slice(-1)),
             "action": rollout.action,
             "first": rollout.first[:-1],
             "target": target,
-            "weight": weight * (weight.size / max(weight.sum(), 1.0)),  # a mean over all steps is one over these
+            # a mean over all steps is one over these
+            "weight": weight * (every_weight.size / max(every_weight.sum(), 1.0)),
             "state": rollout.state,
         }
-        self.experience = {name: to_device(column, self.device) for name, column in columns.items()}
+        self.experience = None
+        if every_weight.any():
+            self.experience = {name: to_device(column, self.device) for name, column in columns.items()}
         return Report(env_steps=rollout.env_steps, metrics=self.statistics())
 
     def targets(self, rollout: Rollout, now: PhaseContext) -> tuple[Array, Array]:
@@ -82,15 +89,16 @@ class Reinforce(Algorithm):
         if rollout.broken is not None:  # a broken episode did not end either
             lost = episode_returns(rollout.broken.astype(np.float32), zeros, rollout.terminated, rollout.done, 1.0)
             weight = weight * (lost == 0)
-        count = max(float(weight.sum()), 1.0)
-        mean = float((returns * weight).sum()) / count
-        deviation = float(np.sqrt((np.square(returns - mean) * weight).sum() / count)) + 1e-8
+        every_return, every_weight = self.learner.ranks.whole_arrays(returns, weight)
+        count = max(float(every_weight.sum()), 1.0)
+        mean = float((every_return * every_weight).sum()) / count
+        deviation = float(np.sqrt((np.square(every_return - mean) * every_weight).sum() / count)) + 1e-8
         target = returns - mean if cfg.targets == "advantages" else returns
         return (target / deviation if cfg.normalize else target).astype(np.float32), weight
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One step along the policy gradient of the newest rollout; none if no episode ended in it."""
-        if self.experience is None or not bool(self.experience["weight"].any()):
+        if self.experience is None:
             return Report()
         batch, self.experience = self.experience, None  # the gradient is on-policy: each rollout is used once
         scalars = scalars_of(now, "entropy_coef")

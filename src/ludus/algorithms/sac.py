@@ -34,6 +34,7 @@ class SACConfig(ReplayConfig):
     """Soft actor-critic."""
 
     fixed = ReplayConfig.fixed | {"critics", "initial_alpha", "target_entropy", "sequence_length"}
+    search = {**ReplayConfig.search, "tau": "0.005,0.01,0.02"}
 
     actor_lr: PositiveSchedule | None = None
     """Learning rate of the actor; none: `lr`."""
@@ -56,6 +57,7 @@ class SAC(Algorithm):
     """Maximum-entropy actor-critic with an ensemble of critics and a learned temperature."""
 
     Config = SACConfig
+    data_parallel = True
     off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 

@@ -28,6 +28,7 @@ class TD3Config(ReplayConfig):
     """Twin delayed deep deterministic policy gradient."""
 
     fixed = ReplayConfig.fixed | {"critics", "sequence_length"}
+    search = {**ReplayConfig.search, "tau": "0.005,0.01,0.02", "exploration_noise": "0.05,0.1,0.2"}
 
     actor_lr: PositiveSchedule | None = None
     """Learning rate of the actor; none: `lr`."""
@@ -50,6 +51,7 @@ class TD3(Algorithm):
     """Deterministic actor-critic: smallest of several critics, smoothed target policy, delayed policy updates."""
 
     Config = TD3Config
+    data_parallel = True
     off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 

@@ -8,28 +8,33 @@ Shapes: H horizon, B sequences or environments, K candidates, N = B * K, Z laten
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ludus.acting.behaviour import Actor, Behaviour, Outputs
 from ludus.acting.exploration import Level, UniformActions, check_bounded, unit_space
-from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
+from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
+from ludus.algorithms._ratio import Replay, UpdateRatioConfig
 from ludus.components.around_plan import AroundPlan, PlanConfig
 from ludus.components.implicit_model import Critics, ImplicitModel, ImplicitModelConfig
+from ludus.components.latent_view import LatentView
 from ludus.components.policy_prior import PriorConfig, make_prior
-from ludus.components.value_scale import ValueScale, moved_scale
+from ludus.components.running_range import RunningRange, moved_width
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_length, priorities
-from ludus.data.buffers.sampling import tensors
+from ludus.data.buffers.rows import blank_steps
+from ludus.data.buffers.sampling import Sample, tensors
 from ludus.learning.compiled_part import CompiledPart
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
+from ludus.learning.rehearsal import Rehearsal
 from ludus.math.planning import moved_on, path_integral
 from ludus.math.values import episode_discount
 from ludus.registry import ALGORITHMS
@@ -62,7 +67,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Departures of each variant from the defaults, which are those of TD-MPC2."""
 
 
-class TDMPCConfig(ImplicitModelConfig, PriorConfig, PlanConfig, AlgorithmConfig):
+class TDMPCConfig(ImplicitModelConfig, PriorConfig, PlanConfig, UpdateRatioConfig):
     """Planning in a latent space that predicts itself, rewards and values."""
 
     fixed = (
@@ -70,6 +75,7 @@ class TDMPCConfig(ImplicitModelConfig, PriorConfig, PlanConfig, AlgorithmConfig)
         | {"variant", "size", "horizon", "consistency_target", "policy_value", "value_normalization", "episode_steps"}
         | {"batch_size", "update_ratio", "epoch_steps", "max_grad_norm", "optimizer", "actor_optimizer"}
     ) - {"min_std", "planning_horizon"}
+    search = {"lr": "loguniform(1e-4,1e-3)", "horizon": "3,5", "tau": "0.005,0.01,0.02", "update_ratio": "0.5,1.0"}
 
     variant: Literal["v1", "v2"] = "v2"
     """Which published set of switches fills in what the config does not say."""
@@ -103,14 +109,6 @@ class TDMPCConfig(ImplicitModelConfig, PriorConfig, PlanConfig, AlgorithmConfig)
     """Weight of the policy's entropy."""
     batch_size: PositiveInt = 256
     """Sequences of `horizon` steps per update."""
-    update_ratio: PositiveFloat = 1.0
-    """Updates per environment step."""
-    learning_starts: PositiveInt = 1_000
-    """Steps with random actions before the first update."""
-    train_freq: PositiveInt = 1
-    """Steps of every environment between updates."""
-    epoch_steps: PositiveInt = 1_000
-    """Environment steps per epoch: metrics, evaluation and checkpoints come at its end."""
     lr: PositiveSchedule = constant(3e-4)
     """Learning rate."""
     encoder_lr_scale: NonNegativeSchedule = constant(0.3)
@@ -131,14 +129,6 @@ class TDMPCConfig(ImplicitModelConfig, PriorConfig, PlanConfig, AlgorithmConfig)
         named = {**VARIANTS.get(str(given.get("variant", "v2")), {}), **given}
         size = SIZES.get(str(named.get("size", "1m")))
         return named if size is None else {**dict(zip(WIDTHS, size, strict=True)), **named}
-
-    @property
-    def cycle(self) -> tuple[str | dict[str, Any], ...]:
-        """`update_ratio` updates for every step that is collected."""
-        return "collect", {"update": {"per_env_step": self.update_ratio}}
-
-    def planned_updates(self, env_steps: int, num_envs: int) -> int:
-        return int(max(0, env_steps - self.learning_starts) * self.update_ratio)
 
     def full_batch(self, num_envs: int) -> int:
         return self.batch_size * (self.horizon + 1)
@@ -162,8 +152,8 @@ class TDMPC(Algorithm):
         space = context.spaces.action
         check_bounded("tdmpc", space, discrete=False)
         self.cfg, self.collector, self.default_cycle = cfg, context.collector, cfg.cycle
-        self.epoch_steps, self.device, self.replay = cfg.epoch_steps, context.device, context.buffers
-        world = ImplicitModel(cfg, context.spaces)
+        self.epoch_steps, self.device, self.spaces = cfg.epoch_steps, context.device, context.spaces
+        world = ImplicitModel(cfg, context.spaces, context.precision)
         actor = make_prior(cfg, cfg.latent, world.action_dim, cfg.units, cfg.hidden)
         networks = {"world": world, "critic": Critics(cfg, world), "actor": actor}
         model = Group(("world", "critic"), cfg.optimizer, cfg.max_grad_norm, rates={"encoder_lr": ("encoder.",)})
@@ -176,18 +166,21 @@ class TDMPC(Algorithm):
             compiler=context.compiler,
         )
         limit = None if self.collector is None else self.collector.env.max_episode_steps
-        self.scale, self.discount = ValueScale(self.device), episode_discount(cfg.episode_steps or limit)
-        begun = {"gamma": self.discount, "min_std": cfg.min_std.end, "horizon": float(cfg.horizon)}
+        self.auto_gamma = episode_discount(cfg.episode_steps or limit)
+        self.world = LatentView(world, context.spaces, cfg.latent)
+        self.scale = RunningRange(torch.ones((), device=self.device))
+        begun = {"gamma": self.auto_gamma, "min_std": cfg.min_std.end, "horizon": float(cfg.horizon)}
         self.levels = {name: Level(value) for name, value in begun.items()}
+        planner = Planner(cfg, networks, self.levels, context)
+        self.value_of = lambda features: planner.worth.expected(features[..., : cfg.latent])
         self.behaviour = Behaviour(
-            Planner(cfg, networks, self.levels, context),
+            planner,
             AroundPlan(space),
             blind=UniformActions(unit_space(space)),
             rng=context.rng,
             evaluation_rng=context.evaluation_rng,
         )
-        for buffer in self.replay.values():
-            buffer.scaled_actions = True
+        self.replay = Replay(context, self.learner, self.behaviour)
 
     def hooks(self) -> dict[str, Hook]:
         return {"collect": self.collect, "update": self.update}
@@ -195,8 +188,17 @@ class TDMPC(Algorithm):
     def state(self) -> dict[str, Stateful]:
         return {"learner": self.learner, "scale": self.scale, **self.levels}
 
+    @property
+    def discount(self) -> float:  # type: ignore[override]
+        return self.levels["gamma"].value
+
     def check(self, cfg: TDMPCConfig, buffer: str | None) -> None:
-        check_length(self.replay[buffer or "replay"], cfg.horizon + 1, 1, "algorithm.horizon")
+        check_length(self.replay[buffer], cfg.horizon + 1, 1, "algorithm.horizon")
+
+    def activations(self, cfg: TDMPCConfig, rehearsal: Rehearsal) -> int:
+        blank = (self._batch(blank_steps(self.spaces, size, cfg.horizon)) for size in (1, 2))
+        one, two = (rehearsal.kept(self.learn, batch, defaultdict(float)) for batch in blank)
+        return one + (cfg.batch_size - 1) * (two - one)
 
     def metrics(self) -> dict[str, float]:
         return {**self.statistics(), **self.learner.metrics()}
@@ -205,26 +207,20 @@ class TDMPC(Algorithm):
 
     def collect(self, now: PhaseContext) -> Report:
         """A few planned steps into the buffer; random ones until there is something to learn from."""
-        cfg, buffer = now.cfg, self.replay[now.buffer or "replay"]
-        self.behaviour.uniform = buffer.added < cfg.learning_starts and self.learner.updates == 0
         self.levels["gamma"].value = self._gamma(now)
-        self.levels["min_std"].value = now.at(cfg.min_std)
-        if cfg.planning_horizon is not None:
-            self.levels["horizon"].value = now.at(cfg.planning_horizon)
-        steps = self.rollout(now, cfg.train_freq)
-        buffer.add(steps)
-        return Report(env_steps=steps.env_steps)
+        self.levels["min_std"].value = now.at(now.cfg.min_std)
+        if now.cfg.planning_horizon is not None:
+            self.levels["horizon"].value = now.at(now.cfg.planning_horizon)
+        return self.replay.collect(self.rollout, now)
 
     def update(self, now: PhaseContext) -> Report:
         """One step of model and critics, then one of the policy."""
-        cfg, buffer = now.cfg, self.replay[now.buffer or "replay"]
-        enough = buffer.added >= (1 if now.type == "offline" else cfg.learning_starts)
-        if not enough or not buffer.can_sample_sequences(1, cfg.horizon):
+        cfg, buffer = now.cfg, self.replay[now.buffer]
+        if not self.replay.has_enough(now, cfg.horizon):
             return Report()
         buffer.at(now.position, now.total)
         sample = buffer.sample_sequences(cfg.batch_size, cfg.horizon)
-        names = ("obs", "action", "reward", "terminated", "mask", "weight", "first")
-        batch = {**tensors({name: sample[name] for name in names}, self.device), "scale": self.scale.value}
+        batch = self._batch(sample)
         schedules = ("lr", "rho", "consistency_scale", "reward_scale", "value_scale", "entropy_coef")
         scalars = {name: now.at(getattr(cfg, name)) for name in schedules}
         scalars |= {"encoder_lr": now.at(cfg.encoder_lr_scale) * scalars["lr"], "gamma": self._gamma(now)}
@@ -234,8 +230,12 @@ class TDMPC(Algorithm):
         buffer.update_priorities(sample["index"], priorities(found["error"]))
         return Report(updates=1)
 
+    def _batch(self, sample: Sample) -> Batch:
+        names = ("obs", "action", "reward", "terminated", "mask", "weight", "first")
+        return {**tensors({name: sample[name] for name in names}, self.device), "scale": self.scale.value}
+
     def _gamma(self, now: PhaseContext) -> float:
-        return self.discount if now.cfg.gamma == "auto" else now.at(now.cfg.gamma)
+        return self.auto_gamma if now.cfg.gamma == "auto" else now.at(now.cfg.gamma)
 
     # ---- learning --------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class TDMPC(Algorithm):
         """(loss, scale of values, metrics) of the policy: up the critics, and towards entropy."""
         action, entropy = nets.actor(z, noise)
         q = nets.critic.value(z, action, pair, least=self.cfg.policy_value == "least")
-        scale = moved_scale(batch["scale"], q[0].detach()) if self.cfg.value_normalization else batch["scale"]
+        scale = moved_width(batch["scale"], q[0].detach()) if self.cfg.value_normalization else batch["scale"]
         weight = batch["rho"] * torch.cat([torch.ones_like(q[:1]), batch["alive"]])
         loss = -(weight * (q / scale + c["entropy_coef"] * entropy)).mean()
         metrics = {"loss/actor": loss, "policy/q": q.mean(), "policy/entropy": entropy.mean(), "policy/scale": scale}
@@ -318,6 +318,11 @@ class Worth(nn.Module):
         value = self.critic.value(states[-1], self.actor(states[-1], noise_NA)[0], pair, least=self.least)
         reach = (gamma * self.world.lives(states[1:])).cumprod(0)
         return rewards[0] + (reach[:-1] * rewards[1:]).sum(0) + reach[-1] * value
+
+    def expected(self, z: Tensor) -> Tensor:
+        """Value [...] of what the policy does in latent states, by the first two critics."""
+        action, _ = self.actor(z, z.new_zeros(*z.shape[:-1], self.world.action_dim))
+        return self.critic.value(z, action, torch.arange(min(2, self.critic.members)), least=self.least)
 
 
 class Planner(Actor):

@@ -47,7 +47,7 @@ def position(name: str) -> tuple[int, int]:
 
 def save(folder: Path, state: Mapping[str, Any], *, name: str, best: bool = False) -> Path:
     """Write the state of a run folder as its checkpoint `name` (`step=N` or `update=N`) and point the links at it."""
-    content = _encode(state)
+    content = encode(state)
     parent, target = folder / "checkpoints", folder / "checkpoints" / name
     try:
         parent.mkdir(mode=0o700, exist_ok=True)
@@ -68,7 +68,11 @@ def save(folder: Path, state: Mapping[str, Any], *, name: str, best: bool = Fals
 def load(path: Path) -> dict[str, Any]:
     """The state of one checkpoint; DataError names the damaged file."""
     manifest = read_manifest(path)
-    content = {name: _read_listed(path / name, entry) for name, entry in manifest["files"].items()}
+    return decode({name: _read_listed(path / name, entry) for name, entry in manifest["files"].items()}, path)
+
+
+def decode(content: Mapping[str, bytes], path: Path) -> dict[str, Any]:
+    """The state in the bytes of both files; the inverse of `encode`. Errors name `path`."""
     data = content[TENSORS]  # refuse a header that is longer than the file before allocating memory for it
     claimed, room = int.from_bytes(data[:8], "little"), max(min(len(data) - 8, _HEADER_LIMIT), 0)
     if len(data) < 8 or claimed > room:
@@ -211,7 +215,20 @@ def trained(about: object) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _encode(state: Mapping[str, object]) -> dict[str, bytes]:
+def packed(state: Mapping[str, object]) -> bytes:
+    """A state as one piece of bytes, to be sent to another rank."""
+    content = encode(state)
+    return len(content[STATE]).to_bytes(8, "little") + content[STATE] + content[TENSORS]
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """The inverse of `packed`."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    return decode({STATE: data[8:end], TENSORS: data[end:]}, Path("state of a rank"))
+
+
+def encode(state: Mapping[str, object]) -> dict[str, bytes]:
+    """Both files of a checkpoint, without its manifest."""
     from safetensors.torch import save as save_tensors
 
     from ludus.archive.tree import flatten

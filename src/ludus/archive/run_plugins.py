@@ -50,7 +50,7 @@ def load_for(folder: RunFolder, named: Sequence[str | Path] | None = None) -> li
     """Run the plugins of a run: those the user names now, or else those it was made with, if they are allowed."""
     if named:
         return load_plugins(named)
-    wanted = _recorded(folder)
+    wanted = recorded(folder)
     found = [_allowed(folder.path, one, wanted) for one in wanted]
     for plugin in found:
         plugin.run()
@@ -100,7 +100,7 @@ def described(*parts: object) -> str:
 
 def options(folder: RunFolder) -> str:
     """The options that a command needs to find the plugins of a run: none, unless the user's folder is not writable."""
-    wanted = _recorded(folder)
+    wanted = recorded(folder)
     if all(_agreed(folder.path, plugin) for one in wanted if (plugin := _now(one)) is not None):
         return ""
     return "".join(f" {option(one.name)}" for one in wanted)
@@ -181,7 +181,7 @@ def _copy(folder: Path, name: str, source: bytes) -> str:
     return f"{FOLDER}/{path.name}"
 
 
-def _recorded(folder: RunFolder) -> list[Recorded]:
+def recorded(folder: RunFolder) -> list[Recorded]:
     """The plugins of the run's last start."""
     return list(_entries(parts(rebuild.meta(folder.path))[-1]))
 

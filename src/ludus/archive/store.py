@@ -75,12 +75,10 @@ class RunFolder:
     ) -> RunFolder:
         """Create the folder of a new run; no other function does."""
         check_name(name, "experiment.name")
-        folder, last = None, root / "@last"
+        folder = None
         try:
             root.mkdir(parents=True, exist_ok=True)
-            if last.exists() and not last.is_symlink():
-                remedy = "move it away, or use another --runs-dir"
-                raise ConfigError(str(last), "is not a link to the newest run", remedy)
+            last = _last_link(root)
             number = _next_number(root)
             folder = _new_folder(root, name)
             run = cls(folder)
@@ -99,6 +97,17 @@ class RunFolder:
             raise ConfigError(where, problem, "choose another place with --runs-dir") from None
         run.log(f"created for {spec or name}")
         return run
+
+    @classmethod
+    def adopt(cls, root: Path, name: str, assembled: Path) -> RunFolder:
+        """Move a complete folder, which was put together on the same disk, to its place among the runs."""
+        last = _last_link(root)
+        files.write_json(assembled / "meta.json", {**read_json(assembled / "meta.json"), "number": _next_number(root)})
+        folder = _new_folder(root, name)
+        assembled.rename(folder)  # takes the place of the empty one in one step
+        files.sync(root)
+        files.replace_link(last, folder.name)
+        return cls(folder)
 
     @classmethod
     def load(cls, root: Path, reference: str) -> RunFolder:
@@ -210,6 +219,14 @@ def _new_folder(root: Path, name: str) -> Path:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
             return folder
+
+
+def _last_link(root: Path) -> Path:
+    """Where the link to the newest run is, or will be; anything else there is refused."""
+    last = root / "@last"
+    if last.exists() and not last.is_symlink():
+        raise ConfigError(str(last), "is not a link to the newest run", "move it away, or use another --runs-dir")
+    return last
 
 
 def _next_number(root: Path) -> int:

@@ -22,10 +22,14 @@ from ludus.text import did_you_mean
 Command = Typer | Callable[..., int | None]
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("ludus.cli.train:train", "Train an experiment."),
+    "sweep": ("ludus.cli.sweep:sweep", "Search over settings; every trial is an ordinary run."),
+    "tune": ("ludus.cli.tune:tune", "Search for better settings, and try them on fresh seeds."),
     "resume": ("ludus.cli.resume:resume", "Continue a run, bit for bit."),
     "verify": ("ludus.cli.verify:verify", "Retrain a run and check that every number matches."),
     "play": ("ludus.cli.play:play", "Watch a trained policy, or record it."),
     "evaluate": ("ludus.cli.evaluate:evaluate", "Measure a checkpoint over many episodes."),
+    "record": ("ludus.cli.record:record", "Record demonstrations as a data set."),
+    "data": ("ludus.cli.data:app", "Look into data sets."),
     "imagine": ("ludus.cli.imagine:imagine", "See what a world model predicts, beside what happened."),
     "list": ("ludus.cli.listing:list_runs", "List runs; filter and sort by anything."),
     "show": ("ludus.cli.show:show", "Show one run in full."),
@@ -34,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ludus.cli.export:export",
         "Export runs as csv, json, markdown or LaTeX, a policy as ONNX.",
     ),
+    "publish": ("ludus.cli.publish:publish", "Publish a run on the Hugging Face Hub."),
+    "pull": ("ludus.cli.pull:pull", "Bring a published run here, safely."),
     "report": ("ludus.cli.report:report", "Write the report of a run."),
     "tag": ("ludus.cli.tag:tag", "Label runs."),
     "cleanup": ("ludus.cli.cleanup:cleanup", "Remove checkpoints that are no longer needed; shows the plan first."),
@@ -42,18 +48,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("ludus.cli.env:app", "List, show and check environments."),
     "smoke": ("ludus.cli.smoke:smoke", "Run every shipped config briefly."),
     "bench": ("ludus.cli.bench:app", "Measure speed on this machine."),
+    "doctor": ("ludus.cli.doctor:doctor", "What is installed here, and what is wrong."),
+    "mcp": ("ludus.cli.mcp:mcp", "Serve runs to a coding agent."),
     "migrate": ("ludus.cli.migrate:migrate", "Check the version of a config file or run folder."),
+    "inspect": ("ludus.cli.inspector:inspect", "Step through episodes and watch runs in the browser."),
+    "wandb": ("ludus.cli.wandb:app", "The dashboard of a W&B project."),
     "task": ("ludus.cli.task:app", "Playbooks for recurring tasks."),
     "config": ("ludus.cli.config:app", "Show, check and document configurations."),
 }
 """Name -> (function or app, line in `ludus --help`). A new command is one file and one line here."""
+WELCOME = "-welcome"
+"""Stands for a command line without words, at a terminal."""
 FAMILIAR = {
     "enjoy": "ludus play @last",
     "watch": "ludus play @last",
     "run": "ludus train CartPole-v1:ppo",
     "learn": "ludus train CartPole-v1:ppo",
-    "sweep": "ludus train CartPole-v1:ppo algorithm.lr=1e-3, once per value",
-    "tune": "ludus train CartPole-v1:ppo algorithm.lr=1e-3, once per value",
     "eval": "ludus evaluate @last",
     "test": "ludus evaluate @last",
     "validate": "ludus config validate",
@@ -65,8 +75,10 @@ FAMILIAR = {
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; a mistake of the user is one line on stderr."""
-    args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    args = list(sys.argv[1:] if argv is None else argv)
     process.open_standard_streams()
+    if not args:
+        args = [WELCOME] if sys.stdout.isatty() else ["--help"]
     before = process.waited_for()
     with contextlib.redirect_stdout(cast("TextIO", process.Output(sys.stdout))):
         code = _code(args)
@@ -129,6 +141,11 @@ def run(args: list[str]) -> int:
     """Build the application around the selected command, and run it."""
     selected = _selected(args)
     command: Command | None = None
+    if args == [WELCOME]:
+        from ludus.cli.welcome import welcome
+
+        welcome()
+        return 0
     if selected in COMMANDS:
         module, _, name = COMMANDS[selected][0].partition(":")
         command = getattr(importlib.import_module(module), name)

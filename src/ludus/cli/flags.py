@@ -45,7 +45,7 @@ def _translated(args: Sequence[str], known: dict[str, Any]) -> Iterator[str]:
             yield from args[position - 1 :]
             return
         if word in HYDRA:
-            raise ConfigError(word, "one command trains one config", "write --seed 1,2,3 for seeds, or a shell loop")
+            raise ConfigError(word, "one command trains one config", "write --seed 1,2,3 for seeds, or ludus sweep")
         if not word.startswith("--") or name in known or name in ("--help", "--debug"):
             yield word
             if word.startswith("-") and word in known and not known[word].is_flag and position < len(args):

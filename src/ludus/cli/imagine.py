@@ -65,12 +65,14 @@ def imagine(
 
 def show(told: dict[str, Any]) -> None:
     """The numbers as text."""
-    from ludus.reports.imagination import tables
+    from ludus.reports.imagination import note, tables
 
     rows = told["rows"]
     print(f"{told['run']}/{told['checkpoint']}")
     print(f"{told['episodes']} episodes, seed {told['seed']}: {rows['observed']:,} observations, of which "
           f"{rows['imagined']:,} imagined up to {told['horizon']} steps ahead")  # fmt: skip
+    if line := note(told):
+        print(line)
     for head, cells in tables(told):
         print()
         print_table([Column(name, right=i > 0) for i, name in enumerate(head)], cells)

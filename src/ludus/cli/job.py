@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,7 +33,9 @@ Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not ask before training
 ConfigId = Annotated[Text, Option("--config_id", "--config-id", metavar="SPEC", help="Another way to write SPEC.")]
 Config = Annotated[Text, Option(metavar="FILE", help="Another way to name a config file.")]
 ListEnvs = Annotated[bool, Option("--list-envs", help="List all Env:variant; SPEC is a search text.")]
-Seed = Annotated[Text, Option(metavar="N[,N...]", help="One run per seed.")]
+Seed = Annotated[Text, Option(metavar="N[,N...]|A..B", help="One run per seed.")]
+AtOnce = Annotated[Text, Option("--jobs", "-j", metavar="N|auto", help="Seeds at once; auto: one per core.")]
+Engine = Annotated[Literal["local", "ray", "slurm"], Option(help="With --jobs: where runs are trained.")]
 MaxTimesteps = Annotated[Text, Option("--max-timesteps", "--max_timesteps", metavar="N", help="Budget in steps.")]
 TotalTimesteps = Annotated[Text, Option("--total-timesteps", "--total_timesteps", metavar="N", help="The same.")]
 Override = Annotated[Texts, Option(metavar="KEY=VALUE", help="One more override.")]
@@ -41,12 +43,17 @@ EnvKwargs = Annotated[
     Texts,
     Option("--env-kwargs", "--env_kwargs", metavar="KEY=VALUE", help="Argument of the environment's constructor."),
 ]
+Ranks = Annotated[int | None, Option(metavar="N", help="Processes that train one run together.")]
 Tag = Annotated[Texts, Option(metavar="LABEL", help="Add a label to the run.")]
 Cfg = Annotated[Text, Option(metavar="job", help="Print the resolved config and stop.")]
 Package = Annotated[Text, Option(metavar="PATH", help="With --cfg: print only this part.")]
 InitFrom = Annotated[Text, Option("--init-from", metavar="RUN[/@best]", help="Start from the weights of another run.")]
 Resume = Annotated[
-    Text, Option(metavar="RUN|auto", help="Continue a run; auto: the newest unfinished one with this config.")
+    Text,
+    Option(
+        metavar="RUN|auto",
+        help="Continue a run; auto: the newest unfinished one with this config, of several seeds only what is missing.",
+    ),
 ]
 Debug = Annotated[bool, Option("--debug", help="Tracebacks; check every tensor, profile, write debug/ into the run.")]
 
@@ -59,11 +66,13 @@ def split(words: list[str]) -> tuple[str | None, list[str]]:
     return (specs[0] if specs else None), [word for word in words if word not in specs]
 
 
-def option_overrides(override: Texts, env_kwargs: Texts, max_timesteps: Text, total_timesteps: Text) -> list[str]:
+def option_overrides(
+    override: Texts, env_kwargs: Texts, max_timesteps: Text, total_timesteps: Text, ranks: int | None
+) -> list[str]:
     """Options that are another way to write overrides."""
-    budgets = {"max_timesteps": max_timesteps, "total_timesteps": total_timesteps}
+    budgets = {"max_timesteps": max_timesteps, "total_timesteps": total_timesteps, "runtime.ranks": ranks}
     arguments = [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
-    return [*(override or []), *arguments, *(f"{name}={value}" for name, value in budgets.items() if value)]
+    return [*(override or []), *arguments, *(f"{name}={value}" for name, value in budgets.items() if value is not None)]
 
 
 def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:

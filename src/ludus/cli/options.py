@@ -39,11 +39,18 @@ def words(text: str) -> list[str]:
 
 
 def numbers(option: str, text: str, example: str, *, least: int = 1) -> list[int]:
-    """The different whole numbers of `1,2,3`, each at least `least`."""
-    found = [int(word) if word.replace("_", "").isdecimal() else -1 for word in words(text)]
+    """The different whole numbers of `1,2,3` or `1..3`, each at least `least`."""
+    found = [number for word in words(text) for number in _between(word)]
     if min(found, default=-1) < least or len(set(found)) < len(found):
         raise ConfigError(f"{option} {text}", "not a list of different whole numbers", f"write {option} {example}")
     return found
+
+
+def _between(word: str) -> range:
+    """The numbers of `7` or `1..3`; -1 for anything else, and where there are too many."""
+    first, dots, last = word.replace("_", "").partition("..")
+    ends = [int(end) if end.isdecimal() and len(end) < 20 else -1 for end in (first, last if dots else first)]
+    return range(ends[0], ends[1] + 1) if -1 < ends[0] <= ends[1] < ends[0] + 10_000 else range(-1, 0)
 
 
 def column_names(text: str | None) -> list[str]:

@@ -28,12 +28,16 @@ def over_seeds(found: Sequence[dict[str, Any]], folders: Sequence[Path]) -> list
     import numpy as np
 
     from ludus.archive.store import RunFolder
+    from ludus.reports.statistics import stratified_bootstrap
     from ludus.session.finish import runs_dir_option
 
     last = [float(one["mean"]) for one in found if one.get("mean") is not None]
     told = f"{len(found)} seeds"
     if last:
         told += f": last evaluation {points(float(np.mean(last)))} ± {points(float(np.std(last)))}"
+    if len(last) > 2:
+        low, high = stratified_bootstrap([last], np.mean)
+        told += f" (95 % interval of the mean {points(low)} to {points(high)})"
     if any(one.get("threshold") is not None for one in found):
         told += f", solved by {sum(bool(one.get('solved')) for one in found)} of {len(found)}"
     command = f"ludus compare {' '.join(folder.name for folder in folders)}{runs_dir_option(RunFolder(folders[0]))}"

@@ -52,6 +52,6 @@ def resume(
         resolved = Resolved(changed.config, spec, tuple(overrides or []), changed.origin)
         optimizer = mode == "warm_start_optimizer"
         done = train(resolved, runs_dir=runs_dir, plugins=plugins, init_from=run, optimizer=optimizer, debug=debug)
-    assert done.folder is not None
-    tell([done.folder], json=json)
+    if done.folder is not None:  # only rank 0 has one
+        tell([done.folder], json=json)
     return EARLY if done.stopped_early else 0

@@ -28,12 +28,15 @@ def train(
     total_timesteps: asked.TotalTimesteps = None,
     override: asked.Override = None,
     env_kwargs: asked.EnvKwargs = None,
+    ranks: asked.Ranks = None,
     tag: asked.Tag = None,
     cfg: asked.Cfg = None,
     package: asked.Package = None,
     plugin: Plugin = None,
     init_from: asked.InitFrom = None,
     resume: asked.Resume = None,
+    jobs: asked.AtOnce = None,
+    engine: asked.Engine = "local",
     runs_dir: RunsDir = Path("runs"),
     json: LastLines = False,
     debug: asked.Debug = False,
@@ -42,21 +45,32 @@ def train(
     spec, overrides = split(words or [])
     if list_envs:
         return print_targets(spec)
-    overrides += option_overrides(override, env_kwargs, max_timesteps, total_timesteps)
+    overrides += option_overrides(override, env_kwargs, max_timesteps, total_timesteps, ranks)
     if resume not in (None, "auto"):
         return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
     if not (spec or config_id or config):
         spec, overrides = spec_of(overrides)
     spec = pick_spec(spec, config_id, config)
+    if jobs is not None and engine == "local" and cfg is None:
+        from ludus.sweeps.engines.local import warm_up
+
+        warm_up()
     from ludus.archive.run_plugins import load_for_spec
 
     plugins = load_for_spec(spec, overrides, plugin)
-    jobs = jobs_of(spec, overrides, seed, tag or [])
+    runs = jobs_of(spec, overrides, seed, tag or [])
     if cfg is not None:
-        return print_config(jobs[0], cfg, package)
-    if not quiet and not confirmed(jobs):
+        return print_config(runs[0], cfg, package)
+    from ludus.session.ranks import leads
+
+    if not quiet and leads() and not confirmed(runs):
         return 0
-    return _train(jobs, plugins, init_from, runs_dir, json, debug, unfinished=resume is not None)
+    if jobs is not None:
+        from ludus.cli.many import at_once, options_of, train_many
+
+        options = options_of(runs_dir, plugin, init_from, debug=debug)
+        return train_many(runs, options, runs_dir, at_once(jobs), engine, json=json, unfinished=resume is not None)
+    return _train(runs, plugins, init_from, runs_dir, json, debug, unfinished=resume is not None)
 
 
 def _train(
@@ -69,7 +83,7 @@ def _train(
     *,
     unfinished: bool,
 ) -> int:
-    """One run after the other; of `unfinished` ones the newest goes on."""
+    """One run after the other; of `unfinished` ones the newest goes on, and of several seeds finished ones are kept."""
     from ludus.session import resume, train
     from ludus.session.signals import EARLY
 
@@ -78,15 +92,20 @@ def _train(
     done: list[Path] = []
     code = 0
     for job in jobs:
+        kept = resume.finished(job.config, runs_dir) if unfinished and len(jobs) > 1 else None
+        if kept is not None:
+            done.append(kept)
+            continue
         begun = resume.unfinished(job.config, runs_dir) if unfinished else None
         run = resume.resume(begun, [], runs_dir=runs_dir, plugins=plugins, debug=debug) if begun else None
         run = run or train.train(job, runs_dir=runs_dir, plugins=plugins, init_from=init_from, debug=debug)
-        assert run.folder is not None
-        done.append(run.folder)
+        if run.folder is not None:  # only rank 0 has one
+            done.append(run.folder)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):
             code = EARLY
             break
-    tell(done, json=json)
+    if done:
+        tell(done, json=json)
     return code
 
 

@@ -19,9 +19,9 @@ def verify(run: Run, json: Json = False, plugin: Plugin = None, runs_dir: RunsDi
             print(line, flush=True)
 
     folder = RunFolder.load(runs_dir, run)
-    load_for(folder, plugin)
+    plugins = load_for(folder, plugin)
     say(f"{folder.id}: training again and comparing")
-    verdict = verify_run(folder, announce=say)
+    verdict = verify_run(folder, announce=say, plugins=plugins)
     difference = None if verdict.identical else verdict.difference or "the final weights"
     also = " and the final state" if verdict.weights else ""
     identical = f"identical: {verdict.rows:,} rows up to step {verdict.env_steps:,}{also}"

@@ -17,6 +17,8 @@ from torch.nn.functional import interpolate, max_pool2d
 
 from ludus.components.layers import ACTIVATIONS, NORM_EPS, BlockLinear, Layer, dense, initialize
 from ludus.config.model import Model
+from ludus.networks.encoders._pixels import convolve
+from ludus.networks.precision import Precision
 
 SMALLEST_GRID, BLOCKS = 6, 8
 MULTIPLES = (2, 3, 4, 4)
@@ -46,6 +48,9 @@ def grids(height: int, width: int) -> list[tuple[int, int]]:
 class ImageEncoder(nn.Module):
     """uint8 images [..., C, H, W] -> [..., E]."""
 
+    precision = Precision()
+    """Number type of feature maps; weights and what comes out stay float32."""
+
     def __init__(self, cfg: ImageConfig, shape: tuple[int, int, int], largest: float) -> None:
         super().__init__()
         channels, *sides = shape
@@ -57,8 +62,8 @@ class ImageEncoder(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """Features of images with any leading dimensions."""
         x = image.flatten(0, -4).to(torch.float32, memory_format=torch.channels_last) * self.scale - 0.5
-        x = self.stages(x)
-        return x.permute(0, 2, 3, 1).flatten(1).unflatten(0, image.shape[:-3])
+        x = self.stages(x.to(self.precision.dtype))
+        return x.permute(0, 2, 3, 1).flatten(1).unflatten(0, image.shape[:-3]).float()
 
 
 class ImageDecoder(nn.Module):
@@ -66,6 +71,9 @@ class ImageDecoder(nn.Module):
 
     The first `memory` features reach the grid by a block-diagonal map, which grows less than a dense one.
     """
+
+    precision = Precision()
+    """Number type of feature maps; weights and images stay float32."""
 
     def __init__(self, cfg: ImageConfig, inputs: int, memory: int, units: int, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -90,10 +98,17 @@ class ImageDecoder(nn.Module):
             x = x + self.memory(flat[:, : self.memory_dim])
         # each block has a few channels of the whole grid
         x = x.view(-1, self.blocks, height, width, self.start // self.blocks).permute(0, 1, 4, 2, 3).flatten(1, 2)
-        x = self.normed(x.contiguous(memory_format=torch.channels_last))
+        x = self.normed(x.to(self.precision.dtype, memory_format=torch.channels_last))
         for stage, grid in zip(self.stages, self.grids[1:], strict=True):
             x = stage(interpolate(x, size=grid, mode="nearest"))
-        return x.sigmoid().contiguous().unflatten(0, features.shape[:-1])
+        return x.float().sigmoid().contiguous().unflatten(0, features.shape[:-1])
+
+
+def compute_in(network: nn.Module, precision: Precision | None) -> None:
+    """Let all convolutions of a network follow the run's precision."""
+    for part in network.modules():
+        if precision is not None and hasattr(part, "precision"):
+            part.precision = precision  # type: ignore[assignment]
 
 
 class ChannelNorm(nn.Module):
@@ -107,7 +122,7 @@ class ChannelNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
         if self.scale is not None:
-            x = x * (x.square().mean(1, keepdim=True) + NORM_EPS).rsqrt() * self.scale
+            x = x * (x.square().mean(1, keepdim=True) + NORM_EPS).rsqrt() * self.scale.to(x.dtype)
         return self.activation(x)
 
 
@@ -123,5 +138,5 @@ class Convolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, outputs, H, W], or half of both sides."""
-        x = self.layer(x)
+        x = convolve(x, self.layer)
         return self.normed(max_pool2d(x, 2) if self.pool else x)

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from ludus.components.coding import Coding, Number, SymlogBins
 from ludus.components.encoder import WorldEncoder, WorldEncoderConfig
+from ludus.components.images import compute_in
 from ludus.components.normed_mlp import EnsembleMLP, Kind, NormedMLP
 from ludus.config.model import Model
 from ludus.errors import ConfigError
 from ludus.networks.encoders.mlp import as_vector, vector_dim
+from ludus.networks.precision import Precision
 from ludus.types import Spaces, Tree
 
 
@@ -59,7 +61,7 @@ class ImplicitModelConfig(Model):
 class ImplicitModel(nn.Module):
     """Encoder, dynamics, reward and, if episodes end, the chance of an end."""
 
-    def __init__(self, cfg: ImplicitModelConfig, spaces: Spaces) -> None:
+    def __init__(self, cfg: ImplicitModelConfig, spaces: Spaces, precision: Precision | None = None) -> None:
         super().__init__()
         if cfg.simplex and cfg.latent % cfg.simplex:
             problem = f"{cfg.latent} numbers cannot be cut into simplices of {cfg.simplex}"
@@ -76,6 +78,7 @@ class ImplicitModel(nn.Module):
         self.dynamics = NormedMLP(inputs, cfg.units, hidden, cfg.latent, last, cfg.simplex)
         self.reward = NormedMLP(inputs, cfg.units, hidden, self.coding.outputs, "linear", zero=True)
         self.ends = NormedMLP(cfg.latent, cfg.units, hidden, 1, "linear") if cfg.episodic else None
+        compute_in(self, precision)
 
     def act_vector(self, action_TB: Tensor) -> Tensor:
         """Stored actions as vectors [T, B, A]."""

@@ -12,12 +12,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ludus.components.encoder import Parts, WorldEncoder, WorldEncoderConfig, largest
+from ludus.components.images import compute_in
 from ludus.components.representation import LatentState, Observed, Representation
 from ludus.config.model import Choice, Model, Registered
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Metrics
 from ludus.math.symlog import symexp, symlog
 from ludus.networks.encoders.mlp import as_vector, vector_dim
+from ludus.networks.precision import Precision
 from ludus.registry import DECODERS, PREDICTORS, REPRESENTATIONS
 from ludus.types import Spaces, Tree
 
@@ -48,7 +50,7 @@ class WorldModelConfig(Model):
 class WorldModel(nn.Module):
     """Everything that predicts; it knows no policy."""
 
-    def __init__(self, cfg: WorldModelConfig, spaces: Spaces) -> None:
+    def __init__(self, cfg: WorldModelConfig, spaces: Spaces, precision: Precision | None = None) -> None:
         super().__init__()
         self.cfg, self.spaces = cfg, spaces
         self.action_dim = vector_dim(spaces.action)
@@ -68,6 +70,7 @@ class WorldModel(nn.Module):
         self.decoder = DECODERS[decoder](settings, inputs, self.representation.memory_dim, spaces.observation)
         self.reward = heads[cfg.reward.name](cfg.reward.config, inputs)
         self.continues = heads[cfg.continues.name](cfg.continues.config, inputs) if cfg.continue_scale else None
+        compute_in(self, precision)
 
     def embed(self, obs_TB: Tree) -> Tensor:
         """Observations as the representation takes them."""
@@ -124,6 +127,18 @@ class WorldModel(nn.Module):
         total = torch.stack(list(means.values())).sum()
         metrics = {f"loss/{name}": loss.detach() for name, loss in means.items()}
         return total, seen, {"loss/world": total.detach(), **metrics, **seen.metrics}
+
+    def initial_state(self, batch: int) -> LatentState:
+        """Before an episode."""
+        return self.representation.initial_state(batch)
+
+    def rewards(self, features: Tensor) -> Tensor:
+        """Predicted rewards [...] of the steps that led to rows."""
+        return self.reward.mean(self.reward(features))
+
+    def goes_on(self, features: Tensor, discount: float) -> Tensor:
+        """Predicted probability [...] that the episode goes on, if `discount` was learned with it."""
+        return (self.lives(features, 1.0) / discount).clamp(max=1.0)
 
     def lives(self, features: Tensor, otherwise: float) -> Tensor:
         """Predicted probability (or discount) that the episode goes on, [...]."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from ludus.acting.behaviour import Actor, Outputs, SampleClipped
 from ludus.acting.exploration import Level, is_box, scale_to
 from ludus.acting.facts import Makers, policy_facts
+from ludus.components.vision_memory import VisionMemory
 from ludus.components.world_model import WorldModel
 from ludus.math.distributions import Distribution, SquashedGaussian
 from ludus.types import Array, Tree, to_device, tree_index
@@ -24,7 +25,7 @@ class WorldPlayer(Actor):
 
     recurrent = True
 
-    def __init__(self, world: WorldModel, heads: Heads) -> None:
+    def __init__(self, world: WorldModel | VisionMemory, heads: Heads) -> None:
         self.world, self.heads = world, heads
         self.device = next(world.parameters()).device
 

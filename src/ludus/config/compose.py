@@ -148,7 +148,7 @@ def read_overrides(texts: Sequence[str]) -> list[Override]:
             problem = f"not an override: {str(error).splitlines()[0]}"
             raise ConfigError(masked(text), problem, "write key=value; quote values with special characters") from None
         if override.is_sweep_override():
-            remedy = "train once per value, or write [a,b] for a list and quotes around a string that has commas"
+            remedy = "write ludus sweep, or [a,b] for a list and quotes around a string that has commas"
             raise ConfigError(masked(text), f"{override.key_or_group}: several values for one run", remedy)
         if re.match(r"hydra\b", override.key_or_group):
             raise ConfigError(text, "Hydra's own settings are not used", "see ludus train --help")
@@ -191,6 +191,13 @@ def _chosen(choices: list[Override], dirs: list[Path], spec: str) -> list[Layer]
     from ludus.config.defaults import expand
 
     return expand(ROOT, choices, dirs, " ".join([spec, *(str(choice.input_line) for choice in choices)]))
+
+
+def located(word: str) -> Path | None:
+    """The .yaml or .json file that a word names, if it is there; `configs/...` may be one that is shipped."""
+    match = _FILE.fullmatch(word)
+    path = None if match is None or match[2] else _located(match[1], search_path())
+    return path if path is not None and path.is_file() else None
 
 
 def _located(file: str, dirs: list[Path]) -> Path:

@@ -176,17 +176,23 @@ class Logging(Model):
 
 
 class Runtime(Model):
-    """How the run is computed; only `overlap` changes what is learned."""
+    """How the run is computed; only `overlap` and `ranks` change what is learned."""
 
     threads: PositiveInt | Literal["auto"] = "auto"
     """Number of torch threads; `auto` is 1 for small networks and one per core for large ones."""
     compile: Literal["auto", "always", "never"] = "auto"
     """Whether updates are compiled ahead of time; `auto` compiles if the run plans enough updates to pay for it."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
-    """Number format of image encoders; `auto` is bfloat16 on processors that support it, else float32."""
+    """Number format of convolutions over images; `auto` is bfloat16 on processors that support it, else float32."""
     overlap: bool = False
     """Take the first vector step of each cycle while the previous cycle is still learning, with the policy from before
     those updates. Results differ from those without it, but are as reproducible. Off-policy algorithms only."""
+    ranks: PositiveInt = 1
+    """Processes that train together, each with an equal share of the environments, of the buffers and of every batch;
+    their gradients are averaged. All other settings are those of the whole run. A resumed run keeps the number."""
+    rank_timeout: float = Field(default=600.0, gt=0)
+    """Seconds after which a rank that does not answer ends the run; longer than the longest evaluation, for which the
+    others wait."""
 
 
 class ExperimentConfig(Model):

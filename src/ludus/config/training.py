@@ -79,6 +79,17 @@ class Evaluation(Model):
     """Stop an evaluation that takes longer and report the episodes finished so far."""
     video: Video = Video()
     """Videos."""
+    background: bool = False
+    """Play evaluations in a process of their own while training goes on. The result of each arrives, with its own step,
+    when the next one is due or the run ends, so that goals are seen one evaluation later; every evaluated state is
+    saved. Evaluations that a phase names as a hook stay in the foreground."""
+
+    @model_validator(mode="after")
+    def seen_at_once(self) -> Evaluation:
+        """Refuse videos of weights that are gone when their result arrives."""
+        if self.background and self.video.every_evaluations:
+            raise ValueError("background: videos are recorded with the evaluation; set video.every_evaluations to 0")
+        return self
 
     @property
     def wanted(self) -> bool:

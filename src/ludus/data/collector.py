@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -51,6 +52,8 @@ class Collector:
         self.steps = 0
         self.under_way = 0
         """Steps of each environment in the rollout that is being collected."""
+        self.gather: Callable[[dict[str, float]], list[dict[str, float]]] = lambda own: [own]
+        """The statistics of the episodes of every rank."""
         self._storage: _Storage | None = None
         self.switch(env, seeds)
 
@@ -175,16 +178,21 @@ class Collector:
         return rollout
 
     def statistics(self) -> dict[str, float]:
-        """Returns and lengths of the newest finished episodes, raw rewards."""
-        if not self.returns:
-            return {}
-        return {
-            "roll/ep_rew/mean": float(np.mean(self.returns)),
-            "roll/ep_rew/last": self.returns[-1],
-            "roll/ep_rew/best": float(self.best_return),
-            "roll/ep_len/mean": float(np.mean(self.lengths)),
-            "roll/episodes": float(self.episodes),
-        }
+        """Returns and lengths of the newest finished episodes, raw rewards; of several ranks, of all their episodes."""
+        own: dict[str, float] = {}
+        if self.returns:
+            own = {
+                "roll/ep_rew/mean": float(np.mean(self.returns)),
+                "roll/ep_rew/last": self.returns[-1],
+                "roll/ep_rew/best": float(self.best_return),
+                "roll/ep_len/mean": float(np.mean(self.lengths)),
+                "roll/episodes": float(self.episodes),
+            }
+        found = [statistics for statistics in self.gather(own) if statistics]
+        if len(found) < 2:
+            return found[0] if found else {}
+        merge: dict[str, Callable[..., Any]] = {"roll/ep_rew/best": np.max, "roll/episodes": np.sum}
+        return {key: float(merge.get(key, np.mean)([one[key] for one in found])) for key in found[0]}
 
     # ---- saving ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ludus.config.schema import Environment, ExperimentConfig
 from ludus.errors import ConfigError
-from ludus.math.running import RunningMoments
+from ludus.math.running import Everyone, RunningMoments
 from ludus.types import Array, State, Tree, space_tree, tree_leaves, tree_map
 
 CLIP = 10.0
@@ -29,6 +29,8 @@ class ObservationNormalizer:
                 return _BoxNormalizer(mode, leaf)
             return None
 
+        self.everyone: Everyone = lambda own: [own]
+        """The moments of the newest rollout of every rank."""
         self.parts: Tree = tree_map(part, space_tree(space))
         """A tree like observations, with None for parts that pass unchanged."""
         if not any(tree_leaves(self.parts)):
@@ -37,7 +39,7 @@ class ObservationNormalizer:
 
     def update(self, obs_N: Tree) -> None:
         """Learn from a batch [N, ...] of training observations."""
-        tree_map(lambda part, obs: part and part.update(obs), self.parts, obs_N)
+        tree_map(lambda part, obs: part and part.update(obs, self.everyone), self.parts, obs_N)
 
     def apply(self, obs_B: Tree) -> Tree:
         """Observations with float32 in the normalised parts; changes no statistics."""
@@ -66,9 +68,9 @@ class _BoxNormalizer:
             raise ConfigError("environment.normalize_obs", "static needs finite bounds", "use rolling")
         self._set_scale()
 
-    def update(self, obs_N: Array) -> None:
+    def update(self, obs_N: Array, everyone: Everyone) -> None:
         if self.mode == "rolling":
-            self.moments.update(obs_N)
+            self.moments.update(obs_N, everyone)
             self._set_scale()
 
     def apply(self, obs_B: Array) -> Array:
@@ -95,6 +97,8 @@ class RewardNormalizer:
         self.gamma = gamma
         self.moments = RunningMoments(())
         self.running = np.zeros(num_envs)
+        self.everyone: Everyone = lambda own: [own]
+        """The moments of the newest rollout of every rank."""
 
     def apply(self, reward_TB: Array, done_TB: Array) -> Array:
         """Update the statistics with a rollout, then return its rewards scaled."""
@@ -103,7 +107,7 @@ class RewardNormalizer:
             self.running = self.running * self.gamma + reward
             returns[t] = self.running
             self.running = np.where(done, 0.0, self.running)
-        self.moments.update(returns.reshape(-1))
+        self.moments.update(returns.reshape(-1), self.everyone)
         return self.scaled(reward_TB)
 
     def cut(self) -> None:

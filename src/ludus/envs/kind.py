@@ -38,7 +38,7 @@ def _by_spaces(cfg: Environment) -> str:
 
     from ludus.envs.deadline import close
     from ludus.envs.make import make_env
-    from ludus.envs.spaces import is_image
+    from ludus.spaces import is_image
 
     env = make_env(cfg)
     close(env, f"environment {cfg.id}", cfg.step_deadline)

@@ -33,7 +33,8 @@ from torch import Tensor, nn
 
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates, clip_adaptively
-from ludus.math.policy_gradient import Scalar
+from ludus.learning.ranks import ALONE, Ranks
+from ludus.math.policy_gradient import Scalar, normalized
 from ludus.types import Tree
 
 if TYPE_CHECKING:
@@ -112,10 +113,13 @@ class Learner:
         """Whether an update runs: modules are compiled in updates only."""
         self.watched = False
         """Look at the metrics of every update: one that is not finite stays out of the sums; `take_bad` names it."""
+        self.ranks: Ranks = ALONE
+        """The processes that learn together; each sees its part of every batch, all take the same steps."""
         self.observer: Callable[[str, Mapping[str, Tree]], None] | None = None
         """Called with each batch, each loss (before its gradient is taken) and all metrics of an update (`--debug`)."""
         self._bad: str | None = None
         self._sums: dict[tuple[object, ...], Sums] = {}  # one for each function and set of static arguments
+        self._resumed: dict[str, Sums] = {}  # those of a checkpoint within an epoch, by label
         self._last: tuple[list[str], Tensor] | None = None
         if compiler is not None:
             from ludus.learning.traced import CompiledUpdates, RepeatedModule
@@ -159,11 +163,14 @@ class Learner:
         names, row, outputs = done or self._run(function, accumulate, static)
         self.updating = False
         self.version += 1
+        if self.watched:
+            row = self.ranks.average(row)
         self._last = names, row
         if self.watched and not bool(row.isfinite().all()):
             self._bad = next(name for name, value in zip(names, row.tolist(), strict=True) if not math.isfinite(value))
-        elif (sums := self._sums.get(kind)) is not None:
+        elif (sums := self._sums.get(kind) or self._resumed.pop(label_of(kind), None)) is not None:
             sums.add(row)
+            self._sums[kind] = sums
         else:
             self._sums[kind] = Sums(names, row.clone())
         return outputs
@@ -184,6 +191,18 @@ class Learner:
             row = nets.row(metrics)
         self.look("loss", metrics)
         return [*metrics, *nets.norm_names], row, outputs
+
+    def in_parts(self, accumulate: int) -> bool:
+        """Whether an update function sees only a part of a batch: of an accumulated one, or of that of all ranks."""
+        return accumulate > 1 or self.ranks.count > 1
+
+    def normalized(self, advantage: Tensor, weight: Tensor | None) -> Tensor:
+        """Advantages [..., B] scaled to zero mean and unit deviation, over the batch of all ranks."""
+        if self.ranks.count == 1:
+            return normalized(advantage, weight)
+        both = torch.stack([advantage, torch.ones_like(advantage) if weight is None else weight])
+        every, weights = self.ranks.whole(both)
+        return self.ranks.own(normalized(every, None if bool((weights == 1).all()) else weights))
 
     def look(self, what: str, tensors: Mapping[str, Tree]) -> None:
         """Show tensors to the observer, if there is one."""
@@ -223,19 +242,36 @@ class Learner:
         """A metric of the newest update; waits for the device."""
         assert self._last is not None
         names, row = self._last
-        return float(row[names.index(name)])
+        return float(self.ranks.average(row[names.index(name)].clone()))
 
     def metrics(self) -> dict[str, float]:
         """Means since the last call; each over the updates that had this metric."""
-        taken, self._sums = self._sums, {}
+        taken, self._sums, self._resumed = self._labelled(), {}, {}
         totals: dict[str, float] = {}
         counts: dict[str, int] = {}
-        order = sorted(taken, key=lambda kind: f"{getattr(kind[0], '__qualname__', kind[0])} {kind[1:]}")
-        for sums in map(taken.__getitem__, order):  # a resumed run adds up alike
+        for _, sums in sorted(taken, key=lambda pair: pair[0]):  # a resumed run adds up alike
             for name, value in zip(sums.names, sums.total.tolist(), strict=True):
                 totals[name] = totals.get(name, 0.0) + value
                 counts[name] = counts.get(name, 0) + sums.count
-        return {name: value / counts[name] for name, value in totals.items()}
+        means = [value / counts[name] for name, value in totals.items()]
+        if self.ranks.count > 1 and means:  # all ranks made the same updates, so they have the same names
+            means = self.ranks.average(torch.tensor(means, dtype=torch.float64)).tolist()
+        return dict(zip(totals, means, strict=True))
+
+    def _labelled(self) -> list[tuple[str, Sums]]:
+        return [*self._resumed.items(), *((label_of(kind), sums) for kind, sums in self._sums.items())]
+
+    def unread(self) -> list[dict[str, Any]]:
+        """Sums that `metrics()` would read, for a checkpoint within an epoch."""
+        return [{"kind": label, **vars(sums)} for label, sums in self._labelled()]
+
+    def load_unread(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Go on adding up within an epoch."""
+        self._sums = {}
+        self._resumed = {
+            one["kind"]: Sums(list(one["names"]), torch.as_tensor(one["total"]).to(self.theta), one["count"])
+            for one in state
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Weights by name, slow copies included, and the optimizers by group."""
@@ -252,6 +288,11 @@ class Learner:
         """Copies the moments of every group in place."""
         for label, group in self.groups.items():
             group.optimizer.load_state_dict(state[label])
+
+
+def label_of(kind: tuple[object, ...]) -> str:
+    """A kind of update as text that is the same in every process."""
+    return f"{getattr(kind[0], '__qualname__', kind[0])} {kind[1:]}"
 
 
 @dataclass
@@ -298,6 +339,10 @@ class Networks:
         """The slow copy of a network moves the fraction `tau` of the way to it."""
         self._learner.polyak(name, tau)
 
+    def whole(self, columns: Tensor) -> Tensor:
+        """Columns [..., B] of the batch of all ranks, for what a part of it cannot tell."""
+        return self._learner.ranks.whole(columns)
+
     def fixed(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A part of an update without gradients that runs many times: machine code if updates are compiled."""
         learner = self._learner
@@ -320,6 +365,7 @@ class Networks:
 
     def _follow(self, group: str, lr: Scalar, rates: Mapping[str, Scalar | None]) -> None:
         trained = self._learner.groups[group]
+        self._learner.ranks.average(trained.grad)
         self.norms.append(trained.step(lr, rates))
         self.norm_names += trained.norm_names
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from ludus.config.model import Model
@@ -35,6 +35,19 @@ class OptimizerConfig(Model):
     agc: float | None = Field(default=None, gt=0)
     """Adaptive gradient clipping: no parameter tensor's gradient norm is more than this share of the tensor's own
     (Brock et al. 2021); none: off."""
+
+
+class WithOptimizer(Model):
+    """A config with the field `optimizer`: what is not said of it is as the class has it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def keep_own_optimizer(cls, given: Any) -> Any:
+        """Fill in what the class has set."""
+        if not isinstance(given, dict) or not isinstance(wanted := given.get("optimizer"), dict):
+            return given
+        own = cls.model_fields["optimizer"].default.model_dump(exclude_unset=True)
+        return {**given, "optimizer": {**own, **wanted}}
 
 
 class Optimizer:

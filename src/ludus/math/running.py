@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ludus.types import Array
+
+
+class Moments(NamedTuple):
+    """Number, mean and sum of squared deviations of some samples."""
+
+    number: int
+    mean: Array
+    squares: Array
+
+
+Everyone = Callable[[Moments], Iterable[Moments]]
 
 
 class RunningMoments:
@@ -27,19 +39,24 @@ class RunningMoments:
         """Population deviation."""
         return np.sqrt(self.var)
 
-    def update(self, batch_N: Array) -> None:
-        """Take in a batch of samples [N, ...]; shape[1:] must be the shape of one sample."""
+    def update(self, batch_N: Array, everyone: Everyone = lambda own: [own]) -> None:
+        """Take in a batch of samples [N, ...]; shape[1:] must be the shape of one sample.
+
+        `everyone` has the moments of the batches that several processes take in together.
+        """
         assert batch_N.shape[1:] == self.mean.shape, f"{batch_N.shape[1:]} is not {self.mean.shape}"
-        added = len(batch_N)
-        if added == 0:
+        if len(batch_N) == 0:
             return
-        total = self.count + added
         mean = batch_N.mean(axis=0, dtype=np.float64)
-        shift = mean - self.mean
-        self._squares = (
-            self._squares + np.square(batch_N - mean).sum(axis=0) + np.square(shift) * (self.count * added / total)
-        )
-        self.mean = self.mean + shift * (added / total)
+        for moments in everyone(Moments(len(batch_N), mean, np.square(batch_N - mean).sum(axis=0))):
+            self.merge(moments)
+
+    def merge(self, other: Moments) -> None:
+        """Take in samples of which only the moments are known."""
+        total = self.count + other.number
+        shift = other.mean - self.mean
+        self._squares = self._squares + other.squares + np.square(shift) * (self.count * other.number / total)
+        self.mean = self.mean + shift * (other.number / total)
         self.count = total
 
     def state_dict(self) -> dict[str, Array]:

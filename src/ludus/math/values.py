@@ -29,6 +29,11 @@ def q_target(reward: Tensor, discount: Tensor, next_values_A: Tensor, selector_A
     return reward + discount * chosen(next_values_A, best)
 
 
+def expectile_loss(error: Tensor, expectile: float) -> Tensor:
+    """Squared errors, of which positive ones weigh `expectile` and negative ones the rest (Newey and Powell 1987)."""
+    return torch.where(error > 0, expectile, 1 - expectile) * error.square()
+
+
 def project(support_Z: Tensor, probabilities: Tensor, atoms_K: Tensor) -> Tensor:
     """A distribution on [..., Z] points, moved onto fixed equidistant atoms (Bellemare et al. 2017, eq. 7)."""
     width = atoms_K[1] - atoms_K[0]

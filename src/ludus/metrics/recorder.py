@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.metrics.names import join
+from ludus.metrics.names import COLUMNS, join
 
 if TYPE_CHECKING:
     from ludus.metrics.sinks import Sink
@@ -35,6 +35,17 @@ class Means:
         """The mean of each key."""
         return {key: total / self.counts[key] for key, total in self.sums.items()}
 
+    def state_dict(self) -> dict[str, Any]:
+        """Sums and counts."""
+        return {"values": dict(self.sums), "counts": dict(self.counts)}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Means:
+        """The inverse of `state_dict`."""
+        found = cls()
+        found.sums, found.counts = dict(state["values"]), dict(state["counts"])
+        return found
+
 
 class Recorder:
     """Collects metrics for the next row, and those of the current epoch, which may be shorter."""
@@ -60,9 +71,26 @@ class Recorder:
 
     def flush(self, *, epoch: int, env_steps: int, updates: int, phase: str, seconds: float) -> dict[str, float | str]:
         """Write one row to every sink and begin the next row."""
-        row: dict[str, float | str] = {"epoch": epoch, "env_steps": env_steps, "updates": updates}
-        row |= {"phase": phase, "seconds": seconds, **self._row.values()}
-        self._row = Means()
+        values, self._row = self._row.values(), Means()
+        return self._write(values, epoch=epoch, env_steps=env_steps, updates=updates, phase=phase, seconds=seconds)
+
+    def add_row(
+        self,
+        stage: str,
+        metrics: Mapping[str, float],
+        *,
+        epoch: int,
+        env_steps: int,
+        updates: int,
+        phase: str,
+        seconds: float,
+    ) -> dict[str, float | str]:
+        """Write a row of these metrics alone; what is recorded for the next row stays."""
+        values = {join(stage, name): float(value) for name, value in metrics.items()}
+        return self._write(values, epoch=epoch, env_steps=env_steps, updates=updates, phase=phase, seconds=seconds)
+
+    def _write(self, values: Mapping[str, float], **position: float | str) -> dict[str, float | str]:
+        row: dict[str, float | str] = {**{column: position[column] for column in COLUMNS}, **values}
         for sink in self.sinks:
             self._guard(sink, sink.write, row)
         return row
@@ -79,12 +107,19 @@ class Recorder:
 
     def state_dict(self) -> dict[str, Any]:
         """What was recorded since the last row."""
-        return {"values": dict(self._row.sums), "counts": dict(self._row.counts)}
+        return self._row.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from there, at the beginning of an epoch."""
-        self._row, self._epoch = Means(), Means()
-        self._row.sums, self._row.counts = dict(state["values"]), dict(state["counts"])
+        self._row, self._epoch = Means.of(state), Means()
+
+    def epoch_state(self) -> dict[str, Any]:
+        """What was recorded in this epoch, for a checkpoint within it."""
+        return self._epoch.state_dict()
+
+    def load_epoch_state(self, state: Mapping[str, Any]) -> None:
+        """Continue within an epoch."""
+        self._epoch = Means.of(state)
 
     def close(self) -> None:
         """Close every sink."""

@@ -79,12 +79,17 @@ class Attention(nn.Module):
 
     def forward(self, x_SBH: Tensor, window: AttentionWindow) -> Tensor:
         """Attended values [T, B, H] for the last T of S = M + T inputs."""
+        weights_BKNQW, v_BKWH = self.weights(x_SBH, window)
+        y_BKQH = (weights_BKNQW @ self._split(v_BKWH)).transpose(2, 3).flatten(3)
+        return self.output(y_BKQH.flatten(1, 2)[:, : window.steps].transpose(0, 1))
+
+    def weights(self, x_SBH: Tensor, window: AttentionWindow) -> tuple[Tensor, Tensor]:
+        """How much each query attends to each key of its chunk [B, K, N, Q, W], and the values [B, K, W, H]."""
         q_TBH = self.query(x_SBH[self.memory :])
         k_BKWH, v_BKWH = window.keys(self.key_value(x_SBH)).chunk(2, -1)
         q_BKQH = window.queries(q_TBH)
         scores_BKNQW = self._scores(q_BKQH, self._split(k_BKWH).transpose(-1, -2)) + window.mask_BK1QW
-        y_BKQH = (scores_BKNQW.softmax(-1) @ self._split(v_BKWH)).transpose(2, 3).flatten(3)
-        return self.output(y_BKQH.flatten(1, 2)[:, : window.steps].transpose(0, 1))
+        return scores_BKNQW.softmax(-1), v_BKWH
 
     def _scores(self, q_BKQH: Tensor, k_BKNPW: Tensor) -> Tensor:
         scale = (q_BKQH.shape[-1] / self.heads) ** -0.5

@@ -6,17 +6,17 @@ It knows hooks by name only; what `collect` or `update_controller` do is the alg
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ludus.algorithms import Hook, PhaseContext
+from ludus.algorithms import AlgorithmConfig, Hook, PhaseContext
 from ludus.config.schedule import Schedule
+from ludus.orchestration.evaluator import EvalResult
 from ludus.types import Report
 
 if TYPE_CHECKING:
     from ludus.experiment import Run
-    from ludus.orchestration.evaluator import EvalResult
 
 
 class Orchestrator:
@@ -24,6 +24,7 @@ class Orchestrator:
 
     def __init__(self, run: Run) -> None:
         self._run, self.scheduler = run, run.scheduler
+        self._agreed: list[AlgorithmConfig] = []  # of several ranks: their share of the settings since the last epoch
 
     def run(self) -> None:
         """All phases, or until a callback asks to stop."""
@@ -32,28 +33,46 @@ class Orchestrator:
         run.nan_guard.begin()
         for callback in run.callbacks:
             callback.on_start(run)
+        run.ranks.release()
+        if run.ranks.count > 1:
+            self._agree()
         hooks: dict[str, Hook] = {**run.hooks, "evaluate": self.evaluate}
         while (name := scheduler.next_hook()) is not None:
             if scheduler.index != run.entered:
                 run.enter(scheduler.phase)
                 run.entered = scheduler.index
             self._take(name, hooks[name](self._context()))
-            if scheduler.cycle_ended and self._epoch_over():
-                self._end_epoch()
-                if run.interrupted is not None:
-                    run.stop(run.interrupted)
-                if run.stop_reason is not None:
-                    break
+            if scheduler.cycle_ended and self._cycle_was_last():
+                break
         counted = "step" if scheduler.budget.unit == "env_steps" else "update"
+        if run.interrupted is None:  # otherwise the resumed run takes it, where it would have been taken
+            self._take_background(epoch=run.progress.epochs + 1)
         run.stop("all phases are done" if run.config.training.phases else f"the {counted} budget is used up")
-        if run.recorder.pending:
+        if run.recorder.pending and not run.stopped_early:
             self._write_row()
         for callback in run.callbacks:
             callback.on_end(run)
+        run.ranks.release()
+
+    def _cycle_was_last(self) -> bool:
+        """End the epoch, if it is over, and say whether the run ends here; ranks agree on that once in an epoch."""
+        run, over = self._run, self._epoch_over()
+        if run.ranks.count > 1:
+            if over:
+                self._end_epoch()
+                self._agree()
+            return over and run.stop_reason is not None
+        if over or run.stop_reason is not None:
+            self._end_epoch()
+        if run.interrupted is not None:  # also within an epoch, which a resumed run goes on with
+            run.stop(run.interrupted)
+        return run.stop_reason is not None
 
     def _take(self, name: str, report: Report) -> None:
         """Count and record what a hook did."""
         run = self._run
+        if run.ranks.count > 1:  # every rank took as many
+            report = replace(report, env_steps=report.env_steps * run.ranks.count)
         report = run.nan_guard.check(name, report, self._moment)
         self.scheduler.advance(report, worked=True if name == "evaluate" else None)
         if name != "evaluate":
@@ -67,12 +86,12 @@ class Orchestrator:
     def _context(self) -> PhaseContext:
         scheduler, phase = self.scheduler, self.scheduler.phase
         return PhaseContext(
-            cfg=self._run.phase_configs[scheduler.index],
+            cfg=(self._agreed or self._run.phase_configs)[scheduler.index],
             name=phase.name,
             type=phase.type,
             position=scheduler.cycle_start,
             total=scheduler.budget.total,
-            remaining_steps=scheduler.remaining_steps,
+            remaining_steps=scheduler.remaining_steps // self._run.ranks.count,
             cycle=scheduler.progress.cycles,
             buffer=phase.buffer,
         )
@@ -100,15 +119,32 @@ class Orchestrator:
         summed = run.nan_guard.check("update", Report(metrics=run.algorithm.metrics()), self._moment)
         run.recorder.record("train", summed.metrics)
         if run.evaluation_due.due(progress) and run.phase.type != "eval_only" and run.evaluator is not None:
-            self.evaluate()
+            self.evaluate() if run.background is None else self._exchange()
         if progress.epochs % run.config.logging.every_epochs == 0 or run.to_confirm:
             self._write_row()
+        run.to_confirm = run.ranks.from_first(run.to_confirm)
         if run.to_confirm:
             self._confirm()
         run.epoch_start, run.epoch_position = replace(progress), self.scheduler.cycle_start
         for callback in run.callbacks:
             callback.on_epoch_end(run)
+        run.ranks.release()
         run.recorder.begin_epoch()
+
+    def _agree(self) -> None:
+        """All ranks stop at the same epoch, for whichever of them got a signal, and go on with rank 0's settings."""
+        run, ranks = self._run, self._run.ranks
+        own: dict[str, Any] = {"interrupted": run.interrupted, "stop": run.stop_reason}
+        if ranks.rank == 0:
+            own["settings"] = [cfg.model_dump(mode="json") for cfg in run.phase_configs]
+        heard = ranks.gather(own)  # a signal that comes later counts at the next epoch
+        interrupted = next((one["interrupted"] for one in heard if one["interrupted"]), None)
+        if interrupted is not None:
+            run.interrupt(interrupted)
+        run.stop_reason = heard[0]["stop"] or interrupted
+        saved = zip(run.phase_configs, heard[0]["settings"], strict=True)
+        run.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
+        self._agreed = [run.own_share(cfg) for cfg in run.phase_configs]
 
     def _write_row(self) -> None:
         run, progress, seconds = self._run, self._run.progress, self._run.seconds
@@ -137,26 +173,63 @@ class Orchestrator:
         """The hook `evaluate`: it neither steps nor updates, so its Report is empty."""
         run = self._run
         assert run.evaluator is not None
-        result = run.evaluator.evaluate(run.position)
+        result = self._played(run.evaluator.evaluate, run.position)
         self._keep(result)
         for callback in run.callbacks:
             callback.on_evaluation(run, result)
         return Report()
 
+    def _exchange(self) -> None:
+        """Take the result of the evaluation before this one, and begin this one."""
+        run = self._run
+        assert run.background is not None
+        self._take_background(epoch=run.progress.epochs)
+        run.background.begin(run)
+
+    def _take_background(self, *, epoch: int) -> None:
+        """A result that arrives later has a row of its own, at its own step.
+
+        `epoch` is the one in which it arrives: a run that goes on from an earlier one sets the row aside.
+        """
+        run, background = self._run, self._run.background
+        result = None if background is None else background.take()
+        if background is None or result is None:
+            return
+        self._rank(result)
+        row = run.recorder.add_row(
+            "val", result.metrics(), epoch=epoch, phase=run.phase.name, seconds=run.seconds, **background.counters
+        )
+        for callback in run.callbacks:
+            callback.on_row(run, row)
+        for callback in run.callbacks:
+            callback.on_evaluation(run, result)
+
     def _confirm(self) -> None:
         """Play the fresh episodes that a callback asked for; they have a row of their own."""
         run = self._run
         assert run.evaluator is not None
-        result = run.evaluator.confirm(run.position, run.to_confirm)
+        result = self._played(run.evaluator.confirm, run.position, run.to_confirm)
         run.to_confirm = 0
         self._keep(result)
         for callback in run.callbacks:
             callback.on_confirmation(run, result)
         self._write_row()
 
+    def _played(self, play: Callable[..., EvalResult], *arguments: int) -> EvalResult:
+        """The episodes of an evaluation; of several ranks the first plays them, and the others wait."""
+        ranks = self._run.ranks
+        if ranks.count == 1:
+            return play(*arguments)
+        found = EvalResult.from_state(ranks.from_first(play(*arguments).state_dict() if ranks.rank == 0 else None))
+        assert found is not None
+        return found
+
     def _keep(self, result: EvalResult) -> None:
+        self._rank(result)
+        self._run.recorder.record("val", result.metrics())
+
+    def _rank(self, result: EvalResult) -> None:
         run = self._run
         run.last = result
         if run.best is None or result.mean >= run.best.mean:
             run.best = result
-        run.recorder.record("val", result.metrics())

@@ -23,14 +23,21 @@ M = TypeVar("M", bound=Model)
 
 
 def checked_phases(
-    config: ExperimentConfig, algorithm: Algorithm, buffers: Buffers, num_envs: int
+    config: ExperimentConfig, algorithm: Algorithm, buffers: Buffers, num_envs: int, ranks: int = 1
 ) -> tuple[tuple[Phase, ...], list[AlgorithmConfig]]:
-    """The phases of a run and the algorithm's config in each; what can never work is refused."""
+    """The phases of a run and the algorithm's config in each; what can never work is refused.
+
+    `num_envs` are those of all ranks, `buffers` those of one.
+    """
     phases = run_phases(config, algorithm.default_cycle)
     check_buffer_names(phases, buffers, algorithm.buffers)
     settings = phase_configs(config, phases, num_envs)
     for phase, cfg in zip(phases, settings, strict=True):
-        algorithm.check(cfg, phase.buffer)
+        own = cfg
+        if ranks > 1:
+            own = cfg.of_one_rank(ranks)
+            own.check(num_envs // ranks)
+        algorithm.check(own, phase.buffer)
     return phases, settings
 
 

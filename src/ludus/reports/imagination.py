@@ -12,6 +12,9 @@ from ludus.archive.record import mapping
 from ludus.archive.store import read_or_empty
 
 FILE = "imagine.json"
+NO_DECODER = (
+    "This model has no decoder: what it predicts is compared with the latent states that it sees, not with images."
+)
 JUDGED, KINDS = ("reward", "value"), ("observed", "imagined")
 MOST = 30
 """Rows of a table, and tables of errors: a file that somebody else wrote may be long."""
@@ -31,6 +34,8 @@ class Imagined(NamedTuple):
     videos: list[Path]
     plots: list[Path]
     tables: list[NumberTable]
+    note: str = ""
+    """What a reader has to know about the numbers."""
 
 
 def imaginations(run: Path) -> list[Imagined]:
@@ -39,8 +44,14 @@ def imaginations(run: Path) -> list[Imagined]:
     for path in sorted(run.glob(f"imagination/*/{FILE}"), key=lambda path: path.lstat().st_mtime):
         folder = path.parent
         videos, plots = ([p for p in sorted(folder.glob(kind)) if p.is_file()] for kind in ("*.mp4", "*.png"))
-        found.append(Imagined(folder, videos, plots, tables(read_or_empty(path))))
+        told = read_or_empty(path)
+        found.append(Imagined(folder, videos, plots, tables(told), note(told)))
     return found
+
+
+def note(told: Mapping[str, object]) -> str:
+    """A line about a model that cannot show what it sees."""
+    return NO_DECODER if told.get("decoder") is False else ""
 
 
 def tables(told: Mapping[str, object]) -> list[NumberTable]:

@@ -23,6 +23,7 @@ from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.callbacks.watching import Bounds, FirstPolicy, Idle, Status
 from ludus.run_environments import about_environments
+from ludus.session.background import BackgroundEvaluation
 from ludus.terminal import session_logs
 from ludus.text import near
 from ludus.watch.alert_command import AlertCommand
@@ -48,6 +49,12 @@ def furnish(session: Session, run: Run) -> None:
     run.monitor = Monitor(Rules.load(), threshold=run.threshold)
     video = config.training.evaluation.video
     make_env = partial(make_vector, config.environment, num_envs=1, render_mode="rgb_array", vectorization="sync")
+    if run.background is not None and run.evaluator is not None:
+        anew = run.collector is not None and run.collector.resets_at_checkpoints
+        names = [plugin.name for plugin in session.plugins]
+        former = run.callbacks.index(run.background)
+        run.background = BackgroundEvaluation(run.evaluator, folder.path, checkpoints, anew=anew, plugins=names)
+        run.callbacks[former] = run.background
     run.callbacks += [
         Status(folder.set_status),
         Bounds(),
@@ -99,6 +106,7 @@ def show(session: Session, run: Run) -> Console:
     for caution in (*session.cautions, *about_environments(run)):
         console.note(caution, "yellow")
     warnings = [*(sink.warning for sink in sinks if sink.warning), *session.warnings]
+    session.notes += [sink.remark for sink in sinks if sink.remark]
     for message in session.notes:
         session.say(message)
     for message in warnings:
@@ -120,7 +128,7 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder, step_key: str | None
         if config.logging.tensorboard:
             from ludus.metrics.sinks.tensorboard import TensorBoard
 
-            sinks.append(TensorBoard(folder.path / "tensorboard", x_axis))
+            sinks.append(TensorBoard(folder.path / "tensorboard", x_axis, dump(config)))
         if wandb.enabled:
             from ludus.metrics.sinks.wandb import WandbSink
 
@@ -145,19 +153,23 @@ def header(run: Run, folder: RunFolder, title: str, memory: str) -> dict[str, st
     """Who runs what, line by line; `title` is what the user asked for, `memory` what it will take."""
     config, where = run.config, "none: it learns from stored steps"
     if run.collector is not None:
-        where = f"{config.environment.id}, {run.collector.num_envs} at once, {run.collector.env.backend}"
+        count, each = run.scheduler.quantum, f", {run.collector.num_envs} in each rank" if run.ranks.count > 1 else ""
+        where = f"{config.environment.id}, {count} at once{each}, {run.collector.env.backend}"
     elif run.evaluator is not None:
         where = f"{config.environment.id}, for evaluation only"
     memory_core = f", memory {config.network.memory.name}" if "memory" in run.algorithm.networks else ""
     parameters = [parameter for learner in run.learners.values() for parameter in learner.model.parameters()]
     device = parameters[0].device if parameters else "cpu"
     size = sum(parameter.numel() for parameter in parameters)
+    data = "; ".join(buffer.origin for buffer in run.buffers.values() if buffer.origin)
+    ranks = f"{run.ranks.count} ranks, " if run.ranks.count > 1 else ""
     return {
         "run": folder.id,
         "config": title,
         "environment": where,
+        **({"data": data} if data else {}),
         "algorithm": f"{config.algorithm.name}, {size:,} parameters{memory_core}",
-        "machine": f"{device}, {torch.get_num_threads()} thread(s), memory {memory}",
+        "machine": f"{ranks}{device}, {torch.get_num_threads()} thread(s), memory {memory}",
         "updates": ", ".join([*update_rates(run), run.compiler.describe()]),
         "seed": str(config.experiment.seed),
         "folder": near(folder.path),

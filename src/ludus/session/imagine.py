@@ -7,27 +7,30 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.acting.exploration import scale_from
 from ludus.algorithms import Algorithm
 from ludus.archive import checkpoint
 from ludus.archive.store import RunFolder
 from ludus.components.encoder import largest
-from ludus.components.world_model import WorldModel, WorldModelConfig
+from ludus.components.implicit_model import ImplicitModelConfig
+from ludus.components.vision_memory import VisionMemoryConfig
+from ludus.components.world_model import WorldModelConfig
 from ludus.data.buffers.rows import led
 from ludus.data.normalizer import make_reward_normalizer
 from ludus.envs.facts import observation_labels
 from ludus.envs.make import make_vector
 from ludus.errors import ConfigError
-from ludus.imagination import Episode, Imagination, dream
+from ludus.imagination import Episode, Imagination, World, dream
 from ludus.networks.encoders.mlp import vector_dim
 from ludus.play import PlayedStep, greedy, policy_of
 from ludus.play import episodes as play_episodes
 from ludus.registry import ALGORITHMS
 from ludus.seeding import Streams
 from ludus.session.player import Player, player_of, run_config, seeded
+from ludus.spaces import scale_from
 from ludus.types import Spaces, space_tree, tree_index, tree_leaves, tree_map, tree_paths
 
 DEFAULT_HORIZON = 45
+LEARN_WORLDS = (WorldModelConfig, ImplicitModelConfig, VisionMemoryConfig)
 MOST_STEPS = 2_000
 """Steps of a game that are looked at."""
 
@@ -48,7 +51,8 @@ def imagined(
     found = as_learned([rows(part, b) for b in range(episodes) for part in parts(steps, b)], player, world, path)
     horizon = fitting_horizon(found, context, horizon)
     schedule, budget = config.algorithm.config.discount, config.training.total_timesteps or 0
-    discount = 1.0 if schedule is None else schedule.at(checkpoint.position(step)[0], budget)
+    told = 1.0 if schedule is None else schedule.at(checkpoint.position(step)[0], budget)
+    discount = told if player.algorithm.discount is None else player.algorithm.discount
     long = [one for one in found if len(one) > context]
     dreams = [dream(world, one, context, horizon, discount, player.algorithm.value_of) for one in long]
     images, labels = part_names(world, observation_labels(config.environment.id))
@@ -56,10 +60,10 @@ def imagined(
     return Imagination(dreams, context, horizon, labels, images, binary)
 
 
-def world_of(algorithm: Algorithm, name: str) -> WorldModel:
+def world_of(algorithm: Algorithm, name: str) -> World:
     """Its world model; an algorithm without one is refused."""
     if algorithm.world is None:
-        have = [name for name in ALGORITHMS.names() if issubclass(ALGORITHMS[name].Config, WorldModelConfig)]
+        have = [name for name in ALGORITHMS.names() if issubclass(ALGORITHMS[name].Config, LEARN_WORLDS)]
         raise ConfigError("run", f"{name} learns no world model", f"train one of {', '.join(have)}")
     return algorithm.world
 
@@ -95,7 +99,7 @@ def rows(steps: Sequence[PlayedStep], b: int) -> Episode:
     return Episode(tree_map(lambda *leaves: np.stack(leaves), *seen), action, reward, terminal)
 
 
-def as_learned(found: Sequence[Episode], player: Player, world: WorldModel, path: Path) -> list[Episode]:
+def as_learned(found: Sequence[Episode], player: Player, world: World, path: Path) -> list[Episode]:
     """Episodes as the run learned from them: actions in the unit box, what is to be normalised normalised."""
     unit, normalizer, scale = (
         scale_from(world.spaces.action),
@@ -126,7 +130,7 @@ def fitting_horizon(found: Sequence[Episode], context: int, wanted: int | None) 
     return wanted or min(DEFAULT_HORIZON, longest - context)
 
 
-def part_names(world: WorldModel, known: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+def part_names(world: World, known: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
     """(names of images by part, labels of the vector's numbers): `known` ones if they fit."""
     observed, tree = world.observed, space_tree(world.spaces.observation)
     paths, leaves = tree_paths(tree), tree_leaves(tree)

@@ -19,6 +19,7 @@ from ludus.experiment import Run
 from ludus.learning.learner import Learner
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import encode, read_rows
+from ludus.seeding import Streams
 
 SUPERSEDED = "metrics.superseded.jsonl"
 MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
@@ -52,9 +53,16 @@ def without_buffers(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     """The state without stored steps: empty buffers, and new episodes in the environments."""
     if run.collector is None:
         raise ConfigError("--rebuild-buffer", "this run collects no steps", "restore the stored steps it learns from")
-    seeds = run.streams.integers("rebuilt buffers", run.collector.num_envs)
     run.buffers.start_over()
-    return {**state, "buffers": {}, "collector": {**state["collector"], "env": None, "barrier_seeds": seeds}}
+
+    def emptied(part: Mapping[str, Any], rank: int) -> dict[str, Any]:
+        assert run.collector is not None
+        streams = Streams(run.streams.seed, rank, run.ranks.count)
+        seeds = streams.integers("rebuilt buffers", run.collector.num_envs)
+        return {**part, "buffers": {}, "collector": {**part["collector"], "env": None, "barrier_seeds": seeds}}
+
+    shards = {name: emptied(shard, int(name)) for name, shard in state.get("ranks", {}).items()}
+    return emptied(state, 0) | ({"ranks": shards} if shards else {})
 
 
 def stored_state(config: ExperimentConfig) -> Callable[[Run], None]:

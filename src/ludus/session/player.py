@@ -7,6 +7,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ludus.algorithms import Algorithm, Context
@@ -101,8 +102,13 @@ class Player:
     normalizer: ObservationNormalizer | None
 
 
-def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any] | None) -> Player:
-    """The algorithm with the weights of a checkpoint (or untrained), and nothing that could train."""
+def build_player(
+    config: ExperimentConfig, spaces: Spaces, state: dict[str, Any] | None, rng: np.random.Generator | None = None
+) -> Player:
+    """The algorithm with the weights of a checkpoint (or untrained), and nothing that could train.
+
+    `rng` draws what is random about its actions.
+    """
     precision = Precision(config.runtime.precision)
     if state is not None and "precision" in state:
         precision.load_state_dict(state["precision"])
@@ -114,7 +120,7 @@ def build_player(config: ExperimentConfig, spaces: Spaces, state: dict[str, Any]
         device=pick_device(config.experiment.device),
         precision=precision,
         rng=streams.generator("play"),
-        evaluation_rng=streams.generator("play"),
+        evaluation_rng=rng or streams.generator("play"),
     )
     with torch.random.fork_rng(devices=[]):  # the program around it may draw from torch's global generator
         torch.manual_seed(streams.integers("weights", 1)[0])

@@ -16,10 +16,12 @@ from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
 from ludus.experiment import Run, build
+from ludus.learning.ranks import Ranks
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.plugins import Plugin
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, load_state, restore, rewind_metrics, stored_state, without_buffers
+from ludus.session.ranks import follow, meet, ranks_of
 from ludus.session.session import Session
 
 
@@ -45,15 +47,21 @@ def resume(
         return None
     meta = rebuild.meta(folder.path)
     resolved = Resolved(changed.config, str(meta.get("spec") or folder.id), tuple(overrides), changed.origin)
-    with Session(resolved, debug=debug, plugins=plugins) as session:
+    with (
+        ranks_of(resolved.config, plugins) as ranks,
+        Session(resolved, debug=debug, plugins=plugins) as session,
+    ):
+        if ranks.rank > 0:
+            return follow(resolved.config, ranks)
         session.meta = meta
         session.hold(folder)
         if not checkpoint.checkpoints(folder.path) and can_go_on(folder.path):
-            run = begin_again(session, runs_dir)
+            run = begin_again(session, runs_dir, ranks)
         else:
-            run = go_on(session, saved, rebuild_buffer=rebuild_buffer)
+            run = go_on(session, saved, ranks, rebuild_buffer=rebuild_buffer)
         write_down(session, run, changes)
         with session.training(run):
+            meet(run)
             Orchestrator(run).run()
     return run
 
@@ -72,6 +80,16 @@ def unfinished(config: ExperimentConfig, runs_dir: Path) -> str | None:
         remedy = "wait for it or stop it, or leave --resume auto out for a second run"
         raise ConfigError(str(newest.folder), "the unfinished run of this config is being trained", remedy)
     return newest.id
+
+
+def finished(config: ExperimentConfig, runs_dir: Path) -> Path | None:
+    """The newest finished run of exactly this config."""
+    from ludus.archive.index import Index
+
+    wanted = config_hash(config)
+    found = [record for record in Index(runs_dir).records() if record.config_hash == wanted]
+    done = [record.folder for record in found if record.state == "finished"]
+    return max(done, key=_number, default=None)
 
 
 def can_go_on(folder: Path) -> bool:
@@ -97,14 +115,14 @@ def goes_back(folder: RunFolder) -> bool:
     return checkpoint.find(folder.path, folder.checkpoint) != checkpoint.find(folder.path, "last")
 
 
-def begin_again(session: Session, runs_dir: Path) -> Run:
+def begin_again(session: Session, runs_dir: Path, ranks: Ranks) -> Run:
     """Start a run again that was killed before its first checkpoint, with the same config and seed."""
     folder, made_with, start = session.folder, session.meta.get("config_hash"), session.meta.get("start")
     if made_with and made_with != _digest(folder):
         remedy = f"undo that, or train it as a new run: ludus train {folder.config_path}"
         raise ConfigError(str(folder.config_path), "was edited after the run was made", remedy)
     load_stored = stored_state(session.config)
-    run = build(session.config, will_checkpoint=True, say=session.say)
+    run = build(session.config, will_checkpoint=True, ranks=ranks, say=session.say)
     session.admit(run, folder.path)
     if start:
         session.notes += begin_from(run, start, runs_dir)
@@ -115,13 +133,13 @@ def begin_again(session: Session, runs_dir: Path) -> Run:
     return run
 
 
-def go_on(session: Session, saved: ExperimentConfig, *, rebuild_buffer: bool) -> Run:
+def go_on(session: Session, saved: ExperimentConfig, ranks: Ranks, *, rebuild_buffer: bool) -> Run:
     """Continue from a checkpoint; later checkpoints and rows are set aside."""
     folder = session.folder
     state, notes, path = load_state(folder)
     edited = edited_since(checkpoint.trained(state.get("about")), saved, path)
     refuse_what_was_edited(edited, folder.config_path)
-    run = build(session.config, will_checkpoint=True, say=session.say)
+    run = build(session.config, will_checkpoint=True, ranks=ranks, say=session.say)
     session.admit(run, folder.path)
     furnish(session, run)
     if rebuild_buffer:

@@ -1,4 +1,4 @@
-"""Signals only set a flag; the loop saves at the end of the epoch and ends with exit code 75."""
+"""Signals only set a flag; the loop saves at the end of the cycle and ends with exit code 75."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 def stopping(run: Run, announce: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     """A context in which the first signal asks the run to save and end; the third ends the process at once.
 
-    `announce` is told so at once: the end of the epoch may be a minute away.
+    `announce` is told so at once: the end of the cycle may be a minute away.
 
     SIGXCPU does not count, because the kernel repeats it every second; SIGHUP stays ignored under `nohup`. Outside the
     main thread Python allows no handlers, so signals keep the meaning that the program gave them.

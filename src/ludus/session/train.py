@@ -13,6 +13,7 @@ from ludus.plugins import Plugin
 from ludus.session.border import write_cut
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, start_of, stored_state
+from ludus.session.ranks import follow, meet, ranks_of
 from ludus.session.session import Session
 
 
@@ -29,8 +30,10 @@ def train(
     start = start_of(RunFolder.load(runs_dir, init_from), optimizer=optimizer) if init_from else None
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     load = stored_state(resolved.config)
-    with Session(resolved, debug=debug, plugins=plugins) as session:
-        run = build(resolved.config, will_checkpoint=True, say=session.say)
+    with ranks_of(resolved.config, plugins) as ranks, Session(resolved, debug=debug, plugins=plugins) as session:
+        if ranks.rank > 0:
+            return follow(resolved.config, ranks)
+        run = build(resolved.config, will_checkpoint=True, ranks=ranks, say=session.say)
         session.admit(run, runs_dir)
         if start:
             session.notes += begin_from(run, start, runs_dir)
@@ -52,5 +55,6 @@ def train(
         furnish(session, run)
         load(run)
         with session.training(run):
+            meet(run)
             Orchestrator(run).run()
     return run

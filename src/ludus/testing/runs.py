@@ -17,17 +17,22 @@ from ludus.config.schema import ExperimentConfig
 from ludus.experiment import Run, build
 from ludus.orchestration.callbacks import Callback
 from ludus.session.player import build_player
+from ludus.types import zeros
 
 Sections = Mapping[str, Mapping[str, object]]
 SMALL: Sections = {"environment": {"id": "CartPole-v1", "num_envs": 2}, "training": {"total_timesteps": 256}}
 
 
 class AlgorithmContract:
-    """Inherit and set `sections` of a config: at least `algorithm`, with settings that learn within 256 steps."""
+    """Inherit and set `sections` of a config: at least `algorithm`, with settings that learn within 256 steps.
+
+    An algorithm that learns from a data set has `training: {total_updates: 128, epoch_updates: 32}`.
+    """
 
     sections: Sections
 
     def _config(self, seed: int = 1, **training: object) -> ExperimentConfig:
+        training = {**self.sections.get("training", {}), **training}
         return small_config({**self.sections, "experiment": {"seed": seed}, "training": training})
 
     def test_the_seed_decides_everything(self) -> None:
@@ -44,15 +49,15 @@ class AlgorithmContract:
         )
         trained(saved)
         loaded.load_state_dict(checkpoint.load(checkpoint.find(tmp_path)))
-        assert 0 < loaded.progress.env_steps < 256
+        assert 0 < loaded.position < 256
         assert learned(trained(loaded)) == learned(saved)
 
     def test_acting_changes_no_training_and_a_player_acts_alike(self) -> None:
         """Actions fit the space and, if deterministic, equal those of a player; no random stream of training moves."""
         run = trained(build(self._config(), will_checkpoint=True))
         algorithm, player = run.algorithm, build_player(run.config, run.spaces, run.state_dict()).algorithm
-        assert run.collector is not None
-        obs, envs, before = run.collector.newest_obs, run.collector.num_envs, learned(run)
+        envs, before = 2, learned(run)
+        obs = zeros(run.spaces.observation, envs) if run.collector is None else run.collector.newest_obs
         for deterministic in (False, algorithm.deterministic_evaluation):
             state, other = algorithm.initial_state(envs), player.initial_state(envs)
             for first in np.eye(3, envs, dtype=bool):
@@ -116,5 +121,5 @@ class _Save(Callback):
         self.folder = folder
 
     def on_epoch_end(self, run: Run) -> None:
-        if run.progress.env_steps >= 96 and not checkpoint.checkpoints(self.folder):
+        if run.position >= 96 and not checkpoint.checkpoints(self.folder):
             checkpoint.save(self.folder, run.state_dict(), name="step=96")

@@ -166,3 +166,13 @@ def test_below_the_free_nats_nothing_trains(latent: str) -> None:
     found = torch.autograd.grad(sum(loss.sum() for loss in seen.losses.values()), list(model.parameters()), allow_unused=True)  # fmt: skip  # noqa: E501
     assert not any(g is not None and g.any() for g in found)
     assert seen.losses["dynamics"].eq(1e3).all() and seen.metrics["world/divergence"] < 1e3
+
+
+def test_balanced_divergence_golden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: KL((1/2, 1/2) || (9/10, 1/10)) = ln(5/3); Dreamer 2 weighs the prior's side 0.8, the other 0.2."""
+    model = made(stoch=1, classes=2, unimix=0.0, free_nats=0.0, dynamics_scale=0.8, representation_scale=0.2)
+    monkeypatch.setattr(model, "_prior", lambda _: torch.tensor([[[0.9, 0.1]]]).log())
+    losses, metrics = model._divergence(torch.zeros(1, 1, 8), torch.tensor([[[0.5, 0.5]]]).log())
+    assert losses["dynamics"].item() == pytest.approx(0.4086605, abs=1e-6)
+    assert losses["representation"].item() == pytest.approx(0.1021651, abs=1e-6)
+    assert metrics["world/divergence"].item() == pytest.approx(0.5108256, abs=1e-6)

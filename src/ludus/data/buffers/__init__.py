@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.config.model import Choice, Registered
 from ludus.data.buffers.sampling import Buffer
+from ludus.data.buffers.store import BufferConfig
 from ludus.errors import ConfigError
 from ludus.registry import BUFFERS
 
@@ -47,13 +48,16 @@ class Buffers(dict[str, Buffer]):
 
 
 def make_buffers(
-    wanted: Mapping[str, Choice], defaults: Mapping[str, Mapping[str, Any]], **details: Any
+    wanted: Mapping[str, Choice], defaults: Mapping[str, Mapping[str, Any]], *, ranks: int = 1, **details: Any
 ) -> dict[str, Buffer]:
-    """The buffers of the config, and the algorithm's defaults for the others; `stream` gives each its generator."""
+    """The buffers of the config, and the algorithm's defaults for the others; `stream` gives each its generator.
+
+    One of several `ranks` holds its share of the steps of each.
+    """
     parse, stream = Registered(BUFFERS, default="uniform").parse, details.pop("stream")
     chosen = {**wanted, **{name: parse(dict(cfg)) for name, cfg in defaults.items() if name not in wanted}}
     buffers = {
-        name: BUFFERS[choice.name](choice.config, name=name, rng=stream(f"buffer {name}"), **details)
+        name: BUFFERS[choice.name](_share(choice, ranks), name=name, rng=stream(f"buffer {name}"), **details)
         for name, choice in chosen.items()
     }
     for buffer in buffers.values():
@@ -61,3 +65,11 @@ def make_buffers(
             problem = f"{buffer.cfg.size:,} steps are too few for {buffer.num_envs:,} environments"
             raise ConfigError(f"buffers.{buffer.name}.size", problem, f"use at least {buffer.size:,}")
     return buffers
+
+
+def _share(choice: Choice, ranks: int) -> BufferConfig:
+    """The settings of one rank's part of a buffer; stored steps of another run are there for each rank."""
+    cfg: BufferConfig = choice.config
+    if ranks == 1 or cfg.size == "auto" or not BUFFERS[choice.name].own:
+        return cfg
+    return cfg.model_copy(update={"size": cfg.size // ranks})

@@ -8,10 +8,10 @@ from ludus.data.buffers.sampling import Buffer
 from ludus.data.buffers.saving import INDEX
 from ludus.data.buffers.segments import SegmentFile, columns_of
 from ludus.data.buffers.store import BufferConfig
-from ludus.data.buffers.stored import StoredConfig, find_folder, read_index
+from ludus.data.buffers.stored import StoredConfig, find_folder, read_index, stored_spaces
 from ludus.errors import ConfigError
 from ludus.registry import BUFFERS
-from ludus.types import State
+from ludus.types import Spaces, State
 
 
 class AppendConfig(StoredConfig, BufferConfig):
@@ -27,6 +27,11 @@ class AppendBuffer(Buffer):
     def __init__(self, cfg: AppendConfig, *arguments: Any, **details: Any) -> None:
         super().__init__(cfg, *arguments, **details)
         self.source, self._begun = cfg, False
+
+    @staticmethod
+    def spaces_of(cfg: AppendConfig, where: str) -> Spaces:
+        """The spaces of the other run's steps; no environment is made."""
+        return stored_spaces(cfg, where)
 
     @property
     def storage(self) -> SegmentFile:

@@ -48,7 +48,8 @@ def draw(
     Transitions [1, N], or for recurrent networks sequences [T, N] that begin with the stored memory, or a `blank` one.
     """
     cfg, gamma = now.cfg, now.at(now.cfg.gamma)
-    if buffer.added < max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts):
+    wanted = max(cfg.batch_size, 1 if now.type == "offline" else cfg.learning_starts)
+    if buffer.added < (wanted if buffer.own else 1):  # those of others will never be more
         return None  # steps ever added: with short episodes fewer of them stay in the buffer later
     buffer.at(now.position, now.total)
     if recurrent:

@@ -33,6 +33,14 @@ class Buffer(SavedSteps):
     fills_up: ClassVar[bool] = False
     """Whether sequences that end early are filled up with rows that never were."""
 
+    origin: str = ""
+    """What its steps are and where they come from, if not from this run."""
+
+    @property
+    def held_out(self) -> Buffer | None:
+        """Steps that are only validated on; only data sets keep some apart."""
+        return None
+
     def __init__(
         self,
         *arguments: Any,
@@ -160,6 +168,20 @@ class Buffer(SavedSteps):
             leaves = [self.storage.take(f"state{i}", b, a) for i in range(len(tree_leaves(self._memory)))]
             out["state"] = tree_fill(self._memory, leaves)
         return self._normalized(out, "obs")
+
+    def stretches(self, length: int) -> tuple[Array, Array]:
+        """Slots (b, a) that stretches of `length` steps begin in which cover what is stored; the last ones overlap."""
+        first, last = self._oldest, self.storage.end - length
+        begins = [np.unique([*range(first[b], last[b] + 1, length), last[b]]) for b in np.flatnonzero(last >= first)]
+        b = np.repeat(np.flatnonzero(last >= first), [len(row) for row in begins])
+        a = np.concatenate([np.zeros(0, np.int64), *begins])
+        a = a + ~self._has(b, a, REAL)  # none begins in a final observation
+        fits = (a <= last[b]) & self._has(b, a, REAL)
+        return b[fits], a[fits]
+
+    def sequences_from(self, b: Array, a: Array, length: int) -> Sample:
+        """[L, N] steps as `sample_sequences` gives them, from given slots on."""
+        return self._sequences(b, a, np.arange(length + 1)[:, None] + a, 1.0, state=False)
 
     def can_sample_sequences(self, batch: int, length: int, *, state: bool = False) -> bool:
         """Whether `batch` slots have `length` slots after them, and a sequence can begin in one of them."""

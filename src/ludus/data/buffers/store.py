@@ -126,6 +126,11 @@ class StepStore:
         return self.rows * self.num_envs
 
     @property
+    def knobs(self) -> str:
+        """Settings that make it smaller."""
+        return f"buffers.{self.name}.size"
+
+    @property
     def bytes(self) -> int:
         """Bytes it takes once the run has begun, on disk or in memory."""
         return SegmentFile.bytes_for(self.columns, self.num_envs, self.rows + self._lead)

@@ -59,6 +59,11 @@ class OfflineBuffer(Buffer):
                 problem = f"{column} there is {self._saved.get(column)}, this run has {wanted}"
                 raise ConfigError(self.where, problem, "use steps of an environment with the same spaces")
 
+    @staticmethod
+    def spaces_of(cfg: StoredConfig, where: str) -> Spaces:
+        """The spaces of its steps; no environment is made."""
+        return stored_spaces(cfg, where)
+
     @property
     def storage(self) -> SegmentFile:
         """The steps, read when they are first needed."""

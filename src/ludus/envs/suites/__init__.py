@@ -68,6 +68,7 @@ SUITES = (
     Suite(OURS, "ludus.envs.suites.small",
           ("Bandit", "TMaze", "LookAndFeel", "ProofOfMemory", "PocMemoryEnv", "PoMEnv")),
     Suite(OURS, "ludus.envs.suites.recall", ("Recall/",)),
+    Suite(OURS, "ludus.envs.suites.two_ways", ("TwoWays-",)),
     Suite(OURS, "ludus.envs.suites.pomdp", ("Tiger-", "RiverSwim-", "SparseRewardPOMDP-")),
     Suite("Atari", "ludus.envs.suites.atari", ("ALE/",), "atari", ("ale_py",)),
     Suite("MinAtar", "ludus.envs.suites.minatar", ("MinAtar/",), "minatar", ("minatar",)),

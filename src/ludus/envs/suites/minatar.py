@@ -15,9 +15,9 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from ludus.envs.snapshots.values import pack_generator, unpack_generator
-from ludus.envs.spaces import Image
 from ludus.envs.suites.minatar_cells import PAINTERS, Core, picture
 from ludus.envs.vector.tasks import VectorTask, register_task
+from ludus.spaces import Image
 from ludus.text import did_you_mean
 from ludus.types import Array, State, Tree
 

@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from ludus.envs import Action, Options, ResetReturn, StepReturn
-from ludus.envs.spaces import Image
 from ludus.envs.suites import register
 from ludus.envs.vector.tasks import VectorTask, register_task
+from ludus.spaces import Image
 from ludus.types import Array
 
 SOLVED = 0.95

@@ -16,10 +16,10 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
-from ludus.envs.spaces import Conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.vector.native import ForeignVectorEnv, seed_words
 from ludus.errors import ConfigError, MissingExtra
+from ludus.spaces import Conversion
 from ludus.text import did_you_mean
 from ludus.types import Array, StepResult, Tree, tree_index, tree_set, zeros
 

@@ -14,11 +14,11 @@ from gymnasium.vector import AutoresetMode
 from ludus.envs import Info, catalog
 from ludus.envs.deadline import Within, raised
 from ludus.envs.snapshots import BARRIER, SnapshotChoice, trial
-from ludus.envs.spaces import Conversion, action_conversion, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.vector.buffers import ActionClipper
 from ludus.envs.vector.tasks import TaskVectorEnv
 from ludus.errors import ConfigError, EnvironmentFailed
+from ludus.spaces import Conversion, action_conversion, observation_conversion
 from ludus.types import Array, StepResult, Tree, tree_index, tree_map, tree_set, zeros
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,10 @@ class Stepper:
         if final and i in self._frames:
             return self._frames[i]
         return frame(self.envs[i], self.id)
+
+    def surround(self, wrap: Callable[[gym.Env], gym.Env]) -> None:
+        """Put something around every environment."""
+        self._take([wrap(env) for env in self.envs])
 
     def watch(self, keeper: Keeper) -> None:
         """From now on `keeper` saves and restores the environments."""
@@ -242,6 +246,10 @@ class SyncVectorEnv(VectorEnv):
 
     def render(self, index: int = 0, *, final: bool = False) -> Array:
         return self._stepper.render(index, final)
+
+    def surround(self, wrap: Callable[[gym.Env], gym.Env]) -> None:
+        """Put a wrapper around every environment, for who wants to see what a policy does not: call it before reset."""
+        self._stepper.surround(wrap)
 
     def _snapshot(self) -> State:
         return {**self._arrays.saved(self._side), "envs": self._stepper.snapshot()}

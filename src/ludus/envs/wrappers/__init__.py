@@ -23,6 +23,9 @@ _CLASSES = {
     f"{_OURS}atari:NoopReset": "noop_reset NoopReset NoopResetEnv",
     f"{_OURS}atari_objects:BreakoutFeatures": "breakout_features BreakoutFeatures BreakoutV5_FeatureExtractor",
     f"{_OURS}atari_objects:PongFeatures": "pong_features PongFeatures PongV5_FeatureExtractor",
+    f"{_OURS}car_racing:CarControls": "car_controls",
+    f"{_OURS}car_racing:CarSkip": "car_skip",
+    f"{_OURS}drawings:draw_cart_pole": "draw_cart_pole",
     f"{_OURS}time:FrameStack": "frame_stack FrameStack FrameStackObservation VecObservationStackWrapper",
     f"{_OURS}images:ChannelsFirst": "channels_first",
     f"{_OURS}images:crop": "crop Crop CropObservation",
@@ -52,6 +55,7 @@ _CLASSES = {
     f"{_OURS}shaping:VizDoomShaping": "vizdoom_shaping VizDoom_RewardShaper",
     f"{_OURS}time:FrameSkip": "frame_skip FrameSkip FrameSkipWrapper",
     f"{_OURS}time:MaxAndSkip": "max_and_skip MaxAndSkip MaxAndSkipEnv MaxAndSkipObservation",
+    f"{_OURS}time:StopWithoutReward": "stop_without_reward",
     f"{_OURS}time:TimeAware": "time_aware TimeAware",
 }
 """Our name of each class first, then the names that other tools give it."""

@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ludus.envs import Observation
-from ludus.envs.spaces import Conversion, Image, image_conversion, is_picture, is_pixels, observation_conversion
 from ludus.envs.vector import Unsuited, VectorEnv
 from ludus.envs.wrappers.observations import observation_wrapper
+from ludus.spaces import Conversion, Image, image_conversion, is_picture, is_pixels, observation_conversion
 from ludus.types import Array
 
 BITS = 15

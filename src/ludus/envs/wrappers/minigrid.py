@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from ludus.envs import Observation
-from ludus.envs.spaces import Conversion, observation_conversion
 from ludus.envs.wrappers.observations import observation_wrapper
+from ludus.spaces import Conversion, observation_conversion
 from ludus.types import Array
 
 KINDS = (11, 6, 4)

@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs import Observation
-from ludus.envs.spaces import Conversion, is_pixels
 from ludus.envs.vector import VectorEnv, VectorWrapper
+from ludus.spaces import Conversion, is_pixels
 from ludus.types import Array
 
 

@@ -11,8 +11,9 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 
 from ludus.envs import Action, Observation, Options, ResetReturn, StepReturn
-from ludus.envs.spaces import Conversion, Image, is_picture, is_pixels, observation_conversion, wrapper_of
+from ludus.envs.spaces import wrapper_of
 from ludus.envs.vector import VectorEnv, VectorWrapper
+from ludus.spaces import Conversion, Image, is_picture, is_pixels, observation_conversion
 from ludus.types import Array, State, StepResult
 
 
@@ -60,6 +61,27 @@ class MaxAndSkip(FrameSkip):
 
     def _shown(self, frames: list[Observation]) -> Observation:
         return np.maximum(frames[0], frames[-1])
+
+
+class StopWithoutReward(gym.Wrapper):
+    """Truncates an episode after `steps` steps in a row without a positive reward: time for a better one."""
+
+    def __init__(self, env: gym.Env, steps: int) -> None:
+        super().__init__(env)
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, got {steps}")
+        self._most, self._waited = steps, 0
+
+    def reset(self, *, seed: int | None = None, options: Options = None) -> ResetReturn:
+        """A new episode."""
+        self._waited = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Action) -> StepReturn:
+        """A step, possibly the last one."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._waited = 0 if float(reward) > 0 else self._waited + 1
+        return obs, reward, terminated, truncated or self._waited >= self._most, info
 
 
 class FrameStack(gym.Wrapper):

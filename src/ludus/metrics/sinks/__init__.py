@@ -15,6 +15,8 @@ class Sink(ABC):
 
     warning: str = ""
     """A warning for the user when the run starts."""
+    remark: str = ""
+    """What else to tell then."""
 
     @abstractmethod
     def write(self, row: Row) -> None:

@@ -37,6 +37,8 @@ class WandbSink(Sink):
         if self.mode == "offline":
             later = f"`wandb sync {Path(self._run.dir).parent}` sends the run later"
             self.warning = f"W&B is offline: {_why_offline()}; {later}"
+        if self.mode == "online" and (entity := getattr(self._run, "entity", "")):
+            self.remark = _dashboard(str(entity), str(run.get("project")))
         self._counted = counted
         self._run.define_metric("*", step_metric=x_axis)
 
@@ -56,6 +58,16 @@ class WandbSink(Sink):
         self._run.finish()
 
 
+def _dashboard(entity: str, project: str) -> str:
+    """Make the dashboard of the project, once; a run goes on without it."""
+    from ludus.metrics.dashboard import save
+
+    try:
+        return f"W&B dashboard: {save(entity, project).url}"
+    except ConfigError as error:
+        return f"no W&B dashboard: {error.line()}"
+
+
 def check() -> None:
     """Refuse what cannot work: no client, an unknown mode, online without a key."""
     try:
@@ -65,7 +77,7 @@ def check() -> None:
     asked = os.environ.get("WANDB_MODE")
     if asked and asked not in MODES:
         raise ConfigError(f"WANDB_MODE={asked}", "is not a mode of W&B", f"use {', '.join(MODES)}")
-    if asked == "online" and not _has_key():
+    if asked == "online" and not has_key():
         remedy = "run `wandb login`, set WANDB_API_KEY, or leave WANDB_MODE out"
         raise ConfigError("WANDB_MODE=online", f"there is no key for {_server().netloc}", remedy)
 
@@ -75,14 +87,14 @@ def choose_mode() -> str:
     asked = os.environ.get("WANDB_MODE")
     if asked:
         return asked
-    return "online" if _has_key() and _reachable(_server().hostname or "", _server().port or 443) else "offline"
+    return "online" if has_key() and _reachable(_server().hostname or "", _server().port or 443) else "offline"
 
 
 def _why_offline() -> str:
     if os.environ.get("WANDB_MODE"):
         return "WANDB_MODE says so"
     host = _server().netloc
-    return f"{host} does not answer" if _has_key() else f"there is no key for {host} (`wandb login` makes one)"
+    return f"{host} does not answer" if has_key() else f"there is no key for {host} (`wandb login` makes one)"
 
 
 def _server() -> SplitResult:
@@ -106,7 +118,7 @@ def _own_server() -> str:
     return os.environ.get("WANDB_BASE_URL") or settings.get("default", "base_url", fallback="") or ""
 
 
-def _has_key() -> bool:
+def has_key() -> bool:
     """Whether the environment or the netrc file has a key; the cloud's old address counts for its new one."""
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True

@@ -1,7 +1,7 @@
 """Saves the state of a run: by steps, by updates, by minutes, at evaluations, on signals and at the end.
 
-The state is copied at the end of an epoch and written by a thread, so that training does not wait for the disk. An old
-checkpoint is removed only after a newer one has been read back and verified.
+The state is copied at the end of an epoch, or of a cycle if a signal came, and written by a thread, so that training
+does not wait for the disk. An old checkpoint is removed only after a newer one has been read back and verified.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ludus.config.training import CheckpointPlan
 from ludus.errors import DataError, ResourceError
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import Every
+from ludus.orchestration.following import barrier_seeds, collect_shards
 from ludus.orchestration.nan_guard import copied
 from ludus.progress import Progress
 
@@ -55,7 +56,7 @@ class Checkpoints(Callback):
 
     def on_start(self, run: Run) -> None:
         """Save the initial state; a resumed run already has the checkpoint it comes from."""
-        self._due(run)
+        self._due(run.epoch_start)  # asked at the ends of epochs only, and it may be resumed within one
         for folder in (self.folder, self.folder / "videos"):
             files.sweep(folder)
         if run.position == 0:
@@ -66,6 +67,11 @@ class Checkpoints(Callback):
     def on_evaluation(self, run: Run, result: EvalResult) -> None:
         """Ask for a checkpoint at the end of this epoch, if the plan saves this evaluation."""
         best = run.best is result
+        if run.background is not None and run.background.taken:  # its weights are saved already
+            saved, run.background.taken = run.background.taken, ""
+            if best:
+                self._mark_best(saved)
+            return
         self._best |= best
         self._wanted |= self.plan.at_evaluation == "all" or (best and self.plan.at_evaluation == "best")
 
@@ -75,7 +81,8 @@ class Checkpoints(Callback):
 
     def on_epoch_end(self, run: Run) -> None:
         """Save if anything asks for it."""
-        due, minutes = self._due(run), self.plan.every_minutes
+        due, minutes = self._due(run.progress), self.plan.every_minutes
+        due |= run.background is not None and run.background.name == run.scheduler.checkpoint_name
         late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
         if due or self._wanted or (late and not resets_at_checkpoints(run)):
             self.save(run)
@@ -92,29 +99,37 @@ class Checkpoints(Callback):
         """Save at the end of this epoch."""
         self._wanted = True
 
-    def _due(self, run: Run) -> bool:
+    def _due(self, progress: Progress) -> bool:
         """Whether steps or updates have passed a multiple of their interval; asks both."""
-        return self.by_steps.due(run.progress.env_steps) | self.by_updates.due(run.progress.updates)
+        return self.by_steps.due(progress.env_steps) | self.by_updates.due(progress.updates)
 
     def save(self, run: Run) -> None:
         """Copy the state and hand it to the writer, after the previous write has ended."""
         self._look()
         self.confirm()
-        collector = run.collector
-        if collector is not None and collector.resets_at_checkpoints:
-            collector.barrier(run.streams.integers(f"barrier {run.progress.env_steps}", collector.num_envs))
-        self._hand_over(run)
+        barrier = resets_at_checkpoints(run)
+        if barrier and run.collector is not None:
+            run.collector.barrier(barrier_seeds(run))
+        self._hand_over(run, barrier=barrier)
         run.nan_guard.at_checkpoint()
         self._wanted = self._best = False
         self._saved_at, self._saved = time.monotonic(), replace(run.progress)
 
-    def _hand_over(self, run: Run) -> None:
+    def _hand_over(self, run: Run, *, barrier: bool = False) -> None:
         known = list(checkpoint.checkpoints(self.folder))[-self.plan.keep :]
         name = run.scheduler.checkpoint_name
         run.buffers.at_checkpoint(name, tuple(known))
         best = self._best or run.best is None
         state = {**copied(run.state_dict()), "about": self.about}
-        self._writing = self._writer.submit(self._write, state, name, best)
+        if shards := collect_shards(run, name, known, barrier=barrier):
+            state["ranks"] = shards
+        evaluated = "" if run.background is None else run.background.name
+        self._writing = self._writer.submit(self._write, state, name, best, evaluated)
+
+    @property
+    def writing(self) -> bool:
+        """Whether a checkpoint is being written."""
+        return self._writing is not None and not self._writing.done()
 
     def finish(self) -> None:
         """Wait for the writer; a failure is final now."""
@@ -138,12 +153,18 @@ class Checkpoints(Callback):
         else:
             self.failures = 0
 
-    def _write(self, state: dict[str, Any], name: str, best: bool) -> Path:
+    def _mark_best(self, name: str) -> None:
+        """Point the link `best` at a checkpoint that was written before."""
+        self._look()
+        if name in checkpoint.checkpoints(self.folder):
+            files.replace_link(self.folder / "checkpoints" / "best", name)
+
+    def _write(self, state: dict[str, Any], name: str, best: bool, evaluated: str = "") -> Path:
         path = checkpoint.save(self.folder, state, name=name, best=best)
         try:
             for name in ("best", "last"):  # also at the top of the run folder, where people look first
                 self._link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
-            self._prune(path)
+            self._prune(path, evaluated)
         except OSError as error:
             raise ResourceError(str(self.folder), f"cannot be written: {error.strerror}") from error
         return path
@@ -156,10 +177,11 @@ class Checkpoints(Callback):
         elif link.is_symlink() and not there:
             link.unlink()
 
-    def _prune(self, newest: Path) -> None:
+    def _prune(self, newest: Path, evaluated: str) -> None:
+        """Remove old checkpoints, but neither the best one nor the one that is being evaluated."""
         known, link = checkpoint.checkpoints(self.folder), self.folder / "checkpoints" / "best"
         best = str(link.readlink()) if link.is_symlink() else ""
-        old = [path for name, path in known.items() if name != best][: -self.plan.keep]
+        old = [path for name, path in known.items() if name not in (best, evaluated)][: -self.plan.keep]
         if old:
             checkpoint.load(newest)  # verify it before older ones are removed
             for path in old:

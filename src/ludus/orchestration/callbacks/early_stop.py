@@ -10,6 +10,7 @@ from ludus.data.collector import WINDOW
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
+from ludus.types import Report
 
 if TYPE_CHECKING:
     from ludus.experiment import Run
@@ -23,6 +24,11 @@ class EarlyStop(Callback):
         self.minutes = cfg.minutes
         self.eval_reward = goal("eval_reward", cfg.eval_reward, threshold)
         self.train_reward = goal("train_reward", cfg.train_reward, threshold)
+
+    def on_report(self, run: Run, hook: str, report: Report) -> None:
+        """Time is up: an epoch may take minutes."""
+        if self.minutes is not None and run.seconds >= 60 * self.minutes:
+            run.stop(f"{self.minutes:g} minutes are over")
 
     def on_evaluation(self, run: Run, result: EvalResult) -> None:
         """The evaluated mean return is high enough: fresh episodes tell whether that was luck."""
@@ -43,14 +49,12 @@ class EarlyStop(Callback):
             run.stop(f"{found} reached {self.eval_reward:g}")
 
     def on_epoch_end(self, run: Run) -> None:
-        """The training return is high enough, over as many episodes as its mean is taken over; or time is up."""
+        """The training return is high enough, over as many episodes as its mean is taken over."""
         if self.train_reward is not None:
             metrics = run.recorder.epoch
             reward, episodes = metrics.get(RETURN, -math.inf), metrics.get("train/roll/episodes", WINDOW)
             if episodes >= WINDOW and reward >= self.train_reward:
                 run.stop(f"training mean return {reward:g} reached {self.train_reward:g}")
-        if self.minutes is not None and run.seconds >= 60 * self.minutes:
-            run.stop(f"{self.minutes:g} minutes are over")
 
 
 def goal(field: str, value: float | str | None, threshold: float | None) -> float | None:

@@ -1,0 +1,71 @@
+"""The server: which tools there are, and their errors as one line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ludus import __version__
+from ludus.errors import LudusError, MissingExtra, of_system
+from ludus.mcp.look import Looking
+from ludus.mcp.training import Training
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+INSTRUCTIONS = """Ludus trains agents by reinforcement learning; a run is a folder with config, metrics, checkpoints.
+Name a run by its id, a unique prefix, @last or @best. {training}"""
+
+
+def make_server(runs_dir: Path, *, allow_train: bool) -> MCPServer:
+    """A server over the runs of a folder; without `allow_train` it can change nothing."""
+    try:
+        from mcp.server.mcpserver import Image, MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+        from mcp_types import ToolAnnotations
+    except ImportError:
+        raise MissingExtra("mcp", "mcp") from None
+    told = "start_training trains in the background." if allow_train else "It only looks: nothing can be started."
+    server: MCPServer = MCPServer(
+        "ludus", version=__version__, instructions=INSTRUCTIONS.format(training=told), log_level="ERROR"
+    )
+
+    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            try:
+                return function(*arguments, **named)
+            except LudusError as error:
+                raise ToolError(error.line()) from None
+            except OSError as error:
+                raise ToolError(of_system(error, str(runs_dir)).line()) from None
+
+        return call
+
+    looking = Looking(runs_dir)
+
+    def plot_runs(runs: list[str] | None = None, metrics: list[str] | None = None, group_by: str = "config") -> Any:
+        """Learning curves of runs, grouped over their seeds, as a picture."""
+        return Image(data=looking.plot(runs, metrics, group_by), format="png")
+
+    look: list[Callable[..., Any]] = [
+        looking.list_runs,
+        looking.show_run,
+        looking.run_status,
+        looking.run_logs,
+        looking.run_metrics,
+        looking.compare_runs,
+        looking.run_alerts,
+        looking.list_environments,
+        looking.show_config,
+    ]
+    for function in look:
+        server.tool(annotations=ToolAnnotations(read_only_hint=True))(guarded(function))
+    server.tool(annotations=ToolAnnotations(read_only_hint=True), structured_output=False)(guarded(plot_runs))
+    if allow_train:
+        training = Training(runs_dir)
+        for change in (training.start_training, training.stop_training):
+            server.tool(annotations=ToolAnnotations(read_only_hint=False))(guarded(change))
+    return server

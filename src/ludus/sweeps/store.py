@@ -1,0 +1,161 @@
+"""`runs/@sweeps/NAME`: the spec of a sweep and what its coordinator has decided, one file per trial.
+
+A trial's file is written before its first run starts. What came of the runs is in their folders, not here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from ludus import files
+from ludus.archive.lock import NAME as LOCK
+from ludus.archive.lock import RunLock
+from ludus.archive.store import read_json, read_or_empty
+from ludus.config.read import plain, read_file, to_yaml
+from ludus.errors import ConfigError, DataError
+from ludus.sweeps.space import Latent
+from ludus.sweeps.spec import SweepSpec
+from ludus.text import clean, did_you_mean
+
+FOLDER = "@sweeps"
+SPEC = "sweep.yaml"
+
+
+@dataclass
+class Trial:
+    """One candidate: what was chosen for it and what was decided about it."""
+
+    number: int
+    latent: dict[str, Latent]
+    """What the search chose; empty for the base itself."""
+    told: list[int] = field(default_factory=list)
+    """Trials whose results the search learned after the trial before was chosen, in that order."""
+    attributes: dict[str, float] = field(default_factory=dict)
+    """What the pruner remembers of it."""
+    ended: Literal["", "pruned", "limit"] = ""
+    """Whether it was stopped on purpose."""
+    reason: str = ""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Seed -> why its run failed."""
+
+
+class SweepFolder:
+    """The folder of one sweep."""
+
+    def __init__(self, runs_dir: Path, name: str) -> None:
+        self.runs_dir, self.name = runs_dir, name
+        self.path = runs_dir / FOLDER / name
+
+    @classmethod
+    def create(cls, runs_dir: Path, spec: SweepSpec) -> SweepFolder:
+        """The folder of a new sweep."""
+        folder = cls(runs_dir, spec.name)
+        if folder.exists():
+            remedy = f"go on with ludus sweep resume {spec.name}, or write --name OTHER"
+            raise ConfigError(str(folder.path), "there is a sweep of this name", remedy)
+        for part in ("trials", "logs"):
+            (folder.path / part).mkdir(parents=True, exist_ok=True, mode=0o700)
+        files.write_text(folder.path / SPEC, to_yaml(spec.model_dump(mode="json", exclude_defaults=True)))
+        return folder
+
+    @classmethod
+    def load(cls, runs_dir: Path, name: str) -> SweepFolder:
+        """The folder of a sweep that exists."""
+        folder = cls(runs_dir, name)
+        if "/" in name or not folder.exists():
+            known = names(runs_dir)
+            remedy = (
+                did_you_mean(name, known) if known else "start one: ludus sweep CartPole-v1:ppo algorithm.lr=1e-3,3e-4"
+            )
+            raise ConfigError(clean(name, 60), f"there is no such sweep in {runs_dir}/", remedy)
+        return folder
+
+    def exists(self) -> bool:
+        """Whether there is a sweep in it."""
+        return (self.path / SPEC).is_file()
+
+    def spec(self) -> SweepSpec:
+        """What is searched."""
+        path = self.path / SPEC
+        try:
+            return SweepSpec.model_validate(plain(read_file(path)))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DataError(str(path), f"{where}: {clean(first['msg'], 160)}", "undo the edit") from None
+
+    def trials(self) -> list[Trial]:
+        """Every trial that was chosen, in order."""
+        found = [read_json(path) for path in sorted((self.path / "trials").glob("[0-9]*.json"))]
+        try:
+            trials = [Trial(**facts) for facts in found]
+        except TypeError as error:
+            raise DataError(str(self.path / "trials"), f"not the files of trials: {error}") from None
+        if [trial.number for trial in trials] != list(range(len(trials))):
+            raise DataError(str(self.path / "trials"), "a trial is missing", "restore its file")
+        return trials
+
+    def write(self, trial: Trial) -> None:
+        """Write a trial's file."""
+        files.write_json(self.path / "trials" / f"{trial.number:04}.json", asdict(trial))
+
+    def log_of(self, name: str) -> Path:
+        """Where the output of a run goes."""
+        return self.path / "logs" / f"{name}.log"
+
+    def lock(self) -> RunLock:
+        """The lock that a coordinator holds."""
+        return RunLock(self.path)
+
+    def running(self) -> bool:
+        """Whether a coordinator works on it."""
+        return RunLock.is_held(self.path)
+
+    def stop(self) -> int:
+        """Ask the coordinator to save every run and end; returns its process."""
+        owner: dict[str, Any] = read_or_empty(self.path / LOCK)
+        if not self.running() or "pid" not in owner:
+            raise ConfigError(self.name, "is not running", f"ludus sweep show {self.name}")
+        if owner.get("host") != socket.gethostname():
+            raise ConfigError(self.name, f"runs on {clean(owner.get('host'), 60)}", "stop it there")
+        os.kill(int(owner["pid"]), signal.SIGTERM)
+        return int(owner["pid"])
+
+
+def names(runs_dir: Path) -> list[str]:
+    """Every sweep in a folder of runs, the newest last."""
+    root = runs_dir / FOLDER
+    found = [path.parent for path in root.glob(f"*/{SPEC}")] if root.is_dir() else []
+    return [path.name for path in sorted(found, key=lambda path: (path / SPEC).stat().st_mtime)]
+
+
+def free_name(runs_dir: Path, wanted: str) -> str:
+    """`wanted`, with a number after it if there is one of that name."""
+    taken, count, name = set(names(runs_dir)), 1, wanted
+    while name in taken:
+        count += 1
+        name = f"{wanted[: 23 - len(str(count))]}-{count}"
+    return name
+
+
+def last_line(path: Path) -> str:
+    """The last line that a process wrote, without `error: `."""
+    try:
+        text = files.read(path, 1 << 20).decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return clean(lines[-1].removeprefix("error: "), 300) if lines else ""
+
+
+def dumps(value: object) -> str:
+    """A value as short JSON text."""
+    return json.dumps(value, separators=(",", ":"), default=str)

@@ -1,0 +1,66 @@
+"""CMA-ES: it finds the best, and its state is exact at every moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.archive import checkpoint
+from ludus.components.evolution import Evolution
+
+GOAL = np.array([1.0, -2.0, 0.5, 0.0])
+
+
+def made(seed: int = 3) -> Evolution:
+    return Evolution(4, sigma=0.5, population=8, seed=seed)
+
+
+def judged(one: Evolution, generations: int) -> Evolution:
+    for _ in range(generations):
+        one.tell(-np.square(one.ask() - GOAL).sum(1))
+    return one
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+
+
+def test_a_higher_score_is_better() -> None:
+    found = judged(made(), 60)
+    assert found.generation == 60
+    np.testing.assert_allclose(found.mean, GOAL, atol=1e-2)
+
+
+def test_candidates_stay_until_they_are_judged() -> None:
+    one = made()
+    candidates = one.ask()
+    assert candidates.shape == (8, 4) and one.ask() is candidates
+    one.tell(np.arange(8.0))
+    assert not np.array_equal(one.ask(), candidates)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_its_state_goes_through_a_checkpoint_to_the_bit(asked: bool, tmp_path: Path) -> None:
+    one, other = judged(made(), 3), made(seed=99)
+    if asked:
+        one.ask()
+    checkpoint.save(tmp_path, {"algorithm": one.state_dict()}, name="step=1")
+    other.load_state_dict(checkpoint.load(checkpoint.find(tmp_path))["algorithm"])
+    assert same(one.state_dict(), other.state_dict())
+    for _ in range(4):
+        assert np.array_equal(one.ask(), other.ask())
+        judged(one, 1), judged(other, 1)
+    assert same(one.state_dict(), other.state_dict())
+
+
+def test_a_state_is_a_copy() -> None:
+    one = judged(made(), 1)
+    saved = one.state_dict()
+    mean = saved["arrays"]["mean"].copy()
+    judged(one, 2)
+    assert np.array_equal(saved["arrays"]["mean"], mean)
