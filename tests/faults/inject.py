@@ -50,6 +50,13 @@ def signal_on_call(target: str, number: int, *, at: int = 1, after: bool = False
     on_call(target, lambda: os.kill(os.getpid(), number), at=at, after=after)
 
 
+def signal_children(number: int) -> None:
+    """The processes that this one started get a signal, and the time to notice it."""
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        os.kill(int(child), number)
+    time.sleep(0.3)
+
+
 def die() -> None:
     """SIGKILL, now."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -143,6 +143,22 @@ def test_14_third_interrupt_ends_at_once(ludus: Ludus, uninterrupted: Path, tmp_
     assert outcome(run) == outcome(uninterrupted)
 
 
+def test_15_signal_to_one_rank(ludus: Ludus, tmp_path: Path) -> None:
+    """All ranks save and stop at the end of the same epoch; the run goes on to the bit."""
+    words = [*RUN, "--ranks", "2"]
+    assert ludus("train", *words, "--runs-dir", "whole/runs").code == 0
+    agreement = "'ludus.orchestration.orchestrator:Orchestrator._agree'"
+    prelude = f"inject.on_call({agreement}, lambda: inject.signal_children(15), at=3)"
+    stopped = ludus("train", *words, prelude=prelude)
+    assert stopped.code == 75, stopped.err
+    run = only_run(tmp_path)
+    settled(stopped, run)
+    assert "SIGTERM" in status(run)["reason"] and 0 < steps(run)[-1] < 12 * STEPS
+    resumed = ludus("resume", "@last")
+    assert resumed.code == 0, resumed.err
+    assert outcome(run) == outcome(only_run(tmp_path / "whole"))
+
+
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_16_signal_to_the_whole_process_group(start: Ludus, tmp_path: Path, number: signal.Signals) -> None:
     """Workers ignore it, the parent alone saves, and nobody is left behind."""
