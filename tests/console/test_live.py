@@ -467,6 +467,22 @@ def test_the_progress_goes_on_between_rows() -> None:
     console.close()
 
 
+def test_what_was_noted_is_over_when_the_run_is_further() -> None:
+    """The first update is compiled, then steps are taken for minutes before the next row."""
+    console, file, clock = _console(terminal=False)
+    at = (1_300, "")
+    console.start({}, Budget(25_000), under_way=lambda: at, learning_starts=1_250)
+    console.write(_row(1) | {"env_steps": 1_000, "seconds": 2.0})
+    console.note("compiling the update ...")
+    for clock.now, steps in ((20.0, 1_300), (40.0, 1_400)):
+        at = (steps, "")
+        console.tick()
+    first, second = [line for line in file.getvalue().splitlines() if " / 25,000" in line][-2:]
+    assert first.endswith("compiling the update")
+    assert "compiling" not in second and "1,400 / 25,000 steps  10.0 steps/s  ETA 39:20" in second
+    console.close()
+
+
 def test_a_pipe_hears_of_a_long_rollout() -> None:
     said: list[str] = []
     console, file, clock = _console(terminal=False, copy=said.append)

@@ -28,7 +28,6 @@ from ludus.watch.rules import Rules
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.live import Live
-    from rich.segment import Segments
 
 log = logging.getLogger(__name__)
 _FASTEST = 1 / 8
@@ -71,7 +70,7 @@ class Console(Sink):
         self._threshold: float | None = None
         self._lock = threading.RLock()  # the thread that ticks draws too
         self._announced: deque[str] = deque()
-        self._doing, self._heard, self._ticked = "", clock(), -float("inf")
+        self._doing, self._doing_at, self._heard, self._ticked = "", 0, clock(), -float("inf")
         self._under_way: Callable[[], tuple[int, str]] | None = None
         if monitor is not None:
             monitor.listeners.append(self._alert)
@@ -124,7 +123,8 @@ class Console(Sink):
         width = 10_000 if self._plain else self._console.width
         text = clean(text, 2000)
         with self._lock:
-            self._doing = text.removesuffix(ONGOING) if text.endswith(ONGOING) else self._doing
+            if text.endswith(ONGOING):
+                self._doing, self._doing_at = text.removesuffix(ONGOING), self._position()
             self._print([[(part, style)] for part in textwrap.wrap(text, width)], [[(text, "")]])
 
     def announce(self, text: str) -> None:
@@ -145,7 +145,7 @@ class Console(Sink):
             if self._live is not None:
                 self._redraw()
             elif self._under_way is not None and self._line_due < float("inf"):
-                text = pipe.waiting(self._progress(now - self._heard), self._doing or self._under_way()[1])
+                text = pipe.waiting(self._progress(now - self._heard), self._activity())
                 self._print([[(text, "")]])
 
     def summary(self, result: Mapping[str, object]) -> None:
@@ -165,7 +165,7 @@ class Console(Sink):
             if self._live is not None:
                 live, self._live = self._live, None
                 self._heard, self._doing = self._clock(), ""
-                live.update(_drawn(self._frame(), self._ascii))
+                live.update(screen.drawn(self._frame(), self._ascii))
                 self._out(live.stop)
             self._due = self._line_due = float("inf")
 
@@ -196,7 +196,7 @@ class Console(Sink):
 
     def _redraw(self) -> None:
         if self._live is not None:
-            self._out(self._live.update, _drawn(self._frame(), self._ascii), refresh=True)
+            self._out(self._live.update, screen.drawn(self._frame(), self._ascii), refresh=True)
 
     def _plain_line(self, last: Row) -> None:
         """A progress line for outputs without the table: at every evaluation, and less and less often between them."""
@@ -229,9 +229,11 @@ class Console(Sink):
         at = self._history.position
         (begin, before), (end, after) = self._speed[0], self._speed[-1]
         position = int(at.get(self._budget.unit, before))
-        if waited and self._under_way is not None:
-            position = max(position, self._under_way()[0])
-        speed = (after - before) / (end - begin) if end > begin else (position - before) / waited if waited else 0.0
+        if waited:
+            position = max(position, self._position())
+        speed = (after - before) / (end - begin) if end > begin else 0.0
+        if waited and (not speed or after < self._learning_starts <= position):  # rows say nothing of the speed yet
+            speed = (position - after) / waited
         return screen.Standing(
             position=position,
             total=self._budget.total,
@@ -244,6 +246,16 @@ class Console(Sink):
             learning_starts=self._learning_starts,
         )
 
+    def _position(self) -> int:
+        """Where the run is now, in the unit of its budget."""
+        return self._under_way()[0] if self._under_way is not None else 0
+
+    def _activity(self) -> str:
+        """What the run does between two rows: what was noted last, until the run is further than it was then."""
+        if self._doing and self._position() > self._doing_at:
+            self._doing = ""
+        return self._doing or (self._under_way()[1] if self._under_way is not None else "")
+
     def _frame(self) -> list[screen.Line]:
         width, height = min(self._console.width, 120), self._console.height
         waited = self._clock() - self._heard
@@ -254,9 +266,10 @@ class Console(Sink):
 
     def _status(self, waited: float, width: int) -> list[screen.Line]:
         """What goes on below the progress bar, while no row comes and before the first episode has ended."""
+        doing = self._activity()
         if self._doing:
-            return [[(clean(f"{self._doing}  {duration(waited)}", width), screen.DIM)]]
-        if waited and self._under_way is not None and (doing := self._under_way()[1]):
+            return [[(clean(f"{doing}  {duration(waited)}", width), screen.DIM)]]
+        if waited and doing:
             return [[(clean(doing, width), screen.DIM)]]
         if RETURN in self._history.series or self._budget.unit != "env_steps":
             return []
@@ -265,7 +278,7 @@ class Console(Sink):
     def _print(self, lines: Iterable[screen.Line], plain: Iterable[screen.Line] | None = None) -> None:
         """Print `lines` on the screen and `plain` (default: the same without colours) to the copy."""
         lines = list(lines)
-        for text in filter(None, _texts(lines if plain is None else plain)):
+        for text in filter(None, screen.texts(lines if plain is None else plain)):
             try:
                 if self._copy is not None:
                     self._copy(text)
@@ -274,9 +287,9 @@ class Console(Sink):
                 log.warning("run.log cannot be written: %s; training goes on without it", error)
         if not self._plain:
             if lines:
-                self._out(self._console.print, _drawn(lines, self._ascii), end="")
+                self._out(self._console.print, screen.drawn(lines, self._ascii), end="")
             return
-        for text in _texts(lines) if not self._silent else ():
+        for text in screen.texts(lines) if not self._silent else ():
             self._out(print, ascii_only(text) if self._ascii else text, file=self._console.file, flush=True)
 
     def _out(self, write: Callable[..., object], *args: object, **options: object) -> None:
@@ -286,17 +299,3 @@ class Console(Sink):
         except OSError:
             self._silent = True
             mute(self._console.file)
-
-
-def _texts(lines: Iterable[screen.Line]) -> list[str]:
-    return ["".join(part for part, _ in line).rstrip() for line in lines]
-
-
-def _drawn(lines: list[screen.Line], plain_ascii: bool) -> Segments:
-    """Lines for rich, without wrapping and markup, so that no text is interpreted as markup."""
-    from rich.segment import Segment, Segments
-    from rich.style import Style
-
-    parts = [part for line in lines for part in (*line, ("\n", ""))]
-    texts = [(ascii_only(text) if plain_ascii and text != "\n" else text, style) for text, style in parts]
-    return Segments(Segment(text, Style.parse(style) if style else None) for text, style in texts)

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from ludus.console.history import History, Series
-from ludus.text import clean, duration, near, number, points, rate, sparkline
+from ludus.text import ascii_only, clean, duration, near, number, points, rate, sparkline
 from ludus.watch.rules import Rule, Rules
+
+if TYPE_CHECKING:
+    from rich.segment import Segments
 
 Line = list[tuple[str, str]]
 TITLE, DIM, SPARK = "bold cyan", "bright_black", "cyan"
@@ -234,3 +237,18 @@ def facts(result: Mapping[str, object], alerts: Sequence[str], width: int) -> li
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def texts(lines: Iterable[Line]) -> list[str]:
+    """Lines without their styles."""
+    return ["".join(part for part, _ in line).rstrip() for line in lines]
+
+
+def drawn(lines: list[Line], plain_ascii: bool) -> Segments:
+    """Lines for rich, without wrapping and markup, so that no text is interpreted as markup."""
+    from rich.segment import Segment, Segments
+    from rich.style import Style
+
+    parts = [part for line in lines for part in (*line, ("\n", ""))]
+    texts = [(ascii_only(text) if plain_ascii and text != "\n" else text, style) for text, style in parts]
+    return Segments(Segment(text, Style.parse(style) if style else None) for text, style in texts)

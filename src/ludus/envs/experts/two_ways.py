@@ -9,13 +9,13 @@ from ludus.envs.experts import Expert
 from ludus.registry import EXPERTS
 from ludus.types import Array
 
-HEIGHT, AHEAD, NOISE = 0.6, 0.15, 0.1
-"""Height of the arc, how far ahead on it the next step aims, and the deviation of every step."""
+TURN, HEIGHT, AHEAD, NOISE = -0.6, 0.6, 0.15, 0.05
+"""Where the arc begins, its height, how far ahead on it the next step aims, and the deviation of every step."""
 
 
 @EXPERTS.register("two_ways")
 class TwoWays(Expert):
-    """Follows an arc; every episode takes the other side than the one that began before it."""
+    """Goes straight on, then along an arc; every episode takes the other side than the one that began before it."""
 
     ids = ("TwoWays-v0",)
 
@@ -29,6 +29,7 @@ class TwoWays(Expert):
         self._side_B = sides if first_B.all() else np.where(first_B, sides, self._side_B)
         self._begun += int(first_B.sum())
         x = np.minimum(obs_B[:, 0] + AHEAD, 1.0)
-        aim = np.stack([x, self._side_B * HEIGHT * np.cos(np.pi / 2 * x)], -1) - obs_B
+        arc = self._side_B * HEIGHT * np.cos(np.pi / 2 * np.clip(x / TURN, -1.0, 1.0))
+        aim = np.stack([x, np.where(obs_B[:, 0] < TURN, 0.0, arc)], -1) - obs_B
         step = aim / np.maximum(np.linalg.norm(aim, axis=-1, keepdims=True), 1e-6)
         return np.clip(step + NOISE * self.rng.standard_normal(step.shape), -1.0, 1.0).astype(np.float32)

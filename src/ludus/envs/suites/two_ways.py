@@ -15,12 +15,12 @@ RADIUS = np.float32(0.35)
 """Of the disc in the middle."""
 GOAL, NEAR = np.array([1.0, 0.0], np.float32), np.float32(0.15)
 """Where the way ends, and how close is there."""
-START, SPREAD = np.array([-1.0, 0.0], np.float32), 0.03
+START, SPREAD = np.array([-1.0, 0.0], np.float32), 0.01
 """Where it begins, and how far away from that at most."""
-PACE = np.float32(0.08)
+PACE = np.float32(0.2)
 """Distance of a step of length 1."""
 EDGE = 2.0
-LIMIT = 80
+LIMIT = 40
 SOLVED = 0.9
 
 
