@@ -479,7 +479,7 @@ def test_what_was_noted_is_over_when_the_run_is_further() -> None:
         console.tick()
     first, second = [line for line in file.getvalue().splitlines() if " / 25,000" in line][-2:]
     assert first.endswith("compiling the update")
-    assert "compiling" not in second and "1,400 / 25,000 steps  10.0 steps/s  ETA 39:20" in second
+    assert "compiling" not in second and "1,400 / 25,000 steps  10 steps/s  ETA 39:20" in second
     console.close()
 
 

@@ -266,11 +266,8 @@ class Console(Sink):
 
     def _status(self, waited: float, width: int) -> list[screen.Line]:
         """What goes on below the progress bar, while no row comes and before the first episode has ended."""
-        doing = self._activity()
-        if self._doing:
-            return [[(clean(f"{doing}  {duration(waited)}", width), screen.DIM)]]
-        if waited and doing:
-            return [[(clean(doing, width), screen.DIM)]]
+        if (doing := self._activity()) and (waited or self._doing):
+            return [[(clean(f"{doing}  {duration(waited)}" if self._doing else doing, width), screen.DIM)]]
         if RETURN in self._history.series or self._budget.unit != "env_steps":
             return []
         return [[(clean("no episode has ended yet, so there is no return", width), screen.DIM)]]
