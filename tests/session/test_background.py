@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def workers(folder: Path) -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"ludus.session.evaluation_worker" in words and str(folder).encode() in words:
+        if any(b"ludus.session.evaluation_worker" in word for word in words) and str(folder).encode() in words:
             found.append(int(path.parent.name))
     return found
 
@@ -173,3 +174,47 @@ def test_verify_repeats_it(tmp_path: Path) -> None:
 
     run = trained(tmp_path, True)
     assert verify(RunFolder(run.folder)).identical
+
+
+OLD = {
+    "training.total_timesteps": 1152,
+    "training.checkpoints": {"every_steps": 128, "keep": 2},
+    "environment.num_envs": 4,
+    "algorithm.rollout_steps": 32,
+}
+
+
+def test_going_back_finds_the_evaluation_that_was_under_way(tmp_path: Path) -> None:
+    """A checkpoint that stays needs the one that was being evaluated when it was taken: that stays, too."""
+    run = trained(tmp_path, True, **OLD)
+    there = checkpoint.checkpoints(run.folder)
+    waits = {name: checkpoint.load(path)["callbacks"]["BackgroundEvaluation 0"]["name"] for name, path in there.items()}
+    assert set(waits.values()) <= set(there) and any(name != waited for name, waited in waits.items())
+    before, (first, *_) = told(run), [name for name, waited in waits.items() if name != waited]
+    assert told(load_run(f"{run.id}/{first}", runs_dir=tmp_path).resume(quiet=True)) == before
+
+
+def test_a_folder_without_the_evaluated_checkpoint_goes_on_without_it(tmp_path: Path) -> None:
+    run = trained(tmp_path, True, **OLD)
+    whole, there = weights(run), checkpoint.checkpoints(run.folder)
+    waits = {name: checkpoint.load(path)["callbacks"]["BackgroundEvaluation 0"]["name"] for name, path in there.items()}
+    first = next(name for name, waited in waits.items() if name != waited)
+    shutil.rmtree(there[waits[first]])
+    going_on = load_run(f"{run.id}/{first}", runs_dir=tmp_path).resume(quiet=True)
+    assert weights(going_on) == whole
+    assert f"{waits[first]} is not there any more" in (run.folder / "run.log").read_text()
+
+
+def test_a_signal_in_the_last_cycle_does_not_lose_the_last_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run stops for its own reason, so nobody would resume it."""
+
+    def on_epoch_end(_: EarlyStop, run: Any) -> None:
+        if run.position == 512:
+            run.stop("a test")
+            run.interrupt("a signal")
+
+    monkeypatch.setattr(EarlyStop, "on_epoch_end", on_epoch_end)
+    run = trained(tmp_path, True)
+    assert run.record.state == "finished" and [row[0] for row in told(run)] == [256, 512]

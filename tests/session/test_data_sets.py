@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from demonstrations import demonstrations, same
+from demonstrations import PENDULUM, demonstrations, same
 from ludus.data.datasets.minari import MinariData
 from ludus.envs import deployment, make
 from ludus.metrics.sinks.jsonl import read_rows
@@ -237,3 +237,37 @@ def test_what_was_cloned_is_refined_online(ludus: Any, tmp_path: Path) -> None:
     log = (last_run(tmp_path) / "run.log").read_text()
     assert "weights taken over: 6 tensors" in log and "not in the other run: policy.critic" in log
     assert "did not fit" not in log
+
+
+BUFFERS = ("first", "demos")
+SMALL_UNET = {"denoiser": {"widths": [8, 16], "groups": 4}}
+
+
+@pytest.mark.parametrize(("algorithm", "more"), [("behaviour_cloning", {}), ("diffusion_policy", SMALL_UNET)])
+def test_resumed_in_a_later_phase_it_validates_on_the_episodes_of_that_phase(
+    ludus: Any, tmp_path: Path, algorithm: str, more: dict[str, Any]
+) -> None:
+    """Validated on the episodes of the first phase, the losses of a resumed run would be others."""
+    paths = {name: demonstrations(tmp_path / f"{name}-v0", PENDULUM, seed=i)[0] for i, name in enumerate(BUFFERS)}
+    phase = {"type": "offline", "duration_updates": 4, "hooks": ["update_controller"]}
+    config = {
+        "algorithm": {"name": algorithm, "batch_size": 8, **more},
+        "buffers": {name: {"type": "minari", "path": str(path), "held_out": 0.3} for name, path in paths.items()},
+        "training": {
+            "total_updates": 8,
+            "epoch_updates": 2,
+            "checkpoints": {"every_updates": 6},
+            "phases": [{"name": "one", "buffer": "first", **phase}, {"name": "two", **phase}],
+        },
+        "runtime": {"compile": "never"},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(config))
+    done = ludus("train", str(tmp_path / "run.yaml"), "-q")
+    assert done.code == 0, done.err
+
+    def validated() -> list[float]:
+        return [row["train/loss/validation"] for row in read_rows(last_run(tmp_path) / "metrics.jsonl")]
+
+    before = validated()
+    assert ludus("resume", "@last/update=6").code == 0
+    assert validated() == before and len(before) == 4

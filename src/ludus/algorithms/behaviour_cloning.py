@@ -89,6 +89,7 @@ class BehaviourCloning(Algorithm):
         self.policy, self.learner, self.behaviour = build_policy(cfg, context, value=False, compiled=True)
         self.static: dict[str, Any] = {}
         self.validation: Batch | None = None
+        self.validations: dict[str, Batch] = {}
 
     def hooks(self) -> dict[str, Hook]:
         """`update_controller` alone."""
@@ -121,10 +122,11 @@ class BehaviourCloning(Algorithm):
         burn_in = cfg.burn_in if self.policy.recurrent else 0
         floor = math.log(cfg.min_std) if self.gaussian and cfg.loss == "likelihood" else None
         self.static = {"floor": floor, "squared": cfg.loss == "squared_error", "burn_in": burn_in}
-        if self.validation is None and buffer.held_out is not None:
+        if buffer.name not in self.validations and buffer.held_out is not None:
             steps = min(VALIDATED, len(buffer.held_out))
             count = max(1, steps // (burn_in + cfg.sequence_length)) if self.policy.recurrent else steps
-            self.validation = self.draw(buffer.held_out, cfg, count)
+            self.validations[buffer.name] = self.draw(buffer.held_out, cfg, count)
+        self.validation = self.validations.get(buffer.name)
         self.learner.update(self.update, self.draw(buffer, cfg, cfg.batch_size), {"lr": now.at(cfg.lr)}, **self.static)
         return Report(updates=1)
 

@@ -158,6 +158,7 @@ class DiffusionPolicy(Algorithm):
             learner=self.learner,
         )
         self.validation: Batch | None = None
+        self.validations: dict[str, Batch] = {}
 
     def hooks(self) -> dict[str, Hook]:
         """`update_controller` alone."""
@@ -182,11 +183,12 @@ class DiffusionPolicy(Algorithm):
         cfg, buffer, k = now.cfg, self.replay[now.buffer or "demos"], self.learner.updates
         if not self.seen.known:
             self.learn_ranges(buffer)
-        if self.validation is None and buffer.held_out is not None:
+        if buffer.name not in self.validations and buffer.held_out is not None:
             rng = np.random.default_rng(0)  # every run validates with the same noise
-            self.validation = self.draw(buffer.held_out, min(VALIDATED, len(buffer.held_out)), rng)
-            noise = rng.standard_normal(self.validation["action"].shape, np.float32)
-            self.validation["noise"] = torch.from_numpy(noise).to(self.device)
+            batch = self.draw(buffer.held_out, min(VALIDATED, len(buffer.held_out)), rng)
+            noise = rng.standard_normal(batch["action"].shape, np.float32)
+            self.validations[buffer.name] = {**batch, "noise": torch.from_numpy(noise).to(self.device)}
+        self.validation = self.validations.get(buffer.name)
         scalars = {"lr": now.at(cfg.lr), "tau": max((1 + k) ** -cfg.ema_power, 1 - cfg.ema_max)}
         self.learner.update(self.update, self.draw(buffer, cfg.batch_size, self.rng), scalars)
         return Report(updates=1)

@@ -45,7 +45,7 @@ class Orchestrator:
             if scheduler.cycle_ended and self._cycle_was_last():
                 break
         counted = "step" if scheduler.budget.unit == "env_steps" else "update"
-        if run.interrupted is None:  # otherwise the resumed run takes it, where it would have been taken
+        if not run.stopped_early:  # otherwise the resumed run takes it, where it would have been taken
             self._take_background(epoch=run.progress.epochs + 1)
         run.stop("all phases are done" if run.config.training.phases else f"the {counted} budget is used up")
         if run.recorder.pending and not run.stopped_early:

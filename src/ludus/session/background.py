@@ -8,7 +8,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +16,7 @@ from ludus.archive import checkpoint
 from ludus.envs.suites import LOCAL
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError, ResourceError
 from ludus.experiment import Run
+from ludus.interpreter import running_module
 from ludus.orchestration.background import Deferred
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult, Evaluator
@@ -42,10 +42,13 @@ class BackgroundEvaluation(Deferred):
         self._position: int | None = None
 
     def on_start(self, run: Run) -> None:
-        """A resumed run begins what was under way again: its checkpoint is still there."""
+        """A resumed run begins what was under way again, from its checkpoint."""
         if run.config.environment.id.startswith(LOCAL):
             problem = "another process cannot make an environment that was handed in from Python"
             raise ConfigError("training.evaluation.background", problem, "set it to false")
+        if self.name and self.name not in checkpoint.checkpoints(self.folder):  # of a folder that is not whole
+            run.say(f"{self.name} is not there any more: its evaluation, which was under way, is left out")
+            self.name = ""
         if self.name:
             self.play(int(self._position or 0))
 
@@ -110,7 +113,7 @@ class BackgroundEvaluation(Deferred):
         return stream.readline()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "ludus.session.evaluation_worker", *self._arguments]
+        command = running_module("ludus.session.evaluation_worker", *self._arguments)
         # a session of its own: Ctrl-C asks training to save and end, which then ends this process
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ), start_new_session=True

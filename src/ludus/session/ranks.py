@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from ludus.config.compose import config_hash, dump, parse
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, LudusError, RankLost
 from ludus.experiment import Run, build
+from ludus.interpreter import running_module
 from ludus.learning.ranks import ALONE, ConnectedRanks, Ranks, Store
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.plugins import Plugin, load_plugins
@@ -127,7 +127,7 @@ class Followers:
             variables = {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank)}
             variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port)}
             process = subprocess.Popen(
-                [sys.executable, "-m", "ludus.session.follower", *names],
+                running_module("ludus.session.follower", *names),
                 env={**os.environ, **variables},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -245,6 +245,15 @@ def as_group(file: Any) -> None:
     file.create_group("episode_2/actions")
 
 
+def bomb(file: Any) -> None:
+    """Rows that are in the file by name only."""
+    group, rows = file["episode_2"], 1 << 46
+    for name in ("rewards", "terminations", "truncations"):
+        kind = group[name].dtype
+        del group[name]
+        group.create_dataset(name, shape=(rows,), dtype=kind, chunks=(1 << 20,))
+
+
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "truncated": (cut, "main_data.hdf5: cannot be read: "),
     "no hdf5": (replaced("main_data.hdf5", "hello"), "main_data.hdf5: cannot be read: "),
@@ -275,6 +284,15 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
                        "episode 2: actions is missing"),
     "a group": (content(as_group),
                 "episode 2: actions is no dataset"),
+    "not even a row": (content(put("episode_2/rewards", 1.0)), "episode 2: has no steps"),
+    "endless seed": (content(lambda file: file["episode_2"].attrs.__setitem__("seed", np.inf)),
+                     "episode 2: cannot convert float infinity to integer"),
+    "larger than memory": (content(bomb), "episode 2: is larger than memory"),
+    "endless": (metadata(total_episodes=float("inf")), "metadata.json: cannot be understood: OverflowError"),
+    "a number beyond all": (metadata(action_space={"type": "Discrete", "n": 10**30, "start": 0}),
+                            "metadata.json: cannot be understood: OverflowError"),
+    "a space beyond all": (metadata(observation_space={"type": "MultiBinary", "n": 10**12}),
+                           "metadata.json: cannot be understood: ValueError a space of 1,000,000,000,000 numbers"),
     "two episodes in one": (content(set_to("episode_0/truncations", 4, True)), "episode 0: ends before its last step"),
     "empty": (content(put("episode_0/rewards", np.zeros(0, np.float32))), "episode 0: has no steps"),
     "another file": (content(elsewhere), "episode 2: rewards is a link"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
@@ -31,6 +32,8 @@ METADATA, CONTENT = "metadata.json", "main_data.hdf5"
 LARGEST_METADATA = 1 << 26
 ID = re.compile(r"(?:[-\w]+/)*[-\w]+-v\d+")
 """Ids of data sets: `namespace/name-v0`."""
+MOST_NUMBERS = 1 << 24
+"""Of one observation or action: an image of 2,000 x 2,000 has fewer."""
 BROKEN = "restore it, or record it again"
 T = TypeVar("T")
 
@@ -47,7 +50,14 @@ class MinariData:
                 read_space(self.metadata[f"{name}_space"]) for name in ("observation", "action")
             )
             self.count, self.id = int(self.metadata["total_episodes"]), str(self.metadata["dataset_id"])
-        except (KeyError, ValueError, TypeError, AssertionError, RecursionError) as error:  # gymnasium asserts
+        except (
+            LookupError,
+            ValueError,
+            TypeError,
+            OverflowError,
+            AssertionError,
+            RecursionError,
+        ) as error:
             raise self._bad_metadata(f"cannot be understood: {type(error).__name__} {error}") from None
         self._check_metadata()
         try:
@@ -99,12 +109,21 @@ class MinariData:
         """Whatever is wrong with an episode, on one line that names it."""
         try:
             return read()
-        except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:  # h5py raises all of them
+        except MemoryError:  # rows that were never written take no room in a file
+            raise DataError(str(self.file), f"episode {i}: is larger than memory", BROKEN) from None
+        except (
+            OSError,
+            LookupError,
+            ValueError,
+            TypeError,
+            OverflowError,
+            RuntimeError,
+        ) as error:
             raise DataError(str(self.file), f"episode {i}: {_first_line(error)}", BROKEN) from None
 
     def _episode(self, file: h5py.File, i: int) -> Episode:
         group = _inside(file, f"episode_{i}", "group")
-        steps = _inside(group, "rewards").shape[0]
+        steps = (_inside(group, "rewards").shape or (0,))[0]
         if not steps:
             raise ValueError("has no steps")
         reward = _numbers(_inside(group, "rewards"), (steps,), np.dtype(np.float32), "rewards")
@@ -152,8 +171,15 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def read_space(text: str | Mapping[str, Any]) -> gym.Space:
-    """A space from Minari's JSON; ValueError, KeyError or TypeError for anything else."""
+    """A space from Minari's JSON; ValueError, KeyError, TypeError or OverflowError for anything else."""
     data = json.loads(text) if isinstance(text, str) else text
+    found = _space(data)
+    if math.prod(found.shape or ()) > MOST_NUMBERS:
+        raise ValueError(f"a space of {math.prod(found.shape or ()):,} numbers")
+    return found
+
+
+def _space(data: Mapping[str, Any]) -> gym.Space:
     match data["type"]:
         case "Box":
             dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])

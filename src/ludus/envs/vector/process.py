@@ -16,6 +16,7 @@ from ludus.envs.deadline import LEAST
 from ludus.envs.spaces import EnvInfo
 from ludus.envs.vector import worker as protocol
 from ludus.errors import EnvironmentFailed, LudusError
+from ludus.interpreter import running
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 GRACE = 5.0
@@ -129,11 +130,10 @@ class Worker:
 def _start(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
     """Start a new interpreter with this one's import path; signals stay blocked until the worker ignores them."""
     entry = f"from ludus.envs.vector.worker import main; main({link_fd}, {memory_fd})"
-    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {entry}"]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, protocol.IGNORED)
     try:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=(link_fd, memory_fd), env={**ONE_THREAD, **os.environ}
+            running(entry), stdin=subprocess.DEVNULL, pass_fds=(link_fd, memory_fd), env={**ONE_THREAD, **os.environ}
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

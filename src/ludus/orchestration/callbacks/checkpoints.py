@@ -51,6 +51,7 @@ class Checkpoints(Callback):
         self._wanted = self._best = False
         self._saved_at = time.monotonic()
         self._saved: Progress | None = None
+        self._evaluates: dict[str, str] = {}  # checkpoint -> the one that was being evaluated: to go on, it needs it
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Path] | None = None
 
@@ -120,11 +121,14 @@ class Checkpoints(Callback):
         name = run.scheduler.checkpoint_name
         run.buffers.at_checkpoint(name, tuple(known))
         best = self._best or run.best is None
+        if run.background is not None:
+            there = checkpoint.checkpoints(self.folder)
+            self._evaluates = {old: played for old, played in self._evaluates.items() if old in there}
+            self._evaluates[name] = run.background.name
         state = {**copied(run.state_dict()), "about": self.about}
         if shards := collect_shards(run, name, known, barrier=barrier):
             state["ranks"] = shards
-        evaluated = "" if run.background is None else run.background.name
-        self._writing = self._writer.submit(self._write, state, name, best, evaluated)
+        self._writing = self._writer.submit(self._write, state, name, best)
 
     @property
     def writing(self) -> bool:
@@ -159,12 +163,12 @@ class Checkpoints(Callback):
         if name in checkpoint.checkpoints(self.folder):
             files.replace_link(self.folder / "checkpoints" / "best", name)
 
-    def _write(self, state: dict[str, Any], name: str, best: bool, evaluated: str = "") -> Path:
+    def _write(self, state: dict[str, Any], name: str, best: bool) -> Path:
         path = checkpoint.save(self.folder, state, name=name, best=best)
         try:
             for name in ("best", "last"):  # also at the top of the run folder, where people look first
                 self._link(self.folder / f"{name}.ckpt", f"checkpoints/{name}")
-            self._prune(path, evaluated)
+            self._prune(path)
         except OSError as error:
             raise ResourceError(str(self.folder), f"cannot be written: {error.strerror}") from error
         return path
@@ -177,15 +181,25 @@ class Checkpoints(Callback):
         elif link.is_symlink() and not there:
             link.unlink()
 
-    def _prune(self, newest: Path, evaluated: str) -> None:
-        """Remove old checkpoints, but neither the best one nor the one that is being evaluated."""
+    def _prune(self, newest: Path) -> None:
+        """Remove old checkpoints, but neither the best one nor one whose evaluation the run or a kept one waits for."""
         known, link = checkpoint.checkpoints(self.folder), self.folder / "checkpoints" / "best"
         best = str(link.readlink()) if link.is_symlink() else ""
-        old = [path for name, path in known.items() if name not in (best, evaluated)][: -self.plan.keep]
-        if old:
+        evaluated = self._evaluates.get(newest.name, "")
+        old = [name for name in known if name not in (best, evaluated)][: -self.plan.keep]
+        waited_for = {self._evaluates.get(name) for name in known if name not in old}
+        if old := [name for name in old if name not in waited_for]:
             checkpoint.load(newest)  # verify it before older ones are removed
-            for path in old:
-                shutil.rmtree(path, ignore_errors=True)  # the next save tries again
+            for name in old:
+                shutil.rmtree(known[name], ignore_errors=True)  # the next save tries again
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which evaluations the checkpoints wait for."""
+        return {"evaluates": dict(self._evaluates)} if self._evaluates else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on waiting for them."""
+        self._evaluates = dict(state["evaluates"])
 
 
 def resets_at_checkpoints(run: Run) -> bool:
