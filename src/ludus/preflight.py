@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
     from ludus.algorithms import Algorithm
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 TIGHT = 0.8
 """Share of the free memory or disk above which there is a warning."""
@@ -66,6 +66,13 @@ def check_environments(config: ExperimentConfig) -> None:
         if needed > free:
             problem = f"{count:,} environments need at least {size(needed)}, {size(free)} are free"
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
+
+
+def check_processes(config: ExperimentConfig, ranks: Ranks) -> None:
+    """Refuse to build a run of several ranks where there is one process."""
+    if config.runtime.ranks != ranks.count:
+        problem = f"{config.runtime.ranks} ranks are asked for, and this command trains in {ranks.count} process"
+        raise ConfigError("runtime.ranks", problem, "use ludus train or ludus resume")
 
 
 def check_ranks(config: ExperimentConfig) -> None:

@@ -15,7 +15,6 @@ from ludus.config.schedule import PositiveSchedule, constant
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import Training
 from ludus.errors import ConfigError
-from ludus.experiment import Run
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.control import Control
@@ -27,6 +26,7 @@ from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import phase_configs, run_phases
 from ludus.registry import ALGORITHMS
+from ludus.run import Run
 from ludus.seeding import Streams
 from ludus.types import ActResult, Report
 

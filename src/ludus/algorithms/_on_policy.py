@@ -14,7 +14,7 @@ from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
 from ludus.data.rollout import Ends, Rollout
 from ludus.errors import ConfigError
-from ludus.learning.learner import Group, Learner, Metrics, Networks, Scalars
+from ludus.learning.learner import Group, Learner
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.policy_gradient import gae
 from ludus.networks.policy import PolicyNetwork
@@ -160,12 +160,6 @@ def scalars_of(now: PhaseContext, *names: str) -> dict[str, float]:
     """The values now of `lr`, of these settings, and of `memory_lr` if there is one."""
     given = ("lr", *names, *(["memory_lr"] if now.cfg.memory_lr else []))
     return {name: now.at(getattr(now.cfg, name)) for name in given}
-
-
-def policy_step(nets: Networks, loss: Tensor, metrics: Metrics, c: Scalars) -> Metrics:
-    """One optimizer step on the policy; its memory core may have a learning rate of its own."""
-    nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
-    return {**metrics, "loss/total": loss}
 
 
 class Experience(NamedTuple):

@@ -21,7 +21,8 @@ from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import ReplayBuffers, ReplayConfig
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars
+from ludus.learning.several_steps import Steps
 from ludus.math.distributions import distribution_for
 from ludus.math.values import at_rows, expectile_loss
 from ludus.networks.critics import WIDE, Critics

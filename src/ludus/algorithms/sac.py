@@ -21,7 +21,8 @@ from ludus.acting.exploration import SampleSquashed, check_bounded
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Networks, Scalars
+from ludus.learning.several_steps import Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
 from ludus.math.policy_gradient import Scalar
 from ludus.networks.critics import WIDE, Critics, Temperature, features_of

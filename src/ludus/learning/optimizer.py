@@ -1,20 +1,25 @@
-"""Adam, AdamW, LaProp and SGD on one flat tensor.
+"""The optimizer step of a group of networks: clip its gradient, then Adam, AdamW, LaProp or SGD on one flat tensor.
 
-Written out instead of taken from torch.optim: importing that pulls in the compiler (over a second of start-up), and one
-fused kernel on one tensor is all a small network needs.
+Reading order: TrainedGroup.step -> Optimizer.step. The optimizers are written out instead of
+taken from torch.optim: importing that pulls in the compiler (over a second of start-up), and one fused kernel on one
+tensor is all a small network needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.config.model import Model
 from ludus.math.policy_gradient import Scalar
+
+if TYPE_CHECKING:
+    from ludus.learning.flat import FlatParameters
+    from ludus.learning.learner import Group
 
 Rates = list[tuple[slice, Scalar]]
 """Stretches that cover a flat tensor, each with its learning rate."""
@@ -48,6 +53,52 @@ class WithOptimizer(Model):
             return given
         own = cls.model_fields["optimizer"].default.model_dump(exclude_unset=True)
         return {**given, "optimizer": {**own, **wanted}}
+
+
+class TrainedGroup:
+    """A group at work: its stretch of the flat weights and gradients, and its optimizer."""
+
+    def __init__(self, label: str, group: Group, flat: FlatParameters, *, alone: bool) -> None:
+        self.networks, self.max_grad_norm = group.networks, group.max_grad_norm
+        self.where = flat.span(group.full([""]))
+        self.theta, self.grad = flat.theta[self.where], flat.grad[self.where]
+        self.optimizer = Optimizer(group.optimizer, self.theta)
+        views = flat.unflatten(self.theta, self.where)
+        self.sizes = [view.numel() for view in views.values()]
+        self._pairs = self.grad.split(self.sizes), self.theta.split(self.sizes)
+        self.inputs: list[nn.Parameter] | None = None if alone else [flat.named[name] for name in views]
+        """Parameters that get the gradient of the group's losses; None (less work) where there are no others."""
+        self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
+        spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
+        self.parts = {name: self.inside(span) for name, span in spans.items() if span.stop}
+        self._part_grads = [self.grad[where] for where in self.parts.values()]
+        self.norm_names = [f"opt/grads/norm/{name}" for name in ("all" if alone else label, *self.parts)]
+
+    def inside(self, span: slice) -> slice:
+        """A stretch of the learner's flat tensor, seen from the group's own."""
+        return slice(span.start - self.where.start, span.stop - self.where.start) if span.stop else span
+
+    def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Tensor:
+        """Clip the gradient and take an optimizer step; returns the gradient norms of `norm_names`."""
+        norms = [grad.norm() for grad in self._part_grads] or [self.grad.norm()]
+        total = torch.stack(norms).norm() if len(norms) > 1 else norms[0]
+        if self.max_grad_norm is not None:
+            self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
+        if self.optimizer.cfg.agc is not None:
+            clip_adaptively(*self._pairs, self.optimizer.cfg.agc)
+        self.optimizer.step(self.grad, self.spread(lr, own) or lr)
+        return torch.stack([total, *norms] if self.parts else norms)
+
+    def spread(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Rates:
+        """Learning rates along the group's flat tensor; empty where one rate is for all."""
+        given = [(self._rates[name], rate) for name, rate in own.items() if rate is not None]
+        rates: Rates = []
+        done = 0
+        for where, rate in sorted(given, key=lambda item: item[0].start):
+            rates += [(slice(done, where.start), lr), (where, rate)]
+            done = where.stop
+        rates.append((slice(done, len(self.theta)), lr))
+        return [(where, rate) for where, rate in rates if where.start < where.stop] if given else []
 
 
 class Optimizer:

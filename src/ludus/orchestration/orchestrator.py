@@ -16,7 +16,7 @@ from ludus.orchestration.evaluator import EvalResult
 from ludus.types import Report
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 
 class Orchestrator:

@@ -13,8 +13,8 @@ from ludus.orchestration.callbacks import Callback
 from ludus.types import Report
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult
+    from ludus.run import Run
 
 
 class EarlyStop(Callback):
