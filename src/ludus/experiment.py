@@ -115,7 +115,7 @@ def experience(config: ExperimentConfig, streams: Streams, will_checkpoint: bool
         collector = collector_class(config)(
             env, seeds, normalizer=normalizer, reward_normalizer=reward_normalizer, will_checkpoint=will_checkpoint
         )
-        collector.gather = ranks.gather
+        collector.episodes.gather = ranks.gather
     if normalizer is not None:
         normalizer.everyone = ranks.everyone
     if reward_normalizer is not None:

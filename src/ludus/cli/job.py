@@ -164,10 +164,20 @@ def print_config(resolved: Resolved, kind: str, package: str | None) -> int:
     return 0
 
 
+def start_early() -> None:
+    """Let processes that will train import what they need while the command line is still read."""
+    from ludus.sweeps.engines.local import warm_up
+
+    warm_up()
+
+
 def confirmed(jobs: list[Resolved]) -> bool:
     """Ask a user at a terminal whether to train, and whether a program that a file names may be started."""
     from ludus.archive import consent
+    from ludus.session.ranks import leads
 
+    if not leads():  # of several ranks only the first asks
+        return True
     if can_answer():
         config = jobs[0].config
         names = ", ".join(str(job.config.experiment.seed) for job in jobs)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from ludus.cli import job as asked
 from ludus.cli.flags import spec_of
-from ludus.cli.job import confirmed, jobs_of, option_overrides, pick_spec, print_config, print_targets, split
+from ludus.cli.job import (
+    confirmed,
+    jobs_of,
+    option_overrides,
+    pick_spec,
+    print_config,
+    print_targets,
+    split,
+    start_early,
+)
 from ludus.cli.options import LastLines, Plugin, RunsDir
 from ludus.cli.outcome import tell
 from ludus.errors import ConfigError
@@ -52,18 +61,14 @@ def train(
         spec, overrides = spec_of(overrides)
     spec = pick_spec(spec, config_id, config)
     if jobs is not None and engine == "local" and cfg is None:
-        from ludus.sweeps.engines.local import warm_up
-
-        warm_up()
+        start_early()
     from ludus.archive.run_plugins import load_for_spec
 
     plugins = load_for_spec(spec, overrides, plugin)
     runs = jobs_of(spec, overrides, seed, tag or [])
     if cfg is not None:
         return print_config(runs[0], cfg, package)
-    from ludus.session.ranks import leads
-
-    if not quiet and leads() and not confirmed(runs):
+    if not quiet and not confirmed(runs):
         return 0
     if jobs is not None:
         from ludus.cli.many import at_once, options_of, train_many

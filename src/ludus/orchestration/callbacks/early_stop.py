@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ludus.config.training import Stop
-from ludus.data.collector import WINDOW
+from ludus.data.episodes import WINDOW
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
