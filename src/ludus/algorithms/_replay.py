@@ -12,11 +12,11 @@ from ludus.acting.exploration import UniformActions, unit_space
 from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import Context, PhaseContext
 from ludus.algorithms._ratio import Replay, UpdateRatioConfig
+from ludus.config.optimizer import OptimizerConfig, WithOptimizer
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
 from ludus.errors import ConfigError
 from ludus.learning.learner import Group, Learner, UpdateFunction
-from ludus.learning.optimizer import OptimizerConfig, WithOptimizer
 from ludus.networks.policy import Trunk
 from ludus.types import Report
 

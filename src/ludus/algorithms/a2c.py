@@ -9,7 +9,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy import advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy_config import AdvantageConfig
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.policy_gradient import weighted_mean

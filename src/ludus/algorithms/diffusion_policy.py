@@ -24,13 +24,13 @@ from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseCon
 from ludus.components.chunk_player import ChunkPlayer, FromQueue
 from ludus.components.unit_range import UnitRange
 from ludus.config.model import Choice, Registered
+from ludus.config.optimizer import OptimizerConfig, WithOptimizer
 from ludus.config.schedule import PositiveSchedule, Schedule
 from ludus.data.buffers.all_steps import all_steps
 from ludus.data.buffers.sampling import Buffer, Sample, tensors
 from ludus.data.buffers.windows import sample_windows
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Scalars
-from ludus.learning.optimizer import OptimizerConfig, WithOptimizer
 from ludus.math.diffusion import ddim_step, ddpm_step, descent, noised, squared_cosine
 from ludus.networks.denoisers import Denoiser, Sizes
 from ludus.networks.encoders import is_image

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy import Experience, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy_config import MinibatchConfig
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches, single_steps
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars

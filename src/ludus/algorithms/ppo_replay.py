@@ -16,7 +16,8 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy import Experience, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy_config import MinibatchConfig
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches, single_steps

@@ -12,7 +12,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, scalars_of
+from ludus.algorithms._on_policy import build_policy, scalars_of
+from ludus.algorithms._on_policy_config import OnPolicyConfig
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars

@@ -7,16 +7,6 @@ from typing import TYPE_CHECKING
 
 from ludus.cli import job as asked
 from ludus.cli.flags import spec_of
-from ludus.cli.job import (
-    confirmed,
-    jobs_of,
-    option_overrides,
-    pick_spec,
-    print_config,
-    print_targets,
-    split,
-    start_early,
-)
 from ludus.cli.options import LastLines, Plugin, RunsDir
 from ludus.cli.outcome import tell
 from ludus.errors import ConfigError
@@ -51,24 +41,24 @@ def train(
     debug: asked.Debug = False,
 ) -> int:
     """Train an experiment."""
-    spec, overrides = split(words or [])
+    spec, overrides = asked.split(words or [])
     if list_envs:
-        return print_targets(spec)
-    overrides += option_overrides(override, env_kwargs, max_timesteps, total_timesteps, ranks)
+        return asked.print_targets(spec)
+    overrides += asked.option_overrides(override, env_kwargs, max_timesteps, total_timesteps, ranks)
     if resume not in (None, "auto"):
         return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
     if not (spec or config_id or config):
         spec, overrides = spec_of(overrides)
-    spec = pick_spec(spec, config_id, config)
+    spec = asked.pick_spec(spec, config_id, config)
     if jobs is not None and engine == "local" and cfg is None:
-        start_early()
+        asked.start_early()
     from ludus.archive.run_plugins import load_for_spec
 
     plugins = load_for_spec(spec, overrides, plugin)
-    runs = jobs_of(spec, overrides, seed, tag or [])
+    runs = asked.jobs_of(spec, overrides, seed, tag or [])
     if cfg is not None:
-        return print_config(runs[0], cfg, package)
-    if not quiet and not confirmed(runs):
+        return asked.print_config(runs[0], cfg, package)
+    if not quiet and not asked.confirmed(runs):
         return 0
     if jobs is not None:
         from ludus.cli.many import at_once, options_of, train_many

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -111,20 +111,6 @@ class Rollout:
         if self.broken is None:
             return self.reward, self.terminated
         return np.where(self.broken, value_TB, self.reward), self.terminated | self.broken
-
-    def between(self, start: int, end: int) -> Rollout:
-        """Its steps from `start` up to `end`; `state` and `last_state` stay those of the whole rollout."""
-        if start == 0 and end >= len(self.reward):
-            return self
-        rows = ("action", "reward", "terminated", "truncated", "raw_reward")
-        steps = {name: getattr(self, name)[start:end] for name in rows}
-        more = {name: tree_index(getattr(self, name), slice(start, end + 1)) for name in ("obs", "raw_obs", "first")}
-        broken = None if self.broken is None else self.broken[start:end]
-        extras = {name: column[start:end] for name, column in self.extras.items()}
-        ends = self.ends
-        if ends is not None:
-            ends = ends.where((ends.t >= start) & (ends.t < end), earlier=start)
-        return replace(self, ends=ends, broken=broken, extras=extras, start=self.start + start, **steps, **more)
 
 
 def minibatches(
