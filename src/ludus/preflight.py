@@ -189,8 +189,14 @@ def memory_parts(run: Run) -> Iterator[Part]:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, buffer.knobs)
     for learner in run.learners.values():
         gradients = learner.theta.numel() * learner.theta.element_size()
-        yield Part("network", learner.bytes + gradients, width_of(type(run.algorithm)))
+        yield Part("network", saved_bytes(learner) + gradients, width_of(type(run.algorithm)))
         yield _updates(run, learner, steps)
+
+
+def saved_bytes(learner: Learner) -> int:
+    """Size of weights, slow copies and moments: what a checkpoint holds of a learner."""
+    moments = [tensor for group in learner.groups.values() for tensor in group.optimizer.tensors]
+    return sum(tensor.numel() * tensor.element_size() for tensor in (learner.theta, *moments))
 
 
 def width_of(algorithm: type[Algorithm]) -> str:
@@ -256,7 +262,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 def disk_needed(run: Run) -> int:
     """Bytes of the checkpoints that stay, the best and the one being written, and of the buffers: the steps that can be
     sampled and those that only a checkpoint refers to."""
-    one = sum(learner.bytes for learner in run.learners.values())
+    one = sum(saved_bytes(learner) for learner in run.learners.values())
     keep = run.config.training.checkpoints.keep
     envs = run.collector.num_envs if run.collector is not None else 0
     return (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * _stored(run)

@@ -10,6 +10,7 @@ from torch import Tensor
 from ludus.acting.behaviour import Behaviour, SampleClipped
 from ludus.acting.numpy_actor import make_actor
 from ludus.algorithms import Context, PhaseContext
+from ludus.data.broken_rows import credited, weight_of
 from ludus.data.rollout import Ends, Rollout
 from ludus.learning.learner import Group, Learner
 from ludus.learning.optimizer import OptimizerConfig
@@ -75,7 +76,7 @@ def advantages(policy: PolicyNetwork, rollout: Rollout, gamma: float, lam: float
     next_value = values[1:].copy()
     if rollout.finals is not None:  # a truncated episode goes on in its true final observation, not in the next one
         next_value[rollout.finals.t, rollout.finals.b] = _final_values(policy, rollout.finals, device)
-    reward, terminated = rollout.credited(values[:steps])
+    reward, terminated = credited(rollout, values[:steps])
     advantage, target = gae(reward, values[:steps], next_value, terminated, rollout.done, gamma, lam)
     found = {
         "obs": tree_index(obs, slice(steps)),
@@ -86,8 +87,8 @@ def advantages(policy: PolicyNetwork, rollout: Rollout, gamma: float, lam: float
         "advantage": torch.as_tensor(advantage, device=device),
         "target": torch.as_tensor(target, device=device),
     }
-    if rollout.weight is not None:
-        found["weight"] = torch.as_tensor(rollout.weight, device=device)
+    if (weight := weight_of(rollout)) is not None:
+        found["weight"] = torch.as_tensor(weight, device=device)
     return Experience(found, to_device(rollout.state, device))
 
 

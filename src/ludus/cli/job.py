@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -15,6 +16,7 @@ from ludus.terminal import agrees, can_answer
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
     from ludus.config.schema import ExperimentConfig
+    from ludus.plugins import Plugin
 
 DEFAULT = "Bandit-v0:ppo"
 
@@ -162,6 +164,13 @@ def print_config(resolved: Resolved, kind: str, package: str | None) -> int:
         print(f"# {remark}")
     print(to_yaml(part), end="")
     return 0
+
+
+def plugins_of(spec: str, overrides: list[str], named: list[Path] | None) -> list[Plugin]:
+    """The plugins that a command names, and those of the run that its spec names, imported."""
+    from ludus.archive.run_plugins import load_for_spec
+
+    return load_for_spec(spec, overrides, named)
 
 
 def start_early() -> None:

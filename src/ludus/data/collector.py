@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ludus.data import collector_state
 from ludus.data.episodes import Episodes
 from ludus.data.finite import bad_action, check_rollout, is_finite
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
@@ -55,7 +56,7 @@ class Collector:
         self._storage = None
         if self.will_checkpoint:
             env.choose_snapshot_method()  # before the first reset: `replay` has to record the episode from its start
-        self._barrier_seeds = seeds
+        self.barrier_seeds = seeds
         self._begin(tree_map(np.array, env.reset(seeds)))
 
     def _begin(self, obs: Tree) -> None:
@@ -177,33 +178,16 @@ class Collector:
 
     def barrier(self, seeds: list[int]) -> None:
         """Reset all environments; the open episodes count as truncated, where the last rollout bootstrapped."""
-        self._barrier_seeds = seeds
+        self.barrier_seeds = seeds
         self._begin(tree_map(np.array, self.env.reset(seeds)))
 
     def state_dict(self) -> State:
         """Environments, memory, open episodes and statistics."""
-        return {
-            "snapshot_method": self.env.choose_snapshot_method(),
-            "env": None if self.resets_at_checkpoints else self.env.snapshot(),
-            "barrier_seeds": self._barrier_seeds if self.resets_at_checkpoints else None,
-            "obs": self.newest_obs,
-            "first": self.first,
-            "memory": self.state,
-            **self.episodes.state_dict(),
-            "steps": self.steps,
-        }
+        return collector_state.state_of(self)
 
     def load_state_dict(self, state: State) -> None:
         """Go on exactly where the state was taken."""
-        if state["env"] is None:
-            self.barrier(state["barrier_seeds"])
-        else:
-            self.env.restore(state["env"])
-            self.newest_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
-            self.state = state["memory"]
-            self.episodes.open_return, self.episodes.open_length = np.array(state["return"]), np.array(state["length"])
-        self.episodes.load_state_dict(state)
-        self.steps = state["steps"]
+        collector_state.load(self, state)
 
     def close(self) -> None:
         """Shut the environments down."""

@@ -95,23 +95,6 @@ class Rollout:
         """The ends of truncated episodes: their returns bootstrap from the value of the true last observation."""
         return None if self.ends is None else self.ends.where(self.ends.bootstrap)
 
-    @property
-    def weight(self) -> Array | None:
-        """[T, B] float32 of mean 1 that gives broken rows weight 0; None: all rows weigh the same."""
-        if self.broken is None:
-            return None
-        real = (~self.broken).astype(np.float32)
-        return real * np.float32(real.size / max(real.sum(), 1.0))
-
-    def credited(self, value_TB: Array) -> tuple[Array, Array]:
-        """(reward, terminated) for estimators of returns, with an error of 0 in broken rows.
-
-        A broken row ends its episode with the estimated value of its state as reward.
-        """
-        if self.broken is None:
-            return self.reward, self.terminated
-        return np.where(self.broken, value_TB, self.reward), self.terminated | self.broken
-
 
 def minibatches(
     columns: dict[str, Tree], state: Tree, count: int, rng: np.random.Generator, *, sequences: bool

@@ -202,12 +202,6 @@ class Learner:
         """Updates so far: steps of the group that took most."""
         return max(group.optimizer.count for group in self.groups.values())
 
-    @property
-    def bytes(self) -> int:
-        """Size of weights, slow copies and moments: what a checkpoint holds of it."""
-        moments = [tensor for group in self.groups.values() for tensor in group.optimizer.tensors]
-        return sum(tensor.numel() * tensor.element_size() for tensor in (self.theta, *moments))
-
     def take_bad(self) -> str | None:
         """The metric that was not finite in an update since the last call, if the learner is watched."""
         bad, self._bad = self._bad, None

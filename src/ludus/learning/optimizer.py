@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.config.optimizer import OptimizerConfig as OptimizerConfig
+from ludus.learning.adaptive_clipping import clip_adaptively
 from ludus.math.policy_gradient import Scalar
 
 if TYPE_CHECKING:
@@ -125,14 +126,3 @@ class Optimizer:
         self.count = int(state["count"])
         for i, tensor in enumerate(self.tensors):
             tensor.copy_(torch.as_tensor(state["moments"][str(i)]))
-
-
-LEAST_NORM = 1e-3  # of a tensor, so that one that began at zero can grow
-
-
-@torch.no_grad()
-def clip_adaptively(grads: Sequence[Tensor], thetas: Sequence[Tensor], share: float) -> None:
-    """Scale gradients down, in place, whose norm is more than `share` of their tensor's."""
-    norm, allowed = (torch.stack(torch._foreach_norm(list(tensors))) for tensors in (grads, thetas))
-    factor = (norm / (share * allowed.clamp(min=LEAST_NORM))).clamp(min=1.0).reciprocal()
-    torch._foreach_mul_(list(grads), list(factor.unbind()))

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.stateless import _reparametrize_module
 
+from ludus.learning.adaptive_clipping import LEAST_NORM
 from ludus.learning.learner import FixedFunction, Learner, Networks, Outputs, UpdateFunction
-from ludus.learning.optimizer import LEAST_NORM, Optimizer, TrainedGroup
+from ludus.learning.optimizer import Optimizer, TrainedGroup
 from ludus.learning.package import Compiled
 from ludus.learning.several_steps import finished
 from ludus.math.policy_gradient import Scalar
