@@ -27,8 +27,9 @@ import torch
 
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import CheckpointPlan
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
+from ludus.run import Run
 
 EVERY, WRITING, REST = 10.0, 2.5, 2.5
 """Seconds between checkpoints, and of the two parts of a window; writing is done within the first."""

@@ -10,9 +10,9 @@ import gymnasium as gym
 from ludus import registry
 from ludus.algorithms import PhaseContext
 from ludus.config.schema import ExperimentConfig
-from ludus.experiment import Run
 from ludus.experiment import build as build
 from ludus.plugins import MODULE
+from ludus.run import Run
 
 CORNER = """
 import gymnasium as gym

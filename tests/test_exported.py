@@ -14,7 +14,8 @@ import torch
 
 import ludus
 from ludus import exported
-from ludus.acting.behaviour import Outputs, SampleClipped
+from ludus.acting.actor import Outputs
+from ludus.acting.behaviour import SampleClipped
 from ludus.acting.exploration import AddNoise, Level, SampleSquashed
 from ludus.acting.uniform import uniform
 from ludus.data.normalizer import ObservationNormalizer

@@ -15,7 +15,7 @@ from typer import Typer
 from typer.main import get_command
 
 from ludus import cli
-from ludus.cli import flags
+from ludus.cli import commands, flags
 from ludus.errors import ConfigError
 
 ROOT = Path(cli.__file__).parents[1]
@@ -58,7 +58,7 @@ def texts() -> Iterator[tuple[str, str]]:
 @cache
 def command(name: str) -> Any:
     """A command of the tree with its options."""
-    module, _, attribute = cli.COMMANDS[name][0].partition(":")
+    module, _, attribute = commands.COMMANDS[name][0].partition(":")
     found = getattr(importlib.import_module(module), attribute)
     tree: Any = get_command(cli.build(name, found))
     made = tree.commands[name]
@@ -86,7 +86,7 @@ def problems(text: str) -> list[str]:
     """Commands and options in a text that do not exist."""
     found = []
     for first, second, rest in NAMED.findall(text):
-        if first not in cli.COMMANDS:
+        if first not in commands.COMMANDS:
             found.append(f"ludus {first}")
             continue
         named = command(first)
@@ -95,7 +95,7 @@ def problems(text: str) -> list[str]:
         takes = any("OVERRIDES" in str(option.metavar) for option in named.params)
         given = [option for option in OPTION.findall(f" {second} {rest}") if option not in options(named)]
         found += [f"ludus {first} {option}" for option in given if not (takes and is_setting(option))]
-    known = set[str]().union(*(options(command(name)) for name in cli.COMMANDS)) | {"--version"}
+    known = set[str]().union(*(options(command(name)) for name in commands.COMMANDS)) | {"--version"}
     named_options = [option for option in OPTION.findall(text) if option not in known and option not in FOREIGN]
     return found + [option for option in named_options if not is_setting(option)]
 
@@ -128,5 +128,5 @@ def test_the_look_reaches_the_messages() -> None:
 
 
 def test_the_words_of_other_tools_lead_to_commands_that_exist() -> None:
-    assert not set(cli.FAMILIAR) & set(cli.COMMANDS)
-    assert all(not problems(answer) for answer in cli.FAMILIAR.values())
+    assert not set(commands.FAMILIAR) & set(commands.COMMANDS)
+    assert all(not problems(answer) for answer in commands.FAMILIAR.values())

@@ -16,9 +16,9 @@ import pytest
 from ludus.config.model import Choice
 from ludus.data.buffers import Buffers, make_buffers
 from ludus.errors import ResourceError
-from ludus.experiment import Run
 from ludus.preflight import check, memory_parts, size
 from ludus.registry import BUFFERS
+from ludus.run import Run
 from ludus.types import Spaces
 from ludus.watch import ram
 from ludus.watch.ram import MB

@@ -15,8 +15,9 @@ from world_model_task import WARM_UP, ActingClock, UpdateClock, WorldModelTask
 
 import ludus
 from ludus.config.compose import load
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.orchestration.callbacks import Callback
+from ludus.run import Run
 
 STORED = 2_048
 END_EVERY = 50

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus import files
-from ludus.acting.behaviour import Behaviour, SampleClipped, TorchActor
+from ludus.acting.actor import TorchActor
+from ludus.acting.behaviour import Behaviour, SampleClipped
 from ludus.acting.exploration import AddNoise, EpsilonGreedy, SampleSquashed, is_box
 from ludus.acting.numpy_actor import NumpyActor
 from ludus.acting.uniform import single_bounds

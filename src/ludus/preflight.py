@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
     from ludus.algorithms import Algorithm
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 TIGHT = 0.8
 """Share of the free memory or disk above which there is a warning."""
@@ -66,6 +66,13 @@ def check_environments(config: ExperimentConfig) -> None:
         if needed > free:
             problem = f"{count:,} environments need at least {size(needed)}, {size(free)} are free"
             raise ResourceError(f"{where}.num_envs", problem, "lower it")
+
+
+def check_processes(config: ExperimentConfig, ranks: Ranks) -> None:
+    """Refuse to build a run of several ranks where there is one process."""
+    if config.runtime.ranks != ranks.count:
+        problem = f"{config.runtime.ranks} ranks are asked for, and this command trains in {ranks.count} process"
+        raise ConfigError("runtime.ranks", problem, "use ludus train or ludus resume")
 
 
 def check_ranks(config: ExperimentConfig) -> None:
@@ -182,8 +189,14 @@ def memory_parts(run: Run) -> Iterator[Part]:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, buffer.knobs)
     for learner in run.learners.values():
         gradients = learner.theta.numel() * learner.theta.element_size()
-        yield Part("network", learner.bytes + gradients, width_of(type(run.algorithm)))
+        yield Part("network", saved_bytes(learner) + gradients, width_of(type(run.algorithm)))
         yield _updates(run, learner, steps)
+
+
+def saved_bytes(learner: Learner) -> int:
+    """Size of weights, slow copies and moments: what a checkpoint holds of a learner."""
+    moments = [tensor for group in learner.groups.values() for tensor in group.optimizer.tensors]
+    return sum(tensor.numel() * tensor.element_size() for tensor in (learner.theta, *moments))
 
 
 def width_of(algorithm: type[Algorithm]) -> str:
@@ -249,7 +262,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 def disk_needed(run: Run) -> int:
     """Bytes of the checkpoints that stay, the best and the one being written, and of the buffers: the steps that can be
     sampled and those that only a checkpoint refers to."""
-    one = sum(learner.bytes for learner in run.learners.values())
+    one = sum(saved_bytes(learner) for learner in run.learners.values())
     keep = run.config.training.checkpoints.keep
     envs = run.collector.num_envs if run.collector is not None else 0
     return (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * _stored(run)

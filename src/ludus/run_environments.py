@@ -20,7 +20,7 @@ from ludus.text import duration
 from ludus.types import Spaces
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 FIXED = frozenset({"num_envs", "normalize_obs", "normalize_reward", "reward_threshold"})
 """Settings of the environment that a phase cannot change: they belong to parts that live as long as the run."""

@@ -13,8 +13,8 @@ from ludus.progress import Progress
 from ludus.types import Stateful
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
     from ludus.orchestration.callbacks import Callback
+    from ludus.run import Run
 
 
 OWN = ("collector", "buffers", "reward_normalizer", "torch", "exploration")
@@ -58,7 +58,7 @@ def _streams(run: Run) -> dict[str, Any]:
 
 def epoch_so_far(run: Run) -> dict[str, Any]:
     """What the end of the epoch will read: a checkpoint that a signal asked for is taken within one."""
-    learners = {name: learner.unread() for name, learner in run.learners.items()}
+    learners = {name: learner.sums.unread() for name, learner in run.learners.items()}
     return {"metrics": run.recorder.epoch_state(), "learners": learners, "to_confirm": run.to_confirm}
 
 
@@ -96,7 +96,7 @@ def load_common(run: Run, state: Mapping[str, Any]) -> None:
         run.recorder.load_epoch_state(begun["metrics"])
         run.to_confirm = begun["to_confirm"]
         for name, learner in run.learners.items():
-            learner.load_unread(begun["learners"][name])
+            learner.sums.load_unread(begun["learners"][name], learner.theta)
 
 
 def load_own(run: Run, state: Mapping[str, Any]) -> None:

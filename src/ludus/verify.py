@@ -17,12 +17,13 @@ from ludus.config.read import read_file
 from ludus.config.schema import ExperimentConfig, WandbConfig
 from ludus.config.training import Video
 from ludus.errors import DataError
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.learning.ranks import ALONE, Ranks
 from ludus.metrics.sinks import Row, Sink
 from ludus.metrics.sinks.jsonl import read_rows
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.plugins import Plugin
+from ludus.run import Run
 from ludus.session.loading import begin_from, stored_state
 from ludus.session.ranks import meet, ranks_of
 from ludus.session.resume import edited_since

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.acting.behaviour import TorchActor
+from ludus.acting.actor import TorchActor
 from ludus.acting.numpy_actor import NumpyActor, dense_layers, make_actor
 from ludus.config.schema import Network
 from ludus.networks.policy import PolicyNetwork

@@ -13,7 +13,7 @@ from ludus.algorithms.sac import SAC, SACConfig
 from ludus.config.schema import Network
 from ludus.errors import ConfigError
 from ludus.experiment import build
-from ludus.learning.learner import finished
+from ludus.learning.several_steps import finished
 from ludus.types import Spaces
 from support import close, config, moment
 from toy_learners import Recorded, captured

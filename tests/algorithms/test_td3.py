@@ -8,7 +8,7 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.experiment import build
-from ludus.learning.learner import finished
+from ludus.learning.several_steps import finished
 from support import close, config, moment
 from toy_learners import Recorded, captured
 

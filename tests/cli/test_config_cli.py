@@ -13,6 +13,7 @@ import yaml
 
 import ludus
 from ludus import cli
+from ludus.cli import commands
 from ludus.cli import job as job_module
 from ludus.config.compose import config_hash, load, parse
 from ludus.errors import EnvironmentFailed
@@ -84,7 +85,7 @@ def test_listing_does_not_import_torch():
 def test_version_and_bare_call(ludus_):
     assert ludus_("--version").out.strip() == f"ludus {ludus.__version__}"
     bare = ludus_()
-    assert bare.code == 0 and all(name in bare.out for name in cli.COMMANDS)
+    assert bare.code == 0 and all(name in bare.out for name in commands.COMMANDS)
     group = ludus_("config")
     assert group.code == 0 and "validate" in group.out
 

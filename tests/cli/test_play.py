@@ -19,7 +19,8 @@ from ludus.archive.store import RunFolder
 from ludus.cli.play import play
 from ludus.config.compose import to_yaml
 from ludus.errors import ConfigError, DataError
-from ludus.experiment import Run, build
+from ludus.experiment import build
+from ludus.run import Run
 from ludus.session import player
 from support import config as small_config
 

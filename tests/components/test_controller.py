@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.acting.behaviour import Outputs
+from ludus.acting.actor import Outputs
 from ludus.acting.exploration import Level
 from ludus.components.controller import Controller, RandomWalk, Steer
 

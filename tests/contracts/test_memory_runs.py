@@ -60,7 +60,7 @@ def test_a_checkpoint_goes_on_to_the_bit(memory: str, rates: dict[str, float], t
     whole, half, rest = (build(small(memory, rates=rates), will_checkpoint=True) for _ in range(3))
     trained(whole, 6)
     trained(half, 3)
-    assert half.algorithm.collector._length.any()
+    assert half.algorithm.collector.episodes.open_length.any()
     path = checkpoint.save(tmp_path, half.state_dict(), name="step=1")
     rest.load_state_dict(checkpoint.load(path))
     trained(rest, 3)

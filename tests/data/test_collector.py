@@ -8,7 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ludus.data.collector import WINDOW, Collector
+from ludus.data.broken_rows import weight_of
+from ludus.data.collector import Collector
+from ludus.data.episodes import WINDOW
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.errors import EnvironmentFailed
 from ludus.types import Acted
@@ -101,8 +103,8 @@ def test_returns_are_raw_and_of_whole_episodes() -> None:
     made, policy = collector([[(4, "terminated")], [(2, "truncated")]]), Counting()
     for _ in range(3):
         made.collect(policy, 3)
-    assert list(made.returns) == [3, 10, 3, 3, 10, 3]
-    assert list(made.lengths) == [2, 4, 2, 2, 4, 2]
+    assert list(made.episodes.returns) == [3, 10, 3, 3, 10, 3]
+    assert list(made.episodes.lengths) == [2, 4, 2, 2, 4, 2]
     found = made.statistics()
     assert found["roll/episodes"] == 6 and found["roll/ep_rew/best"] == 10 and found["roll/ep_rew/last"] == 3
     assert found["roll/ep_rew/mean"] == pytest.approx(32 / 6) and found["roll/ep_len/mean"] == pytest.approx(16 / 6)
@@ -114,17 +116,17 @@ def test_statistics_are_of_the_newest_hundred() -> None:
     made.collect(Counting(), 60 + 40)
     assert made.statistics()["roll/ep_rew/mean"] == pytest.approx((30 * 3 + 40) / 70)
     made.collect(Counting(), 80)
-    assert len(made.returns) == WINDOW == 100
+    assert len(made.episodes.returns) == WINDOW == 100
     assert made.statistics()["roll/ep_rew/mean"] == 1
-    assert made.episodes == 150
+    assert made.episodes.count == 150
 
 
 def test_a_lost_life_ends_an_episode_for_the_learner_only() -> None:
     made = collector([[(2, "life"), (3, "terminated")]])
     rollout = made.collect(Counting(), 5)
     np.testing.assert_array_equal(rollout.terminated[:, 0], [False, True, False, False, True])
-    assert list(made.returns) == [1 + 2 + 1 + 2 + 3]
-    assert list(made.lengths) == [5]
+    assert list(made.episodes.returns) == [1 + 2 + 1 + 2 + 3]
+    assert list(made.episodes.lengths) == [5]
 
 
 def test_a_broken_episode_is_no_transition_and_counts_nowhere() -> None:
@@ -133,10 +135,11 @@ def test_a_broken_episode_is_no_transition_and_counts_nowhere() -> None:
     assert rollout.broken is not None
     assert np.argwhere(rollout.broken).tolist() == [[2, 0]]
     assert (rollout.finals.t.tolist(), rollout.finals.b.tolist()) == ([3, 4], [1, 0])
-    assert list(made.returns) == [10, 3]
-    assert list(made.lengths) == [4, 2]
-    assert rollout.weight is not None
-    np.testing.assert_allclose(rollout.weight, np.where(rollout.broken, 0.0, 12 / 11), rtol=1e-6)
+    assert list(made.episodes.returns) == [10, 3]
+    assert list(made.episodes.lengths) == [4, 2]
+    weight = weight_of(rollout)
+    assert weight is not None
+    np.testing.assert_allclose(weight, np.where(rollout.broken, 0.0, 12 / 11), rtol=1e-6)
     assert made.collect(Counting(), 1).broken is None, "nothing was lost there"
 
 
@@ -171,8 +174,8 @@ def test_a_barrier_cuts_everything() -> None:
     rollout = made.collect(policy, 4)
     assert rollout.first[0].all()
     np.testing.assert_array_equal(rollout.state[0], policy.initial_state(3)[0])
-    assert list(made.returns)[-2:] == [6, 10], "environment 0 and 1 from their new beginning on"
-    assert list(made.lengths) == [3, 4, 3, 4]
+    assert list(made.episodes.returns)[-2:] == [6, 10], "environment 0 and 1 from their new beginning on"
+    assert list(made.episodes.lengths) == [3, 4, 3, 4]
 
 
 def test_other_environments_begin_anew() -> None:
@@ -184,7 +187,7 @@ def test_other_environments_begin_anew() -> None:
     assert not made.reward_normalizer.running.any()
     rollout = made.collect(policy, 2)
     assert rollout.first[0].all() and rollout.terminated[1].all()
-    assert list(made.returns)[-3:] == [3, 3, 3]
+    assert list(made.episodes.returns)[-3:] == [3, 3, 3]
 
 
 def test_a_rollout_may_be_shorter_or_longer_than_the_one_before() -> None:

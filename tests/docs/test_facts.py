@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ludus import errors
-from ludus.cli import COMMANDS
+from ludus.cli.commands import COMMANDS
 from ludus.config.groups import environment_files
 from ludus.envs.suites import spelled, suite_of
 from ludus.orchestration.callbacks import Callback

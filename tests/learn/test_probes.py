@@ -99,7 +99,7 @@ def test_memory_does_not_leak_between_episodes() -> None:
     """The answer is only ever shown in the episode before: whoever beats chance has leaked state."""
     run = trained("PreviousAnswer", "gru", steps=25_000)
     assert run.evaluator.evaluate(0).mean == pytest.approx(0.5, abs=0.08)
-    assert np.mean(run.algorithm.collector.returns) == pytest.approx(0.5, abs=0.15)
+    assert np.mean(run.algorithm.collector.episodes.returns) == pytest.approx(0.5, abs=0.15)
     close(run)
 
 

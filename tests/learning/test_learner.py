@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from ludus.learning.learner import FlatParameters, Group, Learner, Networks
+from ludus.learning.flat import FlatParameters
+from ludus.learning.learner import Group, Learner, Networks
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.learning.traced import traced_norm, traced_share
 from toy_learners import (
@@ -347,7 +348,7 @@ def test_metrics_of_other_flags_are_means_of_their_own() -> None:
     ours = joint()
     for i, batch in enumerate(transitions(9)):
         ours.update(actor_critic, batch, NUMBERS, policy=i % 3 == 0)
-    assert sorted(sums.count for sums in ours._sums.values()) == [3, 6]
+    assert sorted(sums.count for sums in ours.sums.kinds.values()) == [3, 6]
     metrics = ours.metrics()
     assert {"loss/critic", "loss/actor", "opt/grads/norm/critic", "opt/grads/norm/actor"} <= set(metrics)
     assert ours.metrics() == {}

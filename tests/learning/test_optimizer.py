@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.learning.optimizer import Optimizer, OptimizerConfig, clip_adaptively
+from ludus.learning.adaptive_clipping import clip_adaptively
+from ludus.learning.optimizer import Optimizer, OptimizerConfig
 from ludus.learning.traced import adaptively_clipped, corrections, pure
 
 

@@ -11,9 +11,9 @@ import torch
 from ludus.data.buffers.rows import blank_steps, rows_of
 from ludus.data.buffers.sampling import tensors
 from ludus.errors import ResourceError
-from ludus.experiment import Run
 from ludus.learning.rehearsal import Rehearsal
 from ludus.preflight import check, memory_parts
+from ludus.run import Run
 from ludus.watch import ram
 from support import build, config
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.acting.behaviour import TorchActor
+from ludus.acting.actor import TorchActor
 from ludus.acting.numpy_actor import NumpyActor, make_actor
 from ludus.config.schema import Head, Network
 from ludus.networks.critics import WIDE, Critics, EnsembleLinear, features_of

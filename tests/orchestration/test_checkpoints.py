@@ -12,9 +12,9 @@ from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.config.training import CheckpointPlan
 from ludus.errors import ConfigError, DataError
-from ludus.experiment import Run
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult
+from ludus.run import Run
 from support import build, close
 from support import config as small_config
 

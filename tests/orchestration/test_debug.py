@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 from demonstrations import CART, PENDULUM, demonstrations
 from ludus.algorithms import PhaseContext
 from ludus.errors import ConfigError
-from ludus.experiment import Run
 from ludus.learning.learner import Learner
 from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.debug import Debug, NotFinite, dump_divergence
 from ludus.registry import ALGORITHMS
+from ludus.run import Run
 from ludus.types import Report
 from ludus.watch.finite import bad_part
 from ludus.watch.tensors import weight_statistics

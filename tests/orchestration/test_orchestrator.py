@@ -15,18 +15,18 @@ from ludus.config.schedule import PositiveSchedule, constant
 from ludus.config.schema import ExperimentConfig
 from ludus.config.training import Training
 from ludus.errors import ConfigError
-from ludus.experiment import Run
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.early_stop import EarlyStop
 from ludus.orchestration.callbacks.plateau import Plateau, PlateauConfig
 from ludus.orchestration.callbacks.watching import Status
+from ludus.orchestration.evaluations import Evaluations
 from ludus.orchestration.evaluator import EvalResult
-from ludus.orchestration.orchestrator import Orchestrator
 from ludus.orchestration.phase_scheduler import PhaseScheduler
 from ludus.orchestration.phases import phase_configs, run_phases
 from ludus.registry import ALGORITHMS
+from ludus.run import Run
 from ludus.seeding import Streams
 from ludus.types import ActResult, Report
 
@@ -499,7 +499,7 @@ def test_the_best_evaluation_is_the_one_with_the_best_mean() -> None:
     run.evaluator.evaluate = lambda _: next(found)
     bests = []
     for _ in range(3):
-        Orchestrator(run).evaluate()
+        Evaluations(run).evaluate()
         bests.append(run.best.returns)
     assert bests == [(50.0, 50.0), (50.0, 50.0), (60.0, 50.0)]
     assert run.last.returns == (60.0, 50.0)

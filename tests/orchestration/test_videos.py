@@ -20,10 +20,10 @@ from ludus.config.training import Video
 from ludus.envs.make import make_vector
 from ludus.envs.vector import VectorEnv
 from ludus.errors import ConfigError, MissingExtra
-from ludus.experiment import Run
 from ludus.metrics.sinks import Row, Sink
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.play import episodes
+from ludus.run import Run
 from ludus.seeding import Streams
 from ludus.watch import ram
 from support import build, close

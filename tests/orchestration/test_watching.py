@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ludus.experiment import Run
 from ludus.orchestration.callbacks.watching import FirstPolicy
+from ludus.run import Run
 from ludus.watch.monitor import Monitor
 from ludus.watch.rules import SHIPPED, Rules
 from support import build, close, config

@@ -299,9 +299,10 @@ def counted(ranks: ConnectedRanks, cfg: Any) -> dict[str, float]:
     collector = build(cfg, ranks=ranks).collector
     assert collector is not None
     for episode in ([9.0], [1.0, 3.0])[ranks.rank]:
-        collector.returns.append(episode)
-        collector.lengths.append(5)
-        collector.episodes, collector.best_return = collector.episodes + 1, max(collector.best_return, episode)
+        done = collector.episodes
+        done.returns.append(episode)
+        done.lengths.append(5)
+        done.count, done.best_return = done.count + 1, max(done.best_return, episode)
     return collector.statistics()
 
 

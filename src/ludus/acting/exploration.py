@@ -12,7 +12,8 @@ import gymnasium as gym
 import numpy as np
 from torch import Tensor
 
-from ludus.acting.behaviour import Outputs, SampleClipped, Strategy
+from ludus.acting.actor import Outputs
+from ludus.acting.behaviour import SampleClipped, Strategy
 from ludus.acting.facts import Makers, lowest_q, policy_facts, q_facts
 from ludus.acting.uniform import bounds, single_bounds, uniform
 from ludus.errors import ConfigError

@@ -17,7 +17,8 @@ from ludus.math.distributions import Distribution
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.acting.behaviour import Outputs, Strategy
+    from ludus.acting.actor import Outputs
+    from ludus.acting.behaviour import Strategy
 
 Makers = dict[str, Callable[[], Array]]
 """Name of a fact -> what computes it."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ludus.acting.behaviour import Actor, Outputs, TorchActor
+from ludus.acting.actor import Actor, Outputs, TorchActor
 from ludus.acting.numpy_cores import NUMPY_CORES, Step, Take
 from ludus.networks.encoders.mlp import CONTAINERS, MLP
 from ludus.networks.policy import ActorHead, Trunk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from pydantic import Field, PositiveInt
@@ -10,15 +11,15 @@ from torch import Tensor, nn
 from ludus.acting.behaviour import Behaviour, Strategy
 from ludus.acting.exploration import UniformActions, unit_space
 from ludus.acting.numpy_actor import make_actor
-from ludus.algorithms import Context, PhaseContext
+from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._ratio import Replay, UpdateRatioConfig
+from ludus.config.optimizer import OptimizerConfig, WithOptimizer
 from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_size, draw, priorities
 from ludus.errors import ConfigError
 from ludus.learning.learner import Group, Learner, UpdateFunction
-from ludus.learning.optimizer import OptimizerConfig, WithOptimizer
 from ludus.networks.policy import Trunk
-from ludus.types import Report
+from ludus.types import Report, Stateful
 
 
 class ReplayConfig(WithOptimizer, UpdateRatioConfig):
@@ -115,6 +116,36 @@ class ReplayBuffers(Replay):
         found = self.learner.update(function, batch, scalars, accumulate=cfg.accumulate, burn_in=cfg.burn_in, **static)
         buffer.update_priorities(index, priorities(found["error"]))
         return Report(updates=1)
+
+
+class ReplayAlgorithm(Algorithm):
+    """The frame of algorithms that collect into buffers and learn from them."""
+
+    off_policy = True
+    learner: Learner
+    replay: ReplayBuffers
+
+    def hooks(self) -> dict[str, Hook]:
+        """`collect`, then `update_controller`."""
+        return {"collect": self.collect, "update_controller": self.update_controller}
+
+    def state(self) -> dict[str, Stateful]:
+        """Weights, slow copies and moments."""
+        return {"learner": self.learner}
+
+    def check(self, cfg: ReplayConfig, buffer: str | None) -> None:
+        self.replay.check(cfg, buffer)
+
+    def metrics(self) -> dict[str, float]:
+        return {**self.statistics(), **self.learner.metrics()}
+
+    def collect(self, now: PhaseContext) -> Report:
+        """A few steps into the buffer of the phase; random ones until there is something to learn from."""
+        return self.replay.collect(self.rollout, now)
+
+    @abstractmethod
+    def update_controller(self, now: PhaseContext) -> Report:
+        """One update from replayed steps."""
 
 
 def build_actor_critic(

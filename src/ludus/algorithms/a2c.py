@@ -9,7 +9,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import AdvantageConfig, advantages, build_policy, policy_step, scalars_of
+from ludus.algorithms._on_policy import advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy_config import AdvantageConfig
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
 from ludus.math.policy_gradient import weighted_mean
@@ -69,7 +70,7 @@ class A2C(Algorithm):
             return Report()
         batch, self.experience = self.experience, None
         if now.cfg.normalize_advantage:
-            batch["advantage"] = self.learner.normalized(batch["advantage"], batch.get("weight"))
+            batch["advantage"] = self.learner.ranks.normalized(batch["advantage"], batch.get("weight"))
         scalars = scalars_of(now, "value_coef", "entropy_coef")
         self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1)
@@ -77,7 +78,8 @@ class A2C(Algorithm):
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
         """One optimizer step."""
         loss, metrics = self.loss(nets.policy, batch, c)
-        return policy_step(nets, loss, metrics, c)
+        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+        return {**metrics, "loss/total": loss}
 
     def loss(self, policy: PolicyNetwork, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) A] + value error - entropy bonus; a `weight` leaves broken steps out."""

@@ -18,7 +18,8 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
+from ludus.algorithms import Algorithm, AlgorithmConfig, Context, PhaseContext
+from ludus.algorithms._offline import OfflineAlgorithm
 from ludus.algorithms._on_policy import build_policy
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.buffers.batches import check_length
@@ -29,7 +30,7 @@ from ludus.learning.optimizer import OptimizerConfig
 from ludus.math.policy_gradient import weighted_mean
 from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
-from ludus.types import Report, Stateful, to_device, tree_index
+from ludus.types import Report, to_device, tree_index
 
 VALIDATED = 4_096
 """Most steps that a validation loss is taken over."""
@@ -68,20 +69,16 @@ class BehaviourCloningConfig(AlgorithmConfig):
 
 
 @ALGORITHMS.register("behaviour_cloning")
-class BehaviourCloning(Algorithm):
+class BehaviourCloning(OfflineAlgorithm):
     """Maximum likelihood, or least squares, of the actions in a data set; needs no environment and no rewards."""
 
     Config = BehaviourCloningConfig
-    off_policy = True
-    default_cycle = ("update_controller",)
     buffers = {"demos": {"type": "minari", "held_out": 0.1}}
     networks = Algorithm.networks - {"critic"}
 
     def __init__(self, cfg: BehaviourCloningConfig, context: Context) -> None:
-        if context.collector is not None:
-            problem = "behaviour_cloning takes no environment steps"
-            raise ConfigError("training.total_updates", problem, "set it: the budget in updates")
-        self.buffers_by_name, self.device = context.buffers, context.device
+        super().__init__("behaviour_cloning", context)
+        self.buffers_by_name = context.buffers
         self.gaussian = isinstance(context.spaces.action, gym.spaces.Box)
         if cfg.loss == "squared_error" and not self.gaussian:
             problem = f"squared_error needs continuous actions, not {context.spaces.action}"
@@ -90,14 +87,6 @@ class BehaviourCloning(Algorithm):
         self.static: dict[str, Any] = {}
         self.validation: Batch | None = None
         self.validations: dict[str, Batch] = {}
-
-    def hooks(self) -> dict[str, Hook]:
-        """`update_controller` alone."""
-        return {"update_controller": self.update_controller}
-
-    def state(self) -> dict[str, Stateful]:
-        """Weights and moments."""
-        return {"learner": self.learner}
 
     def check(self, cfg: BehaviourCloningConfig, buffer: str | None) -> None:
         if self.policy.recurrent:

@@ -20,17 +20,18 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from ludus.acting.behaviour import Behaviour
-from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
+from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
+from ludus.algorithms._offline import OfflineAlgorithm
 from ludus.components.chunk_player import ChunkPlayer, FromQueue
 from ludus.components.unit_range import UnitRange
 from ludus.config.model import Choice, Registered
+from ludus.config.optimizer import OptimizerConfig, WithOptimizer
 from ludus.config.schedule import PositiveSchedule, Schedule
 from ludus.data.buffers.all_steps import all_steps
 from ludus.data.buffers.sampling import Buffer, Sample, tensors
 from ludus.data.buffers.windows import sample_windows
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Scalars
-from ludus.learning.optimizer import OptimizerConfig, WithOptimizer
 from ludus.math.diffusion import ddim_step, ddpm_step, descent, noised, squared_cosine
 from ludus.networks.denoisers import Denoiser, Sizes
 from ludus.networks.encoders import is_image
@@ -113,24 +114,20 @@ class DiffusionPolicyConfig(WithOptimizer, AlgorithmConfig):
 
 
 @ALGORITHMS.register("diffusion_policy")
-class DiffusionPolicy(Algorithm):
+class DiffusionPolicy(OfflineAlgorithm):
     """Clones demonstrations that may do several things in one situation; needs no environment and no rewards."""
 
     Config = DiffusionPolicyConfig
-    off_policy = True
-    default_cycle = ("update_controller",)
     buffers = {"demos": {"type": "minari", "held_out": 0.02}}
     networks = frozenset()
     deterministic_evaluation = False
 
     def __init__(self, cfg: DiffusionPolicyConfig, context: Context) -> None:
-        if context.collector is not None:
-            problem = "diffusion_policy takes no environment steps"
-            raise ConfigError("training.total_updates", problem, "set it: the budget in updates")
+        super().__init__("diffusion_policy", context)
         space, self.space = context.spaces.action, context.spaces.observation
         check_spaces(self.space, space)
         assert isinstance(space, gym.spaces.Box)
-        self.cfg, self.replay, self.rng, self.device = cfg, context.buffers, context.rng, context.device
+        self.cfg, self.replay, self.rng = cfg, context.buffers, context.rng
         sizes = Sizes(vector_dim(space), cfg.prediction_horizon, vector_dim(self.space), cfg.observation_horizon)
         denoiser: Denoiser = DENOISERS[cfg.denoiser.name](cfg.denoiser.config, sizes)
         self.learner = Learner(
@@ -159,10 +156,6 @@ class DiffusionPolicy(Algorithm):
         )
         self.validation: Batch | None = None
         self.validations: dict[str, Batch] = {}
-
-    def hooks(self) -> dict[str, Hook]:
-        """`update_controller` alone."""
-        return {"update_controller": self.update_controller}
 
     def state(self) -> dict[str, Stateful]:
         """Weights, averaged weights and moments; the ranges of observations and actions."""

@@ -18,8 +18,8 @@ from torch.nn.functional import huber_loss
 from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import EpsilonGreedy, Level
 from ludus.acting.numpy_actor import make_actor
-from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayBuffers, ReplayConfig
+from ludus.algorithms import Algorithm, Context, PhaseContext
+from ludus.algorithms._replay import ReplayAlgorithm, ReplayBuffers, ReplayConfig
 from ludus.config.schedule import PositiveSchedule, Schedule, UnitSchedule, constant
 from ludus.errors import ConfigError
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Outputs, Scalars
@@ -75,12 +75,11 @@ class DQNConfig(ReplayConfig):
 
 
 @ALGORITHMS.register("dqn")
-class DQN(Algorithm):
+class DQN(ReplayAlgorithm):
     """Learns action values from replayed steps and acts greedily, but for some random actions."""
 
     Config = DQNConfig
     data_parallel = True
-    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 100_000}}
     networks = Algorithm.networks - {"actor"}
 
@@ -109,16 +108,9 @@ class DQN(Algorithm):
         )
         self.replay = ReplayBuffers(context, self.net.trunk, self.learner, self.behaviour, stored=cfg.stored_state)
 
-    def hooks(self) -> dict[str, Hook]:
-        """`collect`, then `update_controller`."""
-        return {"collect": self.collect, "update_controller": self.update_controller}
-
     def state(self) -> dict[str, Stateful]:
         """Weights, slow copy and moments; how much is explored now."""
         return {"learner": self.learner, "epsilon": self.epsilon}
-
-    def check(self, cfg: DQNConfig, buffer: str | None) -> None:
-        self.replay.check(cfg, buffer)
 
     def metrics(self) -> dict[str, float]:
         return {**self.statistics(), **self.learner.metrics(), "policy/epsilon": self.epsilon.value}

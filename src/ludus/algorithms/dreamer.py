@@ -322,30 +322,18 @@ class Dreamer(Algorithm):
         starts = {name: state[rows].flatten(0, 1) for name, state in states_TB.items()}
         dream = self.dream(nets, starts, horizon=horizon, through=through)
 
-        # returns; index t of a reward, discount or value is that of the state after step t
         values = nets.critic(dream.features.detach())
         judge = nets.target_critic if slow_critic == "target" else nets.critic
         with torch.set_grad_enabled(through):
-            ahead = dream.features[1:]
-            reward_HN = nets.world.reward.mean(nets.world.reward(ahead))
-            discount_HN = nets.world.lives(ahead, c["gamma"])
-            known = values.detach() if judge is nets.critic and not through else judge(dream.features)
-            value_HN = judge.mean(known)
-            return_HN = lambda_returns(reward_HN, discount_HN, value_HN[1:], c["lam"])
+            known = values.detach() if judge is nets.critic and not through else None
+            reward_HN, discount_HN, value_HN, return_HN = self.dreamed_returns(nets, dream.features, judge, known, c)
         with torch.no_grad():
             alive_N = (~batch["terminal"][rows]).flatten().to(return_HN.dtype)
             weight_HN = torch.cat([alive_N.unsqueeze(0), discount_HN[:-1]]).cumprod(0)
             scale = moved_ends(batch["scale"], nets.whole(return_HN)) if return_normalization else batch["scale"]
             spread = (scale[1] - scale[0]).clamp(min=1.0)
 
-        objective_HN = torch.zeros_like(return_HN)
-        if actor_gradient != "dynamics":
-            advantage_HN = ((return_HN - value_HN[:-1]) / spread).detach()
-            mix = c["mix"] if actor_gradient == "both" else 1.0
-            objective_HN = mix * nets.actor.distribution.log_prob(dream.params, dream.drawn) * advantage_HN
-        if through:
-            share = 1 - c["mix"] if actor_gradient == "both" else 1.0
-            objective_HN = objective_HN + share * return_HN / spread
+        objective_HN = self.actor_objective(nets, dream, return_HN, value_HN, spread, c, actor_gradient)
         metrics = {}
         if entropy:
             entropy_HN = nets.actor.distribution.entropy(dream.params)
@@ -370,6 +358,40 @@ class Dreamer(Algorithm):
             "dream/discount": discount_HN.detach().mean(),
         }
         return actor_loss, critic_loss, first_TB, metrics, scale
+
+    def dreamed_returns(
+        self, nets: Networks, features_HNF: Tensor, judge: Any, known: Tensor | None, c: Scalars
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(rewards, discounts, values, returns); index t of the first two is that of the state after step t.
+
+        `known` is what the critic that judges says about the features, if it was asked already.
+        """
+        ahead = features_HNF[1:]
+        reward_HN = nets.world.reward.mean(nets.world.reward(ahead))
+        discount_HN = nets.world.lives(ahead, c["gamma"])
+        value_HN = judge.mean(judge(features_HNF) if known is None else known)
+        return reward_HN, discount_HN, value_HN, lambda_returns(reward_HN, discount_HN, value_HN[1:], c["lam"])
+
+    def actor_objective(
+        self,
+        nets: Networks,
+        dream: Dream,
+        return_HN: Tensor,
+        value_HN: Tensor,
+        spread: Tensor,
+        c: Scalars,
+        actor_gradient: str,
+    ) -> Tensor:
+        """What the actor increases, by likely actions that were worth it, through the dynamics, or by both."""
+        objective_HN = torch.zeros_like(return_HN)
+        if actor_gradient != "dynamics":
+            advantage_HN = ((return_HN - value_HN[:-1]) / spread).detach()
+            mix = c["mix"] if actor_gradient == "both" else 1.0
+            objective_HN = mix * nets.actor.distribution.log_prob(dream.params, dream.drawn) * advantage_HN
+        if actor_gradient != "reinforce":
+            share = 1 - c["mix"] if actor_gradient == "both" else 1.0
+            objective_HN = objective_HN + share * return_HN / spread
+        return objective_HN
 
     def critic_loss(self, nets: Networks, values: Tensor, features: Tensor, target: Tensor, slow_critic: str) -> Tensor:
         """Loss [...] of the critic's outputs towards returns and, if it regularises, towards the slow critic."""

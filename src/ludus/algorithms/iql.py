@@ -13,21 +13,22 @@ from __future__ import annotations
 import gymnasium as gym
 import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor, nn
+from torch import nn
 
 from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import SampleScaled, UniformActions, check_bounded, unit_space
 from ludus.acting.numpy_actor import make_actor
-from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayBuffers, ReplayConfig
+from ludus.algorithms import Context, PhaseContext
+from ludus.algorithms._replay import ReplayAlgorithm, ReplayBuffers, ReplayConfig
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Group, Learner, Networks, Scalars
+from ludus.learning.several_steps import Steps
 from ludus.math.distributions import distribution_for
-from ludus.math.values import at_rows, expectile_loss
-from ludus.networks.critics import WIDE, Critics
+from ludus.math.values import expectile_loss
+from ludus.networks.critics import WIDE, Critics, features_of
 from ludus.networks.policy import ActorHead, DenseHead, Trunk
 from ludus.registry import ALGORITHMS
-from ludus.types import Report, Stateful, tree_index
+from ludus.types import Report
 
 
 class IQLConfig(ReplayConfig):
@@ -57,11 +58,10 @@ class IQLConfig(ReplayConfig):
 
 
 @ALGORITHMS.register("iql")
-class IQL(Algorithm):
+class IQL(ReplayAlgorithm):
     """Expectile regression of values, and advantage-weighted regression of the policy."""
 
     Config = IQLConfig
-    off_policy = True
     buffers = {"demos": {"type": "minari"}}
 
     def __init__(self, cfg: IQLConfig, context: Context) -> None:
@@ -96,24 +96,6 @@ class IQL(Algorithm):
         )
         self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour, stored=False, default="demos")
 
-    def hooks(self) -> dict[str, Hook]:
-        """`update_controller`; `collect` for a phase online, which needs a buffer of its own."""
-        return {"collect": self.collect, "update_controller": self.update_controller}
-
-    def state(self) -> dict[str, Stateful]:
-        """Weights, slow critics and moments."""
-        return {"learner": self.learner}
-
-    def check(self, cfg: IQLConfig, buffer: str | None) -> None:
-        self.replay.check(cfg, buffer)
-
-    def metrics(self) -> dict[str, float]:
-        return {**self.statistics(), **self.learner.metrics()}
-
-    def collect(self, now: PhaseContext) -> Report:
-        """A few steps into the buffer of the phase."""
-        return self.replay.collect(self.rollout, now)
-
     def update_controller(self, now: PhaseContext) -> Report:
         """One gradient step on value, actor and critics."""
         cfg: IQLConfig = now.cfg
@@ -126,7 +108,7 @@ class IQL(Algorithm):
         features, following = features_of(nets.trunk, batch, burn_in)
         weight, action, seen = batch["weight"], batch["action"], features.detach()
         with torch.no_grad():
-            target_q = self.q(nets.target_critic, features_of(nets.target_trunk, batch, burn_in)[0], action).amin(0)
+            target_q = nets.target_critic.judge(features_of(nets.target_trunk, batch, burn_in)[0], action).amin(0)
         value_loss = (weight * expectile_loss(target_q - nets.value(seen).squeeze(-1), expectile)).mean()
         nets.step("value", value_loss, c["lr"])
         yield
@@ -140,7 +122,7 @@ class IQL(Algorithm):
         nets.step("actor", actor_loss, c["actor_lr"])
         yield
 
-        error_NTB = self.q(nets.critic, features, action) - target_TB
+        error_NTB = nets.critic.judge(features, action) - target_TB
         critic_loss = (weight * error_NTB.square()).mean((1, 2)).sum()
         nets.step("critic", critic_loss, c["lr"])
         yield
@@ -155,25 +137,3 @@ class IQL(Algorithm):
             "loss/total": critic_loss + value_loss + actor_loss,
         }
         return metrics, {"error": error_NTB.detach().abs().mean(0) * (weight > 0)}
-
-    def q(self, critic: Critics, features: Tensor, action: Tensor) -> Tensor:
-        """Values of given actions, [N, T, B]."""
-        if not self.discrete:
-            return critic(features, action.flatten(2)).squeeze(-1)
-        q_NTBA = critic(features)
-        index = action.long().unsqueeze(-1).expand(*q_NTBA.shape[:-1], 1)
-        return q_NTBA.gather(-1, index).squeeze(-1)
-
-
-def features_of(trunk: Trunk, batch: Batch, burn_in: int) -> tuple[Tensor, Tensor]:
-    """Features of each step, and of the one that it bootstraps from; of sequences in one pass over T + 1 rows."""
-    obs, first = batch["obs"], batch["first"]
-    if "state" not in batch:
-        return trunk(obs, (), first)[0], trunk(batch["next_obs"], (), first)[0]
-    state = batch["state"]
-    if burn_in:
-        with torch.no_grad():
-            _, state = trunk(tree_index(obs, slice(burn_in)), state, first[:burn_in])
-        obs, first = tree_index((obs, first), slice(burn_in, None))
-    features, _ = trunk(obs, state, first)
-    return features[:-1], at_rows(features, batch["row"])

@@ -15,7 +15,8 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from ludus.acting.behaviour import Behaviour, Outputs
+from ludus.acting.actor import Outputs
+from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import AddNoise, Level, UniformActions, check_bounded, unit_space
 from ludus.acting.facts import Makers
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext

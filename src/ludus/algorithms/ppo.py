@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
+from ludus.algorithms._on_policy import Experience, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy_config import MinibatchConfig
 from ludus.config.schedule import PositiveSchedule
 from ludus.data.rollout import minibatches, single_steps
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
@@ -74,7 +75,7 @@ class PPO(Algorithm):
         scalars["clip_value"] = now.at(cfg.clip_value) if cfg.clip_value else 0.0
         static = {
             "clip_value": cfg.clip_value is not None,
-            "normalize": cfg.normalize_advantage and not self.learner.in_parts(cfg.accumulate),
+            "normalize": cfg.normalize_advantage and cfg.accumulate == 1 and self.learner.ranks.count == 1,
             "bonus": not (cfg.entropy_coef.constant and cfg.entropy_coef.start == 0),
         }
         size, epochs, updates = columns["advantage"].numel(), 0, 0
@@ -84,7 +85,7 @@ class PPO(Algorithm):
         for _ in range(cfg.epochs):
             for batch in minibatches(columns, state, count, self.rng, sequences=self.policy.recurrent):
                 if cfg.normalize_advantage and not static["normalize"]:  # a part of a batch does not know its mean
-                    batch["advantage"] = self.learner.normalized(batch["advantage"], batch.get("weight"))
+                    batch["advantage"] = self.learner.ranks.normalized(batch["advantage"], batch.get("weight"))
                 self.learner.update(self.update, batch, scalars, accumulate=cfg.accumulate, **static)
                 updates += 1
             epochs += 1
@@ -98,7 +99,8 @@ class PPO(Algorithm):
     ) -> Metrics:
         """One optimizer step on a minibatch."""
         loss, metrics = self.loss(nets.policy, batch, c, clip_value=clip_value, normalize=normalize, bonus=bonus)
-        return policy_step(nets, loss, metrics, c)
+        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+        return {**metrics, "loss/total": loss}
 
     def loss(
         self, policy: PolicyNetwork, batch: Batch, c: Scalars, *, clip_value: bool, normalize: bool, bonus: bool

@@ -16,7 +16,8 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import Experience, MinibatchConfig, advantages, build_policy, policy_step, scalars_of
+from ludus.algorithms._on_policy import Experience, advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy_config import MinibatchConfig
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.sampling import Buffer, tensors
 from ludus.data.rollout import Rollout, minibatches, single_steps
@@ -174,7 +175,8 @@ class PPOReplay(Algorithm):
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, whole: bool, normalize: bool) -> Metrics:
         """One optimizer step on a minibatch."""
         loss, metrics = self.loss(nets.policy, prepared(batch, normalize=normalize) if whole else batch, c)
-        return policy_step(nets, loss, metrics, c)
+        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+        return {**metrics, "loss/total": loss}
 
     def loss(self, policy: PolicyNetwork, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """Weighted clipped surrogate + value error - entropy bonus, of a prepared minibatch."""

@@ -11,7 +11,8 @@ import gymnasium as gym
 import numpy as np
 from pydantic import PositiveInt
 
-from ludus.acting.behaviour import Actor, Behaviour, Outputs, Strategy
+from ludus.acting.actor import Actor, Outputs
+from ludus.acting.behaviour import Behaviour, Strategy
 from ludus.acting.exploration import Level
 from ludus.acting.facts import Makers, q_facts
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext

@@ -12,7 +12,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import OnPolicyConfig, build_policy, policy_step, scalars_of
+from ludus.algorithms._on_policy import build_policy, scalars_of
+from ludus.algorithms._on_policy_config import OnPolicyConfig
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.data.rollout import Rollout
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
@@ -108,7 +109,8 @@ class Reinforce(Algorithm):
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:
         """One optimizer step."""
         loss, metrics = self.loss(nets.policy, batch, c)
-        return policy_step(nets, loss, metrics, c)
+        nets.step("policy", loss, c["lr"], memory=c.get("memory_lr"))
+        return {**metrics, "loss/total": loss}
 
     def loss(self, policy: PolicyNetwork, batch: Batch, c: Scalars) -> tuple[Tensor, Metrics]:
         """-E[log pi(a|s) target] - entropy bonus, over the steps that count."""

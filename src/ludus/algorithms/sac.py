@@ -18,16 +18,17 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ludus.acting.exploration import SampleSquashed, check_bounded
-from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
+from ludus.algorithms import Context, PhaseContext
+from ludus.algorithms._replay import ReplayAlgorithm, ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Networks, Scalars
+from ludus.learning.several_steps import Steps
 from ludus.math.distributions import Distribution, SquashedGaussian, distribution_for
 from ludus.math.policy_gradient import Scalar
-from ludus.networks.critics import WIDE, Critics, Temperature, features_of
+from ludus.networks.critics import WIDE, Critics, Temperature, features_with_target
 from ludus.networks.policy import ActorHead, Trunk
 from ludus.registry import ALGORITHMS
-from ludus.types import Report, Stateful
+from ludus.types import Report
 
 
 class SACConfig(ReplayConfig):
@@ -53,12 +54,11 @@ class SACConfig(ReplayConfig):
 
 
 @ALGORITHMS.register("sac")
-class SAC(Algorithm):
+class SAC(ReplayAlgorithm):
     """Maximum-entropy actor-critic with an ensemble of critics and a learned temperature."""
 
     Config = SACConfig
     data_parallel = True
-    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: SACConfig, context: Context) -> None:
@@ -81,24 +81,6 @@ class SAC(Algorithm):
         self.learner, self.behaviour = build_actor_critic(cfg, context, networks, ("trunk", "critic"), strategy)
         self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
-    def hooks(self) -> dict[str, Hook]:
-        """`collect`, then `update_controller`."""
-        return {"collect": self.collect, "update_controller": self.update_controller}
-
-    def state(self) -> dict[str, Stateful]:
-        """Weights, slow critics, temperature and moments."""
-        return {"learner": self.learner}
-
-    def check(self, cfg: SACConfig, buffer: str | None) -> None:
-        self.replay.check(cfg, buffer)
-
-    def metrics(self) -> dict[str, float]:
-        return {**self.statistics(), **self.learner.metrics()}
-
-    def collect(self, now: PhaseContext) -> Report:
-        """A few steps into the buffer; random ones until there is something to learn from."""
-        return self.replay.collect(self.rollout, now)
-
     def update_controller(self, now: PhaseContext) -> Report:
         """One gradient step on critics, actor and temperature."""
         cfg: SACConfig = now.cfg
@@ -114,7 +96,7 @@ class SAC(Algorithm):
 
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, learn_alpha: bool, burn_in: int) -> Steps:
         """Critics towards the soft target, actor towards the critics, temperature towards the wanted entropy."""
-        features, following, target_following = features_of(nets.trunk, nets.target_trunk, batch, burn_in)
+        features, following, target_following = features_with_target(nets.trunk, nets.target_trunk, batch, burn_in)
         weight, size = batch["weight"], self.distribution.param_dim // 2
         noise = (None, None) if self.discrete else nets.noise((2, *batch["reward"].shape, size))
         alpha = nets.temperature().exp().detach() if learn_alpha else c["alpha"]
@@ -122,7 +104,7 @@ class SAC(Algorithm):
         with torch.no_grad():
             value, _ = self.soft_value(nets.target_critic, target_following, nets.actor(following), noise[0], alpha)
             target_TB = batch["reward"] + batch["discount"] * value
-        q_NTB = self.q(nets.critic, features, batch["action"])
+        q_NTB = nets.critic.judge(features, batch["action"])
         error_NTB = q_NTB - target_TB
         critic_loss = 0.5 * (weight * error_NTB.square()).mean((1, 2)).sum()
         nets.step("critic", critic_loss, c["lr"])
@@ -150,14 +132,6 @@ class SAC(Algorithm):
             "loss/total": critic_loss + actor_loss,
         }
         return metrics, {"error": error_NTB.detach().abs().mean(0) * (weight > 0)}
-
-    def q(self, critic: Critics, features: Tensor, action: Tensor) -> Tensor:
-        """Values of given actions, [N, T, B]."""
-        if not self.discrete:
-            return critic(features, action.flatten(2)).squeeze(-1)
-        q_NTBA = critic(features)
-        index = action.long().unsqueeze(-1).expand(*q_NTBA.shape[:-1], 1)
-        return q_NTBA.gather(-1, index).squeeze(-1)
 
     def soft_value(
         self, critic: Critics, features: Tensor, params: Tensor, noise: Tensor | None, alpha: Scalar

@@ -13,12 +13,13 @@ from pydantic import PositiveInt
 from torch import nn
 
 from ludus.acting.exploration import AddNoise, Level, check_bounded
-from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._replay import ReplayBuffers, ReplayConfig, build_actor_critic
+from ludus.algorithms import Context, PhaseContext
+from ludus.algorithms._replay import ReplayAlgorithm, ReplayBuffers, ReplayConfig, build_actor_critic
 from ludus.config.schedule import NonNegativeSchedule, PositiveSchedule, UnitSchedule, constant
-from ludus.learning.learner import Batch, Networks, Scalars, Steps
+from ludus.learning.learner import Batch, Networks, Scalars
+from ludus.learning.several_steps import Steps
 from ludus.math.policy_gradient import within
-from ludus.networks.critics import WIDE, Critics, features_of
+from ludus.networks.critics import WIDE, Critics, features_with_target
 from ludus.networks.policy import ActorHead, Trunk
 from ludus.registry import ALGORITHMS
 from ludus.types import Report, Stateful
@@ -47,12 +48,11 @@ class TD3Config(ReplayConfig):
 
 
 @ALGORITHMS.register("td3")
-class TD3(Algorithm):
+class TD3(ReplayAlgorithm):
     """Deterministic actor-critic: smallest of several critics, smoothed target policy, delayed policy updates."""
 
     Config = TD3Config
     data_parallel = True
-    off_policy = True
     buffers = {"replay": {"type": "uniform", "size": 1_000_000}}
 
     def __init__(self, cfg: TD3Config, context: Context) -> None:
@@ -71,19 +71,9 @@ class TD3(Algorithm):
         self.learner, self.behaviour = build_actor_critic(cfg, context, networks, list(networks), strategy)
         self.replay = ReplayBuffers(context, trunk, self.learner, self.behaviour)
 
-    def hooks(self) -> dict[str, Hook]:
-        """`collect`, then `update_controller`."""
-        return {"collect": self.collect, "update_controller": self.update_controller}
-
     def state(self) -> dict[str, Stateful]:
         """Weights, slow copies and moments; the noise of exploration now."""
         return {"learner": self.learner, "sigma": self.sigma}
-
-    def check(self, cfg: TD3Config, buffer: str | None) -> None:
-        self.replay.check(cfg, buffer)
-
-    def metrics(self) -> dict[str, float]:
-        return {**self.statistics(), **self.learner.metrics()}
 
     def collect(self, now: PhaseContext) -> Report:
         """A few steps with noise into the buffer; random ones until there is something to learn from."""
@@ -100,7 +90,7 @@ class TD3(Algorithm):
 
     def update(self, nets: Networks, batch: Batch, c: Scalars, *, policy: bool, burn_in: int) -> Steps:
         """Critics towards the smoothed target; the actor, if it is its turn, up the first critic."""
-        features, _, following = features_of(nets.trunk, nets.target_trunk, batch, burn_in)
+        features, _, following = features_with_target(nets.trunk, nets.target_trunk, batch, burn_in)
         noise, clip = nets.noise((*batch["reward"].shape, self.action_size)), c["noise_clip"]
         with torch.no_grad():
             smooth = within(noise * c["target_noise"], -clip, clip)

@@ -18,7 +18,8 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ludus.acting.behaviour import Actor, Behaviour, Outputs
+from ludus.acting.actor import Actor, Outputs
+from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import Level, UniformActions, check_bounded, unit_space
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._ratio import Replay, UpdateRatioConfig

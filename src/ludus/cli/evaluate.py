@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, Json, Plugin, RunsDir
+from ludus.cli.options import Checkpoint, Checkpointed, Deterministic, EnvId, EpisodeSeed, Json, Plugin, RunsDir
 from ludus.files import to_json
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def evaluate(
     episodes: Annotated[int, Option("--episodes", "-n", min=1, help="Finished episodes.")] = 100,
     deterministic: Deterministic = None,
     checkpoint: Checkpoint = None,
-    seed: Annotated[int | None, Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    seed: EpisodeSeed = None,
     env: EnvId = None,
     json: Json = False,
     plugin: Plugin = None,

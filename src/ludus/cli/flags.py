@@ -19,6 +19,19 @@ TRUTHS = ("true", "false", "0", "1", "yes", "no", "on", "off")
 HYDRA = ("--multirun", "-m")
 
 
+def selected_command(args: Sequence[str]) -> str | None:
+    """The first word that is no option."""
+    return next((arg for arg in args if not arg.startswith("-")), None)
+
+
+def settings_as_overrides(args: list[str], app: Any) -> list[str]:
+    """`--num-envs 4` as `num_envs=4`, for a command that takes overrides."""
+    done = 0
+    while (word := selected_command(args[done:])) is not None and word in getattr(app, "commands", {}):
+        done, app = args.index(word, done) + 1, app.commands[word]
+    return [*args[:done], *as_overrides(args[done:], app)]
+
+
 def as_overrides(args: Sequence[str], command: Any) -> list[str]:
     """The arguments of a command with every setting written as an override, if it takes overrides."""
     known = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -15,6 +16,7 @@ from ludus.terminal import agrees, can_answer
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
     from ludus.config.schema import ExperimentConfig
+    from ludus.plugins import Plugin
 
 DEFAULT = "Bandit-v0:ppo"
 
@@ -164,10 +166,27 @@ def print_config(resolved: Resolved, kind: str, package: str | None) -> int:
     return 0
 
 
+def plugins_of(spec: str, overrides: list[str], named: list[Path] | None) -> list[Plugin]:
+    """The plugins that a command names, and those of the run that its spec names, imported."""
+    from ludus.archive.run_plugins import load_for_spec
+
+    return load_for_spec(spec, overrides, named)
+
+
+def start_early() -> None:
+    """Let processes that will train import what they need while the command line is still read."""
+    from ludus.sweeps.engines.local import warm_up
+
+    warm_up()
+
+
 def confirmed(jobs: list[Resolved]) -> bool:
     """Ask a user at a terminal whether to train, and whether a program that a file names may be started."""
     from ludus.archive import consent
+    from ludus.session.ranks import leads
 
+    if not leads():  # of several ranks only the first asks
+        return True
     if can_answer():
         config = jobs[0].config
         names = ", ".join(str(job.config.experiment.seed) for job in jobs)

@@ -29,6 +29,7 @@ LastLines = Annotated[bool, Option("--json", help="Print the final numbers of ea
 RunsDir = Annotated[Path, Option(metavar="DIR", help="Folder of all runs.")]
 Deterministic = Annotated[bool | None, Option("--deterministic/--stochastic", help="Greedy or not.")]
 Checkpoint = Annotated[str | None, Option(metavar="best|last|step=N", help="Default: best, or last.")]
+EpisodeSeed = Annotated[int | None, Option("--seed", min=0, help="Of episodes and actions; default: the run's.")]
 EnvId = Annotated[str | None, Option(metavar="ID", help="Environment for a run that learned without one.")]
 Jobs = Annotated[int | None, Option("--jobs", "-j", min=1, metavar="N", help="Processes; default: one per CPU.")]
 

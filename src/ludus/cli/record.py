@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ludus.cli.options import Checkpoint, Deterministic, EnvId, Json, Overrides, Plugin, RunsDir
+from ludus.cli.options import Checkpoint, Deterministic, EnvId, EpisodeSeed, Json, Overrides, Plugin, RunsDir
 from ludus.errors import ConfigError
 from ludus.files import to_json
 
@@ -28,7 +28,7 @@ def record(
     append: Annotated[bool, Option("--append", help="Add the episodes to a data set that exists.")] = False,
     deterministic: Deterministic = None,
     checkpoint: Checkpoint = None,
-    seed: Annotated[int | None, Option(min=0, help="Of episodes and actions; default: the run's.")] = None,
+    seed: EpisodeSeed = None,
     env: EnvId = None,
     json: Json = False,
     plugin: Plugin = None,

@@ -9,6 +9,7 @@ from typer import Option
 
 from ludus.cli.options import Checkpointed, LastLines, Overrides, Plugin, RunsDir
 from ludus.cli.outcome import tell
+from ludus.errors import ConfigError
 
 Mode = Literal["exact", "warm_start", "warm_start_optimizer"]
 _REBUILD = "Start with empty buffers if the stored steps are damaged."
@@ -55,3 +56,13 @@ def resume(
     if done.folder is not None:  # only rank 0 has one
         tell([done.folder], json=json)
     return EARLY if done.stopped_early else 0
+
+
+def resume_instead(
+    run: str, spec: str | None, overrides: list[str], plugin: list[Path] | None, runs_dir: Path, json: bool, debug: bool
+) -> int:
+    """`ludus resume`, for users who look for it here."""
+    if spec is not None:
+        problem = f"a run has its own config, so '{spec}' cannot be used"
+        raise ConfigError(f"--resume {run}", problem, "leave the spec out, or write --resume auto")
+    return resume(run, overrides, plugin=plugin, runs_dir=runs_dir, json=json, debug=debug)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from ludus.cli import job as asked
 from ludus.cli.flags import spec_of
-from ludus.cli.job import confirmed, jobs_of, option_overrides, pick_spec, print_config, print_targets, split
 from ludus.cli.options import LastLines, Plugin, RunsDir
 from ludus.cli.outcome import tell
-from ludus.errors import ConfigError
+from ludus.cli.resume import resume_instead
 
 if TYPE_CHECKING:
     from ludus.config.compose import Resolved
@@ -42,28 +41,22 @@ def train(
     debug: asked.Debug = False,
 ) -> int:
     """Train an experiment."""
-    spec, overrides = split(words or [])
+    spec, overrides = asked.split(words or [])
     if list_envs:
-        return print_targets(spec)
-    overrides += option_overrides(override, env_kwargs, max_timesteps, total_timesteps, ranks)
+        return asked.print_targets(spec)
+    overrides += asked.option_overrides(override, env_kwargs, max_timesteps, total_timesteps, ranks)
     if resume not in (None, "auto"):
-        return _resume(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
+        return resume_instead(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
     if not (spec or config_id or config):
         spec, overrides = spec_of(overrides)
-    spec = pick_spec(spec, config_id, config)
+    spec = asked.pick_spec(spec, config_id, config)
     if jobs is not None and engine == "local" and cfg is None:
-        from ludus.sweeps.engines.local import warm_up
-
-        warm_up()
-    from ludus.archive.run_plugins import load_for_spec
-
-    plugins = load_for_spec(spec, overrides, plugin)
-    runs = jobs_of(spec, overrides, seed, tag or [])
+        asked.start_early()
+    plugins = asked.plugins_of(spec, overrides, plugin)
+    runs = asked.jobs_of(spec, overrides, seed, tag or [])
     if cfg is not None:
-        return print_config(runs[0], cfg, package)
-    from ludus.session.ranks import leads
-
-    if not quiet and leads() and not confirmed(runs):
+        return asked.print_config(runs[0], cfg, package)
+    if not quiet and not asked.confirmed(runs):
         return 0
     if jobs is not None:
         from ludus.cli.many import at_once, options_of, train_many
@@ -107,15 +100,3 @@ def _train(
     if done:
         tell(done, json=json)
     return code
-
-
-def _resume(
-    run: str, spec: str | None, overrides: list[str], plugin: list[Path] | None, runs_dir: Path, json: bool, debug: bool
-) -> int:
-    """`ludus resume`, for users who look for it here."""
-    if spec is not None:
-        problem = f"a run has its own config, so '{spec}' cannot be used"
-        raise ConfigError(f"--resume {run}", problem, "leave the spec out, or write --resume auto")
-    from ludus.cli.resume import resume
-
-    return resume(run, overrides, plugin=plugin, runs_dir=runs_dir, json=json, debug=debug)

@@ -6,7 +6,8 @@ import gymnasium as gym
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from ludus.acting.behaviour import Outputs, Strategy
+from ludus.acting.actor import Outputs
+from ludus.acting.behaviour import Strategy
 from ludus.acting.exploration import scale_to
 from ludus.acting.facts import Makers
 from ludus.config.model import Model

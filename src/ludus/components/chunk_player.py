@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.acting.behaviour import Actor, Outputs, Strategy
+from ludus.acting.actor import Actor, Outputs
+from ludus.acting.behaviour import Strategy
 from ludus.acting.facts import Makers
 from ludus.acting.uniform import single_bounds
 from ludus.networks.encoders.mlp import as_vector, vector_dim

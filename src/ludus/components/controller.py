@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.acting.behaviour import Outputs, Strategy
+from ludus.acting.actor import Outputs
+from ludus.acting.behaviour import Strategy
 from ludus.acting.exploration import Level, UniformActions, is_box, scale_to, unit_space
 from ludus.acting.facts import Makers
 from ludus.components.vision_memory import VisionMemory

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.functional import elu, relu, silu
 
-from ludus.acting.behaviour import Outputs
+from ludus.acting.actor import Outputs
 from ludus.acting.numpy_actor import as_vector_numpy
 from ludus.components.actor import WorldPolicy
 from ludus.components.encoder import WorldEncoder

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.acting.behaviour import Actor, Outputs, SampleClipped
+from ludus.acting.actor import Actor, Outputs
+from ludus.acting.behaviour import SampleClipped
 from ludus.acting.exploration import Level, is_box, scale_to
 from ludus.acting.facts import Makers, policy_facts
 from ludus.components.vision_memory import VisionMemory

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ludus.data import collector_state
+from ludus.data.episodes import Episodes
 from ludus.data.finite import bad_action, check_rollout, is_finite
 from ludus.data.normalizer import ObservationNormalizer, RewardNormalizer
 from ludus.data.rollout import Ends, Rollout
+from ludus.data.rollout_arrays import RolloutArrays
 from ludus.errors import EnvironmentFailed
-from ludus.types import Acted, Array, State, StepResult, Tree, tree_index, tree_leaves, tree_map, tree_paths, zeros
+from ludus.types import Acted, Array, State, StepResult, Tree, tree_index, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from ludus.envs.vector import VectorEnv
-
-WINDOW = 100
-"""Episodes in the running statistics."""
 
 
 class Acts(Protocol):
@@ -45,16 +43,11 @@ class Collector:
     ) -> None:
         self.will_checkpoint = will_checkpoint
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
-        self.returns: deque[float] = deque(maxlen=WINDOW)
-        self.lengths: deque[int] = deque(maxlen=WINDOW)
-        self.episodes = 0
-        self.best_return = -np.inf
+        self.episodes = Episodes()
         self.steps = 0
         self.under_way = 0
         """Steps of each environment in the rollout that is being collected."""
-        self.gather: Callable[[dict[str, float]], list[dict[str, float]]] = lambda own: [own]
-        """The statistics of the episodes of every rank."""
-        self._storage: _Storage | None = None
+        self._storage: RolloutArrays | None = None
         self.switch(env, seeds)
 
     def switch(self, env: VectorEnv, seeds: list[int]) -> None:
@@ -63,7 +56,7 @@ class Collector:
         self._storage = None
         if self.will_checkpoint:
             env.choose_snapshot_method()  # before the first reset: `replay` has to record the episode from its start
-        self._barrier_seeds = seeds
+        self.barrier_seeds = seeds
         self._begin(tree_map(np.array, env.reset(seeds)))
 
     def _begin(self, obs: Tree) -> None:
@@ -71,14 +64,14 @@ class Collector:
         """[B, ...], not normalised."""
         self.first = np.ones(self.num_envs, bool)
         self.state: Tree = None
-        self._return, self._length = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
+        self.episodes.begin(self.num_envs)
         if self.reward_normalizer is not None:
             self.reward_normalizer.cut()
 
     def collect(self, behaviour: Acts, steps: int) -> Rollout:
         """`steps` steps of every environment; the next call overwrites the arrays."""
         if self._storage is None or len(self._storage.reward) < steps:
-            self._storage = _Storage(self.env, steps, self.normalizer)
+            self._storage = RolloutArrays(self.env, steps, self.normalizer)
         store = self._storage
         if self.state is None:
             self.state = behaviour.initial_state(self.num_envs)
@@ -96,8 +89,8 @@ class Collector:
                 extras.append(acted.extras)
             store.terminated[t], store.truncated[t], store.first[t + 1] = result.terminated, result.truncated, first
             store.broken[t] = False if result.broken is None else result.broken
-            self._return += result.raw_reward
-            self._length += 1
+            self.episodes.open_return += result.raw_reward
+            self.episodes.open_length += 1
             if (ended := first.nonzero()[0]).size:
                 ends.append(self._end_episodes(t, result, ended, state))
             obs = self._put(store, t + 1, result.obs)
@@ -122,7 +115,7 @@ class Collector:
             raise bad_action(self.env.id, acted.env_action)
         return acted
 
-    def _put(self, store: _Storage, t: int, raw_obs: Tree) -> Tree:
+    def _put(self, store: RolloutArrays, t: int, raw_obs: Tree) -> Tree:
         tree_map(np.copyto, store.raw_rows[t], raw_obs)
         if self.normalizer is not None:
             tree_map(np.copyto, store.obs_rows[t], self.normalizer.apply(raw_obs))
@@ -131,12 +124,7 @@ class Collector:
     def _end_episodes(self, t: int, result: StepResult, ended: Array, state: Tree) -> tuple[Any, ...]:
         """Count the finished episodes; returns what `Ends` holds of them."""
         broken = result.broken
-        for b in result.over.nonzero()[0]:
-            if broken is None or not broken[b]:
-                self.returns.append(float(self._return[b]))
-                self.lengths.append(int(self._length[b]))
-                self.episodes, self.best_return = self.episodes + 1, max(self.best_return, self.returns[-1])
-            self._return[b], self._length[b] = 0.0, 0
+        self.episodes.end(result.over, broken)
         assert result.final_obs is not None, "a finished episode without its final observation"
         bootstrap = result.truncated & ~result.terminated
         if broken is not None:
@@ -153,7 +141,7 @@ class Collector:
         seen = obs if self.normalizer is None else self.normalizer.apply(obs)
         return Ends(t=t, b=b, obs=seen, raw_obs=obs, state=state, bootstrap=bootstrap)
 
-    def _rollout(self, store: _Storage, steps: int, start_state: Tree, ends: list[Any], extras: list[Any]) -> Rollout:
+    def _rollout(self, store: RolloutArrays, steps: int, state: Tree, ends: list[Any], extras: list[Any]) -> Rollout:
         reward, raw_obs = store.reward[:steps], tree_index(store.raw, slice(steps + 1))
         if self.reward_normalizer is not None:
             reward = self.reward_normalizer.apply(reward, store.first[1 : steps + 1])
@@ -164,7 +152,7 @@ class Collector:
             terminated=store.terminated[:steps],
             truncated=store.truncated[:steps],
             first=store.first[: steps + 1],
-            state=start_state,
+            state=state,
             last_state=self.state,
             ends=self._ends(ends),
             raw_obs=raw_obs,
@@ -179,20 +167,7 @@ class Collector:
 
     def statistics(self) -> dict[str, float]:
         """Returns and lengths of the newest finished episodes, raw rewards; of several ranks, of all their episodes."""
-        own: dict[str, float] = {}
-        if self.returns:
-            own = {
-                "roll/ep_rew/mean": float(np.mean(self.returns)),
-                "roll/ep_rew/last": self.returns[-1],
-                "roll/ep_rew/best": float(self.best_return),
-                "roll/ep_len/mean": float(np.mean(self.lengths)),
-                "roll/episodes": float(self.episodes),
-            }
-        found = [statistics for statistics in self.gather(own) if statistics]
-        if len(found) < 2:
-            return found[0] if found else {}
-        merge: dict[str, Callable[..., Any]] = {"roll/ep_rew/best": np.max, "roll/episodes": np.sum}
-        return {key: float(merge.get(key, np.mean)([one[key] for one in found])) for key in found[0]}
+        return self.episodes.statistics()
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -203,64 +178,20 @@ class Collector:
 
     def barrier(self, seeds: list[int]) -> None:
         """Reset all environments; the open episodes count as truncated, where the last rollout bootstrapped."""
-        self._barrier_seeds = seeds
+        self.barrier_seeds = seeds
         self._begin(tree_map(np.array, self.env.reset(seeds)))
 
     def state_dict(self) -> State:
         """Environments, memory, open episodes and statistics."""
-        return {
-            "snapshot_method": self.env.choose_snapshot_method(),
-            "env": None if self.resets_at_checkpoints else self.env.snapshot(),
-            "barrier_seeds": self._barrier_seeds if self.resets_at_checkpoints else None,
-            "obs": self.newest_obs,
-            "first": self.first,
-            "memory": self.state,
-            "return": self._return,
-            "length": self._length,
-            "returns": list(self.returns),
-            "lengths": list(self.lengths),
-            "episodes": self.episodes,
-            "best_return": float(self.best_return),
-            "steps": self.steps,
-        }
+        return collector_state.state_of(self)
 
     def load_state_dict(self, state: State) -> None:
         """Go on exactly where the state was taken."""
-        if state["env"] is None:
-            self.barrier(state["barrier_seeds"])
-        else:
-            self.env.restore(state["env"])
-            self.newest_obs, self.first = tree_map(np.array, state["obs"]), np.array(state["first"])
-            self.state = state["memory"]
-            self._return, self._length = np.array(state["return"]), np.array(state["length"])
-        self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)
-        self.episodes, self.best_return, self.steps = state["episodes"], state["best_return"], state["steps"]
+        collector_state.load(self, state)
 
     def close(self) -> None:
         """Shut the environments down."""
         self.env.close()
-
-
-class _Storage:
-    """Preallocated arrays of one rollout."""
-
-    def __init__(self, env: VectorEnv, steps: int, normalizer: ObservationNormalizer | None) -> None:
-        batch, action = env.num_envs, env.action_space
-        self.raw = zeros(env.observation_space, steps + 1, batch)
-        self.obs = self.raw if normalizer is None else normalizer.storage(self.raw)
-        self.leaves = list(zip(tree_paths(self.raw), tree_leaves(self.raw), strict=True))
-        self.raw_rows = [tree_index(self.raw, t) for t in range(steps + 1)]
-        self.obs_rows = [tree_index(self.obs, t) for t in range(steps + 1)]
-        floating = np.issubdtype(action.dtype, np.floating)
-        self.action = np.zeros((steps, batch, *(action.shape or ())), np.float32 if floating else np.int64)
-        self.reward = np.zeros((steps, batch), np.float32)
-        self.terminated, self.truncated, self.broken = np.zeros((3, steps, batch), bool)
-        self.first = np.zeros((steps + 1, batch), bool)
-
-    def columns(self, steps: int) -> dict[str, Array]:
-        """What the environments returned in the first steps."""
-        obs = {f"observation {path}".rstrip(): leaf[1 : steps + 1] for path, leaf in self.leaves}
-        return {"reward": self.reward[:steps], **obs}
 
 
 def _concatenate(*leaves: Any) -> Any:

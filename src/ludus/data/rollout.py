@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -94,37 +94,6 @@ class Rollout:
     def finals(self) -> Ends | None:
         """The ends of truncated episodes: their returns bootstrap from the value of the true last observation."""
         return None if self.ends is None else self.ends.where(self.ends.bootstrap)
-
-    @property
-    def weight(self) -> Array | None:
-        """[T, B] float32 of mean 1 that gives broken rows weight 0; None: all rows weigh the same."""
-        if self.broken is None:
-            return None
-        real = (~self.broken).astype(np.float32)
-        return real * np.float32(real.size / max(real.sum(), 1.0))
-
-    def credited(self, value_TB: Array) -> tuple[Array, Array]:
-        """(reward, terminated) for estimators of returns, with an error of 0 in broken rows.
-
-        A broken row ends its episode with the estimated value of its state as reward.
-        """
-        if self.broken is None:
-            return self.reward, self.terminated
-        return np.where(self.broken, value_TB, self.reward), self.terminated | self.broken
-
-    def between(self, start: int, end: int) -> Rollout:
-        """Its steps from `start` up to `end`; `state` and `last_state` stay those of the whole rollout."""
-        if start == 0 and end >= len(self.reward):
-            return self
-        rows = ("action", "reward", "terminated", "truncated", "raw_reward")
-        steps = {name: getattr(self, name)[start:end] for name in rows}
-        more = {name: tree_index(getattr(self, name), slice(start, end + 1)) for name in ("obs", "raw_obs", "first")}
-        broken = None if self.broken is None else self.broken[start:end]
-        extras = {name: column[start:end] for name, column in self.extras.items()}
-        ends = self.ends
-        if ends is not None:
-            ends = ends.where((ends.t >= start) & (ends.t < end), earlier=start)
-        return replace(self, ends=ends, broken=broken, extras=extras, start=self.start + start, **steps, **more)
 
 
 def minibatches(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.acting.behaviour import Actor
+from ludus.acting.actor import Actor
 from ludus.networks.attention import Attention, AttentionWindow
 from ludus.types import Array, Tree, to_device, tree_index, tree_leaves
 

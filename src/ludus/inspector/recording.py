@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ludus.acting.behaviour import Actor
+from ludus.acting.actor import Actor
 from ludus.archive import checkpoint
 from ludus.archive.run_plugins import load_for
 from ludus.archive.store import RunFolder

@@ -13,7 +13,8 @@ from collections.abc import Generator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ludus.learning.learner import Batch, Learner, Metrics, Networks, Outputs, Running, UpdateFunction, finished
+from ludus.learning.learner import Batch, Learner, Metrics, Networks, Outputs, UpdateFunction
+from ludus.learning.several_steps import Running, finished
 from ludus.math.policy_gradient import Scalar
 from ludus.types import tree_leaves, tree_map
 

@@ -14,16 +14,14 @@ An update function is a plain function of (nets, batch, scalars, **static). Run 
 once, the same function is machine code (`learning/traced.py`). Everything that changes between two calls must therefore
 come through `nets`, `batch` or `scalars`: what it takes from elsewhere is a constant of the compiled code.
 
-Reading order: Learner.update -> Networks.step -> TrainedGroup.step -> learning/optimizer.py.
+Reading order: Learner.update -> Networks.step -> TrainedGroup.step (`learning/optimizer.py`).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate as running_sums
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,9 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from ludus.learning.allocation import keep_freed_memory
-from ludus.learning.optimizer import Optimizer, OptimizerConfig, Rates, clip_adaptively
+from ludus.learning.flat import FlatParameters
+from ludus.learning.metric_sums import MetricSums
+from ludus.learning.optimizer import OptimizerConfig, TrainedGroup
 from ludus.learning.ranks import ALONE, Ranks
-from ludus.math.policy_gradient import Scalar, normalized
+from ludus.learning.several_steps import Running, finished
+from ludus.math.policy_gradient import Scalar
 from ludus.types import Tree
 
 if TYPE_CHECKING:
@@ -45,10 +46,6 @@ Batch = dict[str, Tree]
 Scalars = Mapping[str, Scalar]
 Metrics = dict[str, Tensor]
 Outputs = dict[str, Tensor]
-Results = Metrics | tuple[Metrics, Outputs]
-Steps = Generator[None, None, Results]
-"""What a function returns that yields after each of its steps (`learning/accumulate.py`)."""
-Running = Results | Steps
 UpdateFunction = Callable[..., Running]
 """(nets, batch, scalars, **static) -> metrics, or (metrics, outputs); metrics are tensors without dimensions."""
 FixedFunction = Callable[[Any, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -99,10 +96,7 @@ class Learner:
         copies = [f"target_{prefix}" for name in targets for prefix in trained if prefix.startswith(f"{name}.")]
         self.layout = FlatParameters(self.model, [*trained, *copies])
         self.theta, self.grad = self.layout.theta, self.layout.grad
-        alone = len(groups) == 1
-        self.groups = {k: TrainedGroup("all" if alone else k, group, self.layout) for k, group in groups.items()}
-        if alone:
-            next(iter(self.groups.values())).inputs = None  # a gradient for all parameters is less work
+        self.groups = {k: TrainedGroup(k, group, self.layout, alone=len(groups) == 1) for k, group in groups.items()}
         self._place(targets)
         self.version = 0
         """Counts updates, so that copies of the weights know when they are stale."""
@@ -117,17 +111,13 @@ class Learner:
         """The processes that learn together; each sees its part of every batch, all take the same steps."""
         self.observer: Callable[[str, Mapping[str, Tree]], None] | None = None
         """Called with each batch, each loss (before its gradient is taken) and all metrics of an update (`--debug`)."""
+        self.sums = MetricSums()
         self._bad: str | None = None
-        self._sums: dict[tuple[object, ...], Sums] = {}  # one for each function and set of static arguments
-        self._resumed: dict[str, Sums] = {}  # those of a checkpoint within an epoch, by label
         self._last: tuple[list[str], Tensor] | None = None
         if compiler is not None:
-            from ludus.learning.traced import CompiledUpdates, RepeatedModule
+            from ludus.learning.traced import CompiledUpdates
 
             self.compiled = CompiledUpdates(self)
-            for module in [] if whole else self.model.modules():
-                if getattr(module, "repeated", False):
-                    module.forward = RepeatedModule(self.compiled, module)
         keep_freed_memory()  # the layers of a batch are freed and wanted again at every update
 
     def _place(self, targets: Sequence[str]) -> None:
@@ -168,11 +158,8 @@ class Learner:
         self._last = names, row
         if self.watched and not bool(row.isfinite().all()):
             self._bad = next(name for name, value in zip(names, row.tolist(), strict=True) if not math.isfinite(value))
-        elif (sums := self._sums.get(kind) or self._resumed.pop(label_of(kind), None)) is not None:
-            sums.add(row)
-            self._sums[kind] = sums
         else:
-            self._sums[kind] = Sums(names, row.clone())
+            self.sums.add(kind, names, row)
         return outputs
 
     def _run(
@@ -191,18 +178,6 @@ class Learner:
             row = nets.row(metrics)
         self.look("loss", metrics)
         return [*metrics, *nets.norm_names], row, outputs
-
-    def in_parts(self, accumulate: int) -> bool:
-        """Whether an update function sees only a part of a batch: of an accumulated one, or of that of all ranks."""
-        return accumulate > 1 or self.ranks.count > 1
-
-    def normalized(self, advantage: Tensor, weight: Tensor | None) -> Tensor:
-        """Advantages [..., B] scaled to zero mean and unit deviation, over the batch of all ranks."""
-        if self.ranks.count == 1:
-            return normalized(advantage, weight)
-        both = torch.stack([advantage, torch.ones_like(advantage) if weight is None else weight])
-        every, weights = self.ranks.whole(both)
-        return self.ranks.own(normalized(every, None if bool((weights == 1).all()) else weights))
 
     def look(self, what: str, tensors: Mapping[str, Tree]) -> None:
         """Show tensors to the observer, if there is one."""
@@ -227,12 +202,6 @@ class Learner:
         """Updates so far: steps of the group that took most."""
         return max(group.optimizer.count for group in self.groups.values())
 
-    @property
-    def bytes(self) -> int:
-        """Size of weights, slow copies and moments: what a checkpoint holds of it."""
-        moments = [tensor for group in self.groups.values() for tensor in group.optimizer.tensors]
-        return sum(tensor.numel() * tensor.element_size() for tensor in (self.theta, *moments))
-
     def take_bad(self) -> str | None:
         """The metric that was not finite in an update since the last call, if the learner is watched."""
         bad, self._bad = self._bad, None
@@ -246,32 +215,7 @@ class Learner:
 
     def metrics(self) -> dict[str, float]:
         """Means since the last call; each over the updates that had this metric."""
-        taken, self._sums, self._resumed = self._labelled(), {}, {}
-        totals: dict[str, float] = {}
-        counts: dict[str, int] = {}
-        for _, sums in sorted(taken, key=lambda pair: pair[0]):  # a resumed run adds up alike
-            for name, value in zip(sums.names, sums.total.tolist(), strict=True):
-                totals[name] = totals.get(name, 0.0) + value
-                counts[name] = counts.get(name, 0) + sums.count
-        means = [value / counts[name] for name, value in totals.items()]
-        if self.ranks.count > 1 and means:  # all ranks made the same updates, so they have the same names
-            means = self.ranks.average(torch.tensor(means, dtype=torch.float64)).tolist()
-        return dict(zip(totals, means, strict=True))
-
-    def _labelled(self) -> list[tuple[str, Sums]]:
-        return [*self._resumed.items(), *((label_of(kind), sums) for kind, sums in self._sums.items())]
-
-    def unread(self) -> list[dict[str, Any]]:
-        """Sums that `metrics()` would read, for a checkpoint within an epoch."""
-        return [{"kind": label, **vars(sums)} for label, sums in self._labelled()]
-
-    def load_unread(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Go on adding up within an epoch."""
-        self._sums = {}
-        self._resumed = {
-            one["kind"]: Sums(list(one["names"]), torch.as_tensor(one["total"]).to(self.theta), one["count"])
-            for one in state
-        }
+        return self.sums.take_means(self.ranks)
 
     def state_dict(self) -> dict[str, Any]:
         """Weights by name, slow copies included, and the optimizers by group."""
@@ -288,25 +232,6 @@ class Learner:
         """Copies the moments of every group in place."""
         for label, group in self.groups.items():
             group.optimizer.load_state_dict(state[label])
-
-
-def label_of(kind: tuple[object, ...]) -> str:
-    """A kind of update as text that is the same in every process."""
-    return f"{getattr(kind[0], '__qualname__', kind[0])} {kind[1:]}"
-
-
-@dataclass
-class Sums:
-    """Sums of the metrics of one kind of update, on the device."""
-
-    names: list[str]
-    total: Tensor
-    count: int = 1
-
-    def add(self, row: Tensor) -> None:
-        """One more update."""
-        self.total.add_(row)
-        self.count += 1
 
 
 class Networks:
@@ -346,10 +271,9 @@ class Networks:
     def fixed(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A part of an update without gradients that runs many times: machine code if updates are compiled."""
         learner = self._learner
+        compiles = learner.compiler is not None and not learner.whole
         with torch.no_grad():
-            found = None
-            if learner.compiler is not None and not learner.whole:
-                found = learner.compiled.part(function, inputs)
+            found = learner.compiled.part(function, inputs) if compiles else None
             return function(self, inputs) if found is None else found
 
     def row(self, metrics: Metrics) -> Tensor:
@@ -368,93 +292,3 @@ class Networks:
         self._learner.ranks.average(trained.grad)
         self.norms.append(trained.step(lr, rates))
         self.norm_names += trained.norm_names
-
-
-def finished(run: Running) -> tuple[Metrics, Outputs]:
-    """What an update function returns in the end: (metrics, outputs)."""
-    while isinstance(run, Generator):
-        try:
-            next(run)
-        except StopIteration as end:
-            run = end.value
-    return run if isinstance(run, tuple) else (run, {})
-
-
-class TrainedGroup:
-    """A group at work: its stretch of the flat weights and gradients, and its optimizer."""
-
-    def __init__(self, label: str, group: Group, flat: FlatParameters) -> None:
-        self.networks, self.max_grad_norm = group.networks, group.max_grad_norm
-        self.where = flat.span(group.full([""]))
-        self.theta, self.grad = flat.theta[self.where], flat.grad[self.where]
-        self.optimizer = Optimizer(group.optimizer, self.theta)
-        views = flat.unflatten(self.theta, self.where)
-        self.sizes = [view.numel() for view in views.values()]
-        self._pairs = self.grad.split(self.sizes), self.theta.split(self.sizes)
-        self.inputs: list[nn.Parameter] | None = [flat.named[name] for name in views]
-        """Parameters that get the gradient of the group's losses; None where there are no others."""
-        self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
-        spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
-        self.parts = {name: self.inside(span) for name, span in spans.items() if span.stop}
-        self._part_grads = [self.grad[where] for where in self.parts.values()]
-        self.norm_names = [f"opt/grads/norm/{name}" for name in (label, *self.parts)]
-
-    def inside(self, span: slice) -> slice:
-        """A stretch of the learner's flat tensor, seen from the group's own."""
-        return slice(span.start - self.where.start, span.stop - self.where.start) if span.stop else span
-
-    def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Tensor:
-        """Clip the gradient and take an optimizer step; returns the gradient norms of `norm_names`."""
-        norms = [grad.norm() for grad in self._part_grads] or [self.grad.norm()]
-        total = torch.stack(norms).norm() if len(norms) > 1 else norms[0]
-        if self.max_grad_norm is not None:
-            self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
-        if self.optimizer.cfg.agc is not None:
-            clip_adaptively(*self._pairs, self.optimizer.cfg.agc)
-        self.optimizer.step(self.grad, self.spread(lr, own) or lr)
-        return torch.stack([total, *norms] if self.parts else norms)
-
-    def spread(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Rates:
-        """Learning rates along the group's flat tensor; empty where one rate is for all."""
-        given = [(self._rates[name], rate) for name, rate in own.items() if rate is not None]
-        rates: Rates = []
-        done = 0
-        for where, rate in sorted(given, key=lambda item: item[0].start):
-            rates += [(slice(done, where.start), lr), (where, rate)]
-            done = where.stop
-        rates.append((slice(done, len(self.theta)), lr))
-        return [(where, rate) for where, rate in rates if where.start < where.stop] if given else []
-
-
-class FlatParameters:
-    """Moves the parameters of a model and their gradients into two flat tensors; the model keeps views of them.
-
-    Clipping, Adam and polyak averaging are then a handful of kernels, however many layers there are. The parameters lie
-    in the order of `prefixes`: first all whose names begin with the first one, and so on.
-    """
-
-    def __init__(self, model: nn.Module, prefixes: Sequence[str]) -> None:
-        self.named = dict(model.named_parameters())
-        self.names = [name for prefix in prefixes for name in self.named if name.startswith(prefix)]
-        assert sorted(self.names) == sorted(self.named), "each parameter must be in exactly one group and part"
-        self.sizes = [self.named[name].numel() for name in self.names]
-        self.starts = [0, *running_sums(self.sizes)]
-        self.theta = torch.cat([self.named[name].detach().reshape(-1) for name in self.names])
-        self.grad = torch.zeros_like(self.theta)
-        values, slopes = self.unflatten(self.theta), self.unflatten(self.grad)
-        for name, parameter in self.named.items():
-            parameter.data, parameter.grad = values[name], slopes[name]
-
-    def span(self, prefixes: Sequence[str]) -> slice:
-        """Where the parameters with these prefixes lie, which must be neighbours."""
-        inside = [i for i, name in enumerate(self.names) if name.startswith(tuple(prefixes))]
-        if not inside:
-            return slice(0, 0)
-        assert inside[-1] - inside[0] + 1 == len(inside), f"not neighbours in the flat tensor: {prefixes}"
-        return slice(self.starts[inside[0]], self.starts[inside[-1] + 1])
-
-    def unflatten(self, flat: Tensor, where: slice | None = None) -> dict[str, Tensor]:
-        """Named views of a flat tensor like `theta`, or of one like its stretch `where`."""
-        inside = [i for i, at in enumerate(self.starts[:-1]) if where is None or where.start <= at < where.stop]
-        names, pieces = [self.names[i] for i in inside], flat.split([self.sizes[i] for i in inside])
-        return {name: piece.view_as(self.named[name]) for name, piece in zip(names, pieces, strict=True)}

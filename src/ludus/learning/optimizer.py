@@ -1,53 +1,74 @@
-"""Adam, AdamW, LaProp and SGD on one flat tensor.
+"""The optimizer step of a group of networks: clip its gradient, then Adam, AdamW, LaProp or SGD on one flat tensor.
 
-Written out instead of taken from torch.optim: importing that pulls in the compiler (over a second of start-up), and one
-fused kernel on one tensor is all a small network needs.
+Reading order: TrainedGroup.step -> Optimizer.step. The optimizers are written out instead of
+taken from torch.optim: importing that pulls in the compiler (over a second of start-up), and one fused kernel on one
+tensor is all a small network needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
-from ludus.config.model import Model
+from ludus.config.optimizer import OptimizerConfig as OptimizerConfig
+from ludus.learning.adaptive_clipping import clip_adaptively
 from ludus.math.policy_gradient import Scalar
+
+if TYPE_CHECKING:
+    from ludus.learning.flat import FlatParameters
+    from ludus.learning.learner import Group
 
 Rates = list[tuple[slice, Scalar]]
 """Stretches that cover a flat tensor, each with its learning rate."""
 
 
-class OptimizerConfig(Model):
-    """How gradients change parameters."""
+class TrainedGroup:
+    """A group at work: its stretch of the flat weights and gradients, and its optimizer."""
 
-    type: Literal["adam", "adamw", "laprop", "sgd"] = "adam"
-    """`adamw` decays weights apart from the gradient; `laprop` normalises gradients before it averages them (Ziyin et
-    al. 2020); `sgd` has momentum."""
-    eps: float = Field(default=1e-5, gt=0)
-    """Added to the denominator of Adam and LaProp."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    """Decay of Adam's moments; the first is the momentum of SGD."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Pull towards zero."""
-    agc: float | None = Field(default=None, gt=0)
-    """Adaptive gradient clipping: no parameter tensor's gradient norm is more than this share of the tensor's own
-    (Brock et al. 2021); none: off."""
+    def __init__(self, label: str, group: Group, flat: FlatParameters, *, alone: bool) -> None:
+        self.networks, self.max_grad_norm = group.networks, group.max_grad_norm
+        self.where = flat.span(group.full([""]))
+        self.theta, self.grad = flat.theta[self.where], flat.grad[self.where]
+        self.optimizer = Optimizer(group.optimizer, self.theta)
+        views = flat.unflatten(self.theta, self.where)
+        self.sizes = [view.numel() for view in views.values()]
+        self._pairs = self.grad.split(self.sizes), self.theta.split(self.sizes)
+        self.inputs: list[nn.Parameter] | None = None if alone else [flat.named[name] for name in views]
+        """Parameters that get the gradient of the group's losses; None (less work) where there are no others."""
+        self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
+        spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
+        self.parts = {name: self.inside(span) for name, span in spans.items() if span.stop}
+        self._part_grads = [self.grad[where] for where in self.parts.values()]
+        self.norm_names = [f"opt/grads/norm/{name}" for name in ("all" if alone else label, *self.parts)]
 
+    def inside(self, span: slice) -> slice:
+        """A stretch of the learner's flat tensor, seen from the group's own."""
+        return slice(span.start - self.where.start, span.stop - self.where.start) if span.stop else span
 
-class WithOptimizer(Model):
-    """A config with the field `optimizer`: what is not said of it is as the class has it."""
+    def step(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Tensor:
+        """Clip the gradient and take an optimizer step; returns the gradient norms of `norm_names`."""
+        norms = [grad.norm() for grad in self._part_grads] or [self.grad.norm()]
+        total = torch.stack(norms).norm() if len(norms) > 1 else norms[0]
+        if self.max_grad_norm is not None:
+            self.grad.mul_((self.max_grad_norm / (total + 1e-6)).clamp(max=1.0))
+        if self.optimizer.cfg.agc is not None:
+            clip_adaptively(*self._pairs, self.optimizer.cfg.agc)
+        self.optimizer.step(self.grad, self.spread(lr, own) or lr)
+        return torch.stack([total, *norms] if self.parts else norms)
 
-    @model_validator(mode="before")
-    @classmethod
-    def keep_own_optimizer(cls, given: Any) -> Any:
-        """Fill in what the class has set."""
-        if not isinstance(given, dict) or not isinstance(wanted := given.get("optimizer"), dict):
-            return given
-        own = cls.model_fields["optimizer"].default.model_dump(exclude_unset=True)
-        return {**given, "optimizer": {**own, **wanted}}
+    def spread(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Rates:
+        """Learning rates along the group's flat tensor; empty where one rate is for all."""
+        given = [(self._rates[name], rate) for name, rate in own.items() if rate is not None]
+        rates: Rates = []
+        done = 0
+        for where, rate in sorted(given, key=lambda item: item[0].start):
+            rates += [(slice(done, where.start), lr), (where, rate)]
+            done = where.stop
+        rates.append((slice(done, len(self.theta)), lr))
+        return [(where, rate) for where, rate in rates if where.start < where.stop] if given else []
 
 
 class Optimizer:
@@ -105,14 +126,3 @@ class Optimizer:
         self.count = int(state["count"])
         for i, tensor in enumerate(self.tensors):
             tensor.copy_(torch.as_tensor(state["moments"][str(i)]))
-
-
-LEAST_NORM = 1e-3  # of a tensor, so that one that began at zero can grow
-
-
-@torch.no_grad()
-def clip_adaptively(grads: Sequence[Tensor], thetas: Sequence[Tensor], share: float) -> None:
-    """Scale gradients down, in place, whose norm is more than `share` of their tensor's."""
-    norm, allowed = (torch.stack(torch._foreach_norm(list(tensors))) for tensors in (grads, thetas))
-    factor = (norm / (share * allowed.clamp(min=LEAST_NORM))).clamp(min=1.0).reciprocal()
-    torch._foreach_mul_(list(grads), list(factor.unbind()))

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ludus.errors import RankLost
+from ludus.math.policy_gradient import normalized
 from ludus.math.running import Moments
 from ludus.types import Array
 
@@ -52,6 +53,14 @@ class Ranks:
         """The columns of this rank among those of all."""
         width = whole.shape[-1] // self.count
         return whole[..., self.rank * width : (self.rank + 1) * width]
+
+    def normalized(self, advantage: Tensor, weight: Tensor | None) -> Tensor:
+        """Advantages [..., B] scaled to zero mean and unit deviation, over the batch of all ranks."""
+        if self.count == 1:
+            return normalized(advantage, weight)
+        both = torch.stack([advantage, torch.ones_like(advantage) if weight is None else weight])
+        every, weights = self.whole(both)
+        return self.own(normalized(every, None if bool((weights == 1).all()) else weights))
 
     def whole_arrays(self, *columns_TB: Array) -> tuple[Array, ...]:
         """`whole` for arrays of one shape and type."""

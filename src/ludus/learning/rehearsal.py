@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from ludus.learning.learner import Batch, Learner, Networks, Scalars, UpdateFunction, finished
+from ludus.learning.learner import Batch, Learner, Networks, Scalars, UpdateFunction
+from ludus.learning.several_steps import finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

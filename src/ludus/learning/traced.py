@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.stateless import _reparametrize_module
 
-from ludus.learning.learner import FixedFunction, Learner, Networks, Outputs, TrainedGroup, UpdateFunction, finished
-from ludus.learning.optimizer import LEAST_NORM, Optimizer
+from ludus.learning.adaptive_clipping import LEAST_NORM
+from ludus.learning.learner import FixedFunction, Learner, Networks, Outputs, UpdateFunction
+from ludus.learning.optimizer import Optimizer, TrainedGroup
 from ludus.learning.package import Compiled
+from ludus.learning.several_steps import finished
 from ludus.math.policy_gradient import Scalar
 from ludus.types import tree_fill, tree_leaves
 
@@ -49,6 +51,9 @@ class CompiledUpdates:
         # one argument for each group and slow copy: code would write to a part of a tensor by going through all of it
         self._flat = {name: learner.theta[where] for name, where in learner.where.items()}
         self._arguments = [*self._flat.values(), *(m for g in learner.groups.values() for m in g.optimizer.tensors)]
+        for module in [] if learner.whole else learner.model.modules():
+            if getattr(module, "repeated", False):
+                module.forward = RepeatedModule(self, module)
 
     def run(
         self, kind: tuple[UpdateFunction, object, object], static: Mapping[str, object]

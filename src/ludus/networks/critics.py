@@ -52,13 +52,21 @@ class Critics(nn.Module):
         layer = partial(EnsembleLinear, members)
         hidden = hidden_layers(widths, cfg.activation, layer)
         self.layers = nn.Sequential(*hidden, layer(widths[-1], outputs, gain=VALUE_GAIN))
-        self.members = members
+        self.members, self.reads_actions = members, action_dim > 0
 
     def forward(self, *inputs_TBD: Tensor) -> Tensor:
         """[N, T, B, outputs] of the inputs side by side."""
         x_TBD = torch.cat(inputs_TBD, -1) if len(inputs_TBD) > 1 else inputs_TBD[0]
         x_NMD = x_TBD.reshape(1, -1, x_TBD.shape[-1]).expand(self.members, -1, -1)
         return self.layers(x_NMD).unflatten(1, x_TBD.shape[:2])
+
+    def judge(self, features_TBD: Tensor, action_TB: Tensor) -> Tensor:
+        """Values [N, T, B] of given actions, which are inputs, or, discrete ones, the index of an output."""
+        if self.reads_actions:
+            return self(features_TBD, action_TB.flatten(2)).squeeze(-1)
+        q_NTBA = self(features_TBD)
+        index = action_TB.long().unsqueeze(-1).expand(*q_NTBA.shape[:-1], 1)
+        return q_NTBA.gather(-1, index).squeeze(-1)
 
 
 class Temperature(nn.Module):
@@ -73,25 +81,38 @@ class Temperature(nn.Module):
         return self.log
 
 
-def features_of(
+def features_of(trunk: Trunk, batch: Mapping[str, Tree], burn_in: int) -> tuple[Tensor, Tensor]:
+    """Features of each step, and of the one that it bootstraps from.
+
+    A batch with a `state` holds sequences: one pass over T + 1 rows gives both.
+    """
+    if "state" not in batch:
+        first = batch["first"]
+        return trunk(batch["obs"], (), first)[0], trunk(batch["next_obs"], (), first)[0]
+    features = _rows(trunk, batch, burn_in)
+    return features[:-1], at_rows(features, batch["row"])
+
+
+def features_with_target(
     trunk: Trunk, target_trunk: Trunk, batch: Mapping[str, Tree], burn_in: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Features of each step, of the step it bootstraps from, and of the latter by the target trunk.
 
-    Only the first carry a gradient. A batch with a `state` holds sequences: one pass over T + 1 rows gives all of them.
+    Only the first carry a gradient.
     """
-    obs, first = batch["obs"], batch["first"]
-    if "state" not in batch:
-        following, _ = trunk(batch["next_obs"], (), first)
-        target, _ = target_trunk(batch["next_obs"], (), first)
-        return trunk(obs, (), first)[0], following.detach(), target.detach()
-    state = target_state = batch["state"]
+    features, following = features_of(trunk, batch, burn_in)
+    if "state" in batch:
+        target = at_rows(_rows(target_trunk, batch, burn_in), batch["row"])
+    else:
+        target, _ = target_trunk(batch["next_obs"], (), batch["first"])
+    return features, following.detach(), target.detach()
+
+
+def _rows(trunk: Trunk, batch: Mapping[str, Tree], burn_in: int) -> Tensor:
+    """Features of all T + 1 rows of sequences after those that only fill the memory."""
+    obs, first, state = batch["obs"], batch["first"], batch["state"]
     if burn_in:
-        seen = tree_index(obs, slice(burn_in))
         with torch.no_grad():
-            _, state = trunk(seen, state, first[:burn_in])
-            _, target_state = target_trunk(seen, target_state, first[:burn_in])
+            _, state = trunk(tree_index(obs, slice(burn_in)), state, first[:burn_in])
     obs, first = tree_index((obs, first), slice(burn_in, None))
-    features, _ = trunk(obs, state, first)
-    target, _ = target_trunk(obs, target_state, first)
-    return features[:-1], at_rows(features.detach(), batch["row"]), at_rows(target.detach(), batch["row"])
+    return trunk(obs, state, first)[0]

@@ -12,7 +12,7 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.evaluator import EvalResult, Evaluator
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 
 class Deferred(Callback):

@@ -15,7 +15,7 @@ from ludus.learning.ranks import ConnectedRanks
 from ludus.orchestration.callbacks import Callback
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 
 class Following(Callback):

@@ -15,11 +15,11 @@ from typing import IO, Any
 from ludus.archive import checkpoint
 from ludus.envs.suites import LOCAL
 from ludus.errors import ConfigError, DataError, EnvironmentFailed, LudusError, ResourceError
-from ludus.experiment import Run
 from ludus.interpreter import running_module
 from ludus.orchestration.background import Deferred
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.orchestration.evaluator import EvalResult, Evaluator
+from ludus.run import Run
 
 WHERE = "background evaluation"
 PATIENCE = 5.0

@@ -9,7 +9,7 @@ from ludus.data.buffers.saving import describe_space, read_space
 from ludus.envs.deployment import Deployment, deployments
 from ludus.envs.suites import suite_of
 from ludus.errors import DataError
-from ludus.experiment import Run
+from ludus.run import Run
 
 FILE = "spaces.json"
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ludus.archive import run_plugins
 from ludus.archive.store import RunFolder
 from ludus.errors import Diverged, LudusError
-from ludus.experiment import Run
 from ludus.orchestration.callbacks.debug import NotFinite, dump_divergence
 from ludus.orchestration.callbacks.watching import made_no_update
 from ludus.reports.report import write_report
+from ludus.run import Run
 
 if TYPE_CHECKING:
     from ludus.console.live import Console

@@ -13,7 +13,6 @@ from ludus.config.schema import ExperimentConfig
 from ludus.console.live import Console
 from ludus.envs.make import make_vector
 from ludus.errors import DataError
-from ludus.experiment import Run
 from ludus.metrics.sinks import Sink
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import Jsonl, read_rows
@@ -22,6 +21,7 @@ from ludus.orchestration.callbacks.control import Control
 from ludus.orchestration.callbacks.debug import Debug
 from ludus.orchestration.callbacks.videos import Videos
 from ludus.orchestration.callbacks.watching import Bounds, FirstPolicy, Idle, Status
+from ludus.run import Run
 from ludus.run_environments import about_environments
 from ludus.session.background import BackgroundEvaluation
 from ludus.terminal import session_logs

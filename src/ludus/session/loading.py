@@ -15,10 +15,10 @@ from ludus.archive import checkpoint
 from ludus.archive.store import RunFolder
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError, ResourceError
-from ludus.experiment import Run
 from ludus.learning.learner import Learner
 from ludus.metrics.sinks.csv import Csv
 from ludus.metrics.sinks.jsonl import encode, read_rows
+from ludus.run import Run
 from ludus.seeding import Streams
 
 SUPERSEDED = "metrics.superseded.jsonl"

@@ -23,11 +23,12 @@ from ludus.archive.differences import differences
 from ludus.config.compose import config_hash, dump, parse
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, LudusError, RankLost
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.interpreter import running_module
 from ludus.learning.ranks import ALONE, ConnectedRanks, Ranks, Store
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.plugins import Plugin, load_plugins
+from ludus.run import Run
 from ludus.run_state import common_state, load_common, load_own
 from ludus.session.signals import stopping
 from ludus.terminal import warn

@@ -15,10 +15,11 @@ from ludus.config.compose import Resolved, config_hash, dump, load, parse, to_ya
 from ludus.config.read import digest, plain, read_file
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError, DataError
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.learning.ranks import Ranks
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.plugins import Plugin
+from ludus.run import Run
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, load_state, restore, rewind_metrics, stored_state, without_buffers
 from ludus.session.ranks import follow, meet, ranks_of

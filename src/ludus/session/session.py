@@ -15,8 +15,8 @@ from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved
 from ludus.console.live import Console
 from ludus.console.ticking import ticking
-from ludus.experiment import Run
 from ludus.plugins import Plugin
+from ludus.run import Run
 from ludus.session.finish import finish, record_failure
 from ludus.session.furnish import show
 from ludus.session.signals import stopping

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from ludus.archive.store import RunFolder
 from ludus.config.compose import Resolved, config_hash, to_yaml
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.orchestration.orchestrator import Orchestrator
 from ludus.plugins import Plugin
+from ludus.run import Run
 from ludus.session.border import write_cut
 from ludus.session.furnish import furnish
 from ludus.session.loading import begin_from, start_of, stored_state

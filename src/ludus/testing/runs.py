@@ -14,8 +14,9 @@ import numpy as np
 from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.config.schema import ExperimentConfig
-from ludus.experiment import Run, build
+from ludus.experiment import build
 from ludus.orchestration.callbacks import Callback
+from ludus.run import Run
 from ludus.session.player import build_player
 from ludus.types import zeros
 

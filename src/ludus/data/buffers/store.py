@@ -19,6 +19,7 @@ from pydantic import Field, PositiveInt
 
 from ludus.config.model import Model
 from ludus.data.buffers.frames import ObservationColumns
+from ludus.data.buffers.pieces import between
 from ludus.data.buffers.segments import ColumnSpec, SegmentFile
 from ludus.data.rollout import Rollout
 from ludus.types import Array, Spaces, Tree, tree_index, tree_leaves, tree_map, zeros
@@ -175,7 +176,7 @@ class StepStore:
         self.observations.check(rollout)
         most = (self.storage.ring - self._lead - 2) // 2  # no two slots of one piece may share a place
         for start in range(0, len(rollout.reward), most):
-            piece = rollout.between(start, start + most)
+            piece = between(rollout, start, start + most)
             self._add(piece, {name: column[start : start + most] for name, column in columns.items()}, head=start == 0)
 
     def _add(self, rollout: Rollout, columns: Mapping[str, Array], *, head: bool) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ludus.types import Report
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult
+    from ludus.run import Run
 
 
 class Callback:

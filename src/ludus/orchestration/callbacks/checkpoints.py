@@ -25,8 +25,8 @@ from ludus.orchestration.nan_guard import copied
 from ludus.progress import Progress
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult
+    from ludus.run import Run
 
 MOST_FAILURES = 3
 

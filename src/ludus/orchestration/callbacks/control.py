@@ -20,7 +20,7 @@ from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.plateau import plain
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 NAME = "control.json"
 LIMIT = 64 * 1024

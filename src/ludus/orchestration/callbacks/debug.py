@@ -27,7 +27,7 @@ from ludus.watch import finite
 from ludus.watch.tensors import Activations, weight_statistics
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 TRACED_CYCLES, TRACED_UPDATES = 3, 20
 """The trace ends with whichever comes first: an update is thousands of events, and writing them takes time."""

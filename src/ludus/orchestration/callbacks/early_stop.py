@@ -6,15 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 from ludus.config.training import Stop
-from ludus.data.collector import WINDOW
+from ludus.data.episodes import WINDOW
 from ludus.errors import ConfigError
 from ludus.metrics.names import RETURN
 from ludus.orchestration.callbacks import Callback
 from ludus.types import Report
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult
+    from ludus.run import Run
 
 
 class EarlyStop(Callback):

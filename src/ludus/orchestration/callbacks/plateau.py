@@ -17,7 +17,7 @@ from ludus.registry import CALLBACKS
 from ludus.text import did_you_mean
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 WHERE = "training.callbacks (plateau)"
 

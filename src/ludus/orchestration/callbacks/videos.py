@@ -22,8 +22,8 @@ from ludus.progress import CHECKPOINTS
 from ludus.seeding import Streams
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
     from ludus.orchestration.evaluator import EvalResult, Evaluator
+    from ludus.run import Run
 
 
 class Videos(Callback):

@@ -18,7 +18,7 @@ from ludus.watch.first_policy import TIP, far_from_uniform
 from ludus.watch.monitor import Monitor
 
 if TYPE_CHECKING:
-    from ludus.experiment import Run
+    from ludus.run import Run
 
 SECONDS = 2.0
 """Least time between two versions of status.json."""

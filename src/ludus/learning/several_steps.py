@@ -1,0 +1,23 @@
+"""Update functions that take several steps yield after each, so that parts of a batch can wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from torch import Tensor
+
+Results = dict[str, Tensor] | tuple[dict[str, Tensor], dict[str, Tensor]]
+"""Metrics, or (metrics, outputs)."""
+Steps = Generator[None, None, Results]
+"""What a function returns that yields after each of its steps (`learning/accumulate.py`)."""
+Running = Results | Steps
+
+
+def finished(run: Running) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What an update function returns in the end: (metrics, outputs)."""
+    while isinstance(run, Generator):
+        try:
+            next(run)
+        except StopIteration as end:
+            run = end.value
+    return run if isinstance(run, tuple) else (run, {})
