@@ -10,7 +10,7 @@ import torch
 from ludus.acting.actor import TorchActor
 from ludus.acting.numpy_actor import NumpyActor, make_actor
 from ludus.config.schema import Head, Network
-from ludus.networks.critics import WIDE, Critics, EnsembleLinear, features_of
+from ludus.networks.critics import WIDE, Critics, EnsembleLinear, features_with_target
 from ludus.networks.policy import ActorHead, Trunk
 
 BOX = gym.spaces.Box(-1, 1, (5,), np.float32)
@@ -67,7 +67,7 @@ def test_only_present_features_learn() -> None:
     trunk = Trunk(Network(encoder={"type": "mlp", "hidden_dims": [6]}), BOX)
     first = torch.zeros(1, 4, dtype=torch.bool)
     batch = {"obs": torch.randn(1, 4, 5), "next_obs": torch.randn(1, 4, 5), "first": first}
-    now, following, target = features_of(trunk, trunk, batch, 0)
+    now, following, target = features_with_target(trunk, trunk, batch, 0)
     assert now.requires_grad and not following.requires_grad and not target.requires_grad
 
 
@@ -81,7 +81,7 @@ def test_burn_in_equals_the_whole_pass() -> None:
     row[0, 2] = 4  # one step that looks further ahead
     batch = {"obs": obs, "first": first, "state": state, "row": row}
     whole, _ = trunk(obs, state, first)
-    now, following, target = features_of(trunk, trunk, batch, 4)
+    now, following, target = features_with_target(trunk, trunk, batch, 4)
     torch.testing.assert_close(now, whole[4:-1])
     torch.testing.assert_close(following[:, :2], whole[5:, :2])
     torch.testing.assert_close(following[0, 2], whole[8, 2])
@@ -94,7 +94,7 @@ def test_the_targets_burn_in_is_its_own() -> None:
     obs, first = torch.randn(8, 3, 5), torch.zeros(8, 3, dtype=torch.bool)
     batch = {"obs": obs, "first": first, "state": (torch.randn(3, 64),)}
     batch["row"] = torch.arange(1, 5).unsqueeze(1).repeat(1, 3)
-    now, following, target = features_of(trunk, slow, batch, 3)
+    now, following, target = features_with_target(trunk, slow, batch, 3)
     whole, whole_slow = (net(obs, batch["state"], first)[0] for net in (trunk, slow))
     torch.testing.assert_close(now, whole[3:-1])
     torch.testing.assert_close(following, whole[4:])

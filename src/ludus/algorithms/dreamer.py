@@ -331,18 +331,12 @@ class Dreamer(Algorithm):
             alive_N = (~batch["terminal"][rows]).flatten().to(return_HN.dtype)
             weight_HN = torch.cat([alive_N.unsqueeze(0), discount_HN[:-1]]).cumprod(0)
             scale = moved_ends(batch["scale"], nets.whole(return_HN)) if return_normalization else batch["scale"]
-            spread = (scale[1] - scale[0]).clamp(min=1.0)
 
-        objective_HN = self.actor_objective(nets, dream, return_HN, value_HN, spread, c, actor_gradient)
-        metrics = {}
-        if entropy:
-            entropy_HN = nets.actor.distribution.entropy(dream.params)
-            objective_HN = objective_HN + c["entropy"] * entropy_HN
-            metrics["policy/entropy"] = entropy_HN.detach().mean()
+        worth = return_HN, value_HN, scale
+        objective_HN, metrics = self.actor_objective(nets, dream, worth, c, actor_gradient, entropy)
         actor_loss = -(weight_HN * objective_HN).mean()
 
-        seen = dream.features[:-1].detach()
-        critic_HN = self.critic_loss(nets, values[:-1], seen, return_HN.detach(), slow_critic)
+        critic_HN = self.critic_loss(nets, values[:-1], dream.features[:-1].detach(), return_HN.detach(), slow_critic)
         critic_loss = (weight_HN * critic_HN).mean()
         first_TB = return_HN[0].detach().unflatten(0, (-1, batch["first"].shape[1]))
         if replay_critic_scale:
@@ -376,13 +370,17 @@ class Dreamer(Algorithm):
         self,
         nets: Networks,
         dream: Dream,
-        return_HN: Tensor,
-        value_HN: Tensor,
-        spread: Tensor,
+        worth: tuple[Tensor, Tensor, Tensor],
         c: Scalars,
         actor_gradient: str,
-    ) -> Tensor:
-        """What the actor increases, by likely actions that were worth it, through the dynamics, or by both."""
+        entropy: bool,
+    ) -> tuple[Tensor, Metrics]:
+        """What the actor increases, by likely actions that were worth it, through the dynamics, or by both.
+
+        `worth` are returns, values and both ends of the scale of returns.
+        """
+        return_HN, value_HN, scale = worth
+        spread = (scale[1] - scale[0]).clamp(min=1.0)
         objective_HN = torch.zeros_like(return_HN)
         if actor_gradient != "dynamics":
             advantage_HN = ((return_HN - value_HN[:-1]) / spread).detach()
@@ -391,7 +389,10 @@ class Dreamer(Algorithm):
         if actor_gradient != "reinforce":
             share = 1 - c["mix"] if actor_gradient == "both" else 1.0
             objective_HN = objective_HN + share * return_HN / spread
-        return objective_HN
+        if not entropy:
+            return objective_HN, {}
+        entropy_HN = nets.actor.distribution.entropy(dream.params)
+        return objective_HN + c["entropy"] * entropy_HN, {"policy/entropy": entropy_HN.detach().mean()}
 
     def critic_loss(self, nets: Networks, values: Tensor, features: Tensor, target: Tensor, slow_critic: str) -> Tensor:
         """Loss [...] of the critic's outputs towards returns and, if it regularises, towards the slow critic."""
