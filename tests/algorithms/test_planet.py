@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ludus.algorithms.planet import PlaNetConfig, Planner
+from ludus.algorithms.planet import CrossEntropyPlanner, PlaNetConfig
 from ludus.errors import ConfigError
 from support import build, close, config, moment
 
@@ -46,9 +46,9 @@ class Position:
         return torch.full_like(features[..., 0], self.chance)
 
 
-def planner(lives: float = 1.0, **settings: Any) -> Planner:
+def planner(lives: float = 1.0, **settings: Any) -> CrossEntropyPlanner:
     cfg = PlaNetConfig.model_validate({"horizon": 4, "candidates": 300, "rounds": 8, "elites": 30, **settings})
-    return Planner(Position(lives), cfg)  # type: ignore[arg-type]
+    return CrossEntropyPlanner(Position(lives), cfg)  # type: ignore[arg-type]
 
 
 def test_the_value_of_a_plan_is_the_sum_of_rewards_that_are_reached() -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from ludus.archive.differences import differences
-from ludus.bench.memory import Plan, bench, jobs, matching, pictures, results
+from ludus.bench.memory import BenchPlan, bench, jobs, matching, pictures, results
 from ludus.bench.memory.results import CPU, CoreResult, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
 from ludus.config.compose import dump
@@ -42,7 +42,7 @@ def test_parameters_are_equal_within_two_percent(core: jobs.Core) -> None:
 
 
 def test_cores_differ_in_nothing_but_the_network_and_what_it_sees() -> None:
-    plan = Plan([CARTPOLE], list(CORES.values()), [1], 1.0, [1000])
+    plan = BenchPlan([CARTPOLE], list(CORES.values()), [1], 1.0, [1000])
     configs = {job.core.name: dump(matching.load(job.words[0], job.words[1:]).config) for job in plan.jobs()}
     for name, config in configs.items():
         changed = {change.path for change in differences(configs["lstm"], config)}
@@ -69,7 +69,7 @@ def test_budgets_for_all_tasks_or_each() -> None:
     tasks = [CARTPOLE, TASKS["ProofOfMemory-v0"]]
 
     def budgets(*steps: int) -> list[str]:
-        plan = Plan(tasks, [CORES["gru"]], [1], None, steps)
+        plan = BenchPlan(tasks, [CORES["gru"]], [1], None, steps)
         return [word for job in plan.jobs() for word in job.words if "total_timesteps" in word]
 
     assert budgets() == []
@@ -153,7 +153,7 @@ def test_the_published_table_is_that_of_the_published_command() -> None:
 
 @pytest.mark.integration
 def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
-    plan = Plan([CARTPOLE], [CORES["ppo-1"], CORES["gru"]], [1], 1.0, [1024])
+    plan = BenchPlan([CARTPOLE], [CORES["ppo-1"], CORES["gru"]], [1], 1.0, [1024])
     lines: list[str] = []
     assert bench(plan, tmp_path, 2, lines.append) == []
     assert sum("seed 1" in line for line in lines) == 2
@@ -169,7 +169,7 @@ def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     broken = dataclasses.replace(CARTPOLE, overrides=("environment.num_envs=2", "algorithm.batch_size=7"))
-    plan = Plan([CARTPOLE], [CORES["gru"]], [1], None, [512])
+    plan = BenchPlan([CARTPOLE], [CORES["gru"]], [1], None, [512])
     wrong = [dataclasses.replace(job, task=broken, overrides=("algorithm.batch_size=7",)) for job in plan.jobs()]
     (failure,) = jobs.train([*wrong, *plan.jobs()], tmp_path, 1, lambda _: None)
     assert "does not divide the rollout" in failure

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ludus.components.layers import MLP, BlockLinear, Layer, Normed, SplitLinear, dense
+from ludus.components.layers import BlockLinear, DenseLayer, DenseStack, Normed, SplitLinear, dense
 
 
 def test_a_block_layer_equals_a_dense_one_with_a_block_diagonal_matrix() -> None:
@@ -46,7 +46,7 @@ def test_normalisation_divides_by_the_root_mean_square() -> None:
 
 
 def test_layers_are_as_many_and_as_wide_as_asked() -> None:
-    made = MLP(3, 2, 7, "silu")
-    assert [type(layer) for layer in made] == [Layer, Layer] and made.out_dim == 7
+    made = DenseStack(3, 2, 7, "silu")
+    assert [type(layer) for layer in made] == [DenseLayer, DenseLayer] and made.out_dim == 7
     assert made(torch.randn(2, 5, 3)).shape == (2, 5, 7)
-    assert MLP(3, 0, 7, "silu").out_dim == 3
+    assert DenseStack(3, 0, 7, "silu").out_dim == 3

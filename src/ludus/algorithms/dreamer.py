@@ -332,8 +332,7 @@ class Dreamer(Algorithm):
             weight_HN = torch.cat([alive_N.unsqueeze(0), discount_HN[:-1]]).cumprod(0)
             scale = moved_ends(batch["scale"], nets.whole(return_HN)) if return_normalization else batch["scale"]
 
-        worth = return_HN, value_HN, scale
-        objective_HN, metrics = self.actor_objective(nets, dream, worth, c, actor_gradient, entropy)
+        objective_HN, metrics = self.objective(nets, dream, (return_HN, value_HN, scale), c, actor_gradient, entropy)
         actor_loss = -(weight_HN * objective_HN).mean()
 
         critic_HN = self.critic_loss(nets, values[:-1], dream.features[:-1].detach(), return_HN.detach(), slow_critic)
@@ -366,7 +365,7 @@ class Dreamer(Algorithm):
         value_HN = judge.mean(judge(features_HNF) if known is None else known)
         return reward_HN, discount_HN, value_HN, lambda_returns(reward_HN, discount_HN, value_HN[1:], c["lam"])
 
-    def actor_objective(
+    def objective(
         self,
         nets: Networks,
         dream: Dream,

@@ -1,6 +1,6 @@
 """PlaNet (Hafner et al. 2019, arXiv:1811.04551): plan with a learned world model, without a policy.
 
-Reading order: PlaNetConfig -> update_world_model -> Planner.plan -> math/planning.py.
+Reading order: PlaNetConfig -> update_world_model -> CrossEntropyPlanner.plan -> math/planning.py.
 With `representation.type=identity` there is no latent state: an ensemble predicts observations (Chua et al. 2018).
 
 Shapes: T rows, B sequences or environments, K candidates, H horizon, A action.
@@ -118,7 +118,7 @@ class PlaNet(Algorithm):
         self.learner = Learner({"world": world}, {"world": group}, generator=context.rng)
         self.explores = Level(cfg.exploration.start)
         self.behaviour = Behaviour(
-            Planner(world, cfg),
+            CrossEntropyPlanner(world, cfg),
             NoisyPlan(context.spaces.action, self.explores),
             blind=UniformActions(unit_space(context.spaces.action)),
             rng=context.rng,
@@ -163,7 +163,7 @@ class PlaNet(Algorithm):
         return metrics
 
 
-class Planner(WorldPlayer):
+class CrossEntropyPlanner(WorldPlayer):
     """An actor that plans: its output `plan` is the best first action it found."""
 
     world: WorldModel

@@ -24,7 +24,7 @@ from ludus.acting.exploration import Level, UniformActions, check_bounded, unit_
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._ratio import Replay, UpdateRatioConfig
 from ludus.components.around_plan import AroundPlan, PlanConfig
-from ludus.components.implicit_model import Critics, ImplicitModel, ImplicitModelConfig
+from ludus.components.implicit_model import ImplicitModel, ImplicitModelConfig, LatentCritics
 from ludus.components.latent_view import LatentView
 from ludus.components.policy_prior import PriorConfig, make_prior
 from ludus.components.running_range import RunningRange, moved_width
@@ -156,7 +156,7 @@ class TDMPC(Algorithm):
         self.epoch_steps, self.device, self.spaces = cfg.epoch_steps, context.device, context.spaces
         world = ImplicitModel(cfg, context.spaces, context.precision)
         actor = make_prior(cfg, cfg.latent, world.action_dim, cfg.units, cfg.hidden)
-        networks = {"world": world, "critic": Critics(cfg, world), "actor": actor}
+        networks = {"world": world, "critic": LatentCritics(cfg, world), "actor": actor}
         model = Group(("world", "critic"), cfg.optimizer, cfg.max_grad_norm, rates={"encoder_lr": ("encoder.",)})
         self.slow = ("critic", "world") if cfg.consistency_target == "slow" else ("critic",)
         self.learner = Learner(

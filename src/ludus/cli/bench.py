@@ -89,14 +89,14 @@ def memory(
             print(f"{name:<16} {', '.join(task.name for task in tasks)}")
         print(f"{'cores':<16} {', '.join(CORES)}")
         return 0
-    from ludus.bench.memory import Plan, bench
+    from ludus.bench.memory import BenchPlan, bench
 
     chosen = pick_tasks(words(env)), pick_cores(words(cores))
     budgets = [numbers("--steps", word, "100000 or --steps 65536,131072")[0] for word in words(steps)]
     given = numbers("--seeds", seeds, "5 or --seeds 1,2,3", least=0)
     plugins = [one.name for one in load_plugins(plugin or [])]
     numbered = given if len(given) > 1 else list(range(1, given[0] + 1))
-    plan = Plan(*chosen, numbered, match_params or None, budgets, plugins)
+    plan = BenchPlan(*chosen, numbered, match_params or None, budgets, plugins)
     failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
     if (out / "table.md").is_file():
         print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")

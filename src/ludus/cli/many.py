@@ -56,7 +56,7 @@ def train_many(
     from ludus.sweeps.engines import engine_of
 
     runs_dir.mkdir(parents=True, exist_ok=True)
-    many = Many(runs, options, runs_dir, unfinished=unfinished)
+    many = SeedRuns(runs, options, runs_dir, unfinished=unfinished)
     runner = engine_of(engine, main, runs_dir / LOGS)
     try:
         with Board(runs[0].config.training.budget.total) as board, stopping(many):
@@ -69,7 +69,7 @@ def train_many(
     return many.code
 
 
-class Many:
+class SeedRuns:
     """The seeds of one command."""
 
     def __init__(self, runs: Sequence[Resolved], options: Sequence[str], runs_dir: Path, *, unfinished: bool) -> None:

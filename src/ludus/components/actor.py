@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ludus.components.layers import MLP, dense
+from ludus.components.layers import DenseStack, dense
 from ludus.config.model import Model
 from ludus.math import latents
 from ludus.math.distributions import Categorical, DiagonalGaussian, Distribution, SquashedGaussian, TruncatedGaussian
@@ -57,7 +57,7 @@ class WorldPolicy(nn.Module):
             kinds = {"normal": DiagonalGaussian, "tanh_normal": SquashedGaussian}
             self.distribution = kinds.get(cfg.distribution, TruncatedGaussian)(space.shape or ())
             self.noise_dim = math.prod(space.shape or ())
-        self.hidden = MLP(inputs, cfg.layers, cfg.units, cfg.activation, cfg.norm)
+        self.hidden = DenseStack(inputs, cfg.layers, cfg.units, cfg.activation, cfg.norm)
         self.output = dense(cfg.units, self.distribution.param_dim, cfg.output_scale)
 
     def forward(self, features_F: Tensor) -> Tensor:

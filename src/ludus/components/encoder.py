@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ludus.components.images import ImageConfig, ImageEncoder
-from ludus.components.layers import MLP
+from ludus.components.layers import DenseStack
 from ludus.math.symlog import symlog
 from ludus.networks.encoders import image_shape, is_image
 from ludus.networks.encoders.mlp import as_vector, vector_dim
@@ -57,7 +57,7 @@ class WorldEncoder(nn.Module):
             {str(i): ImageEncoder(cfg, image_shape(leaf), largest(leaf)) for i, leaf in self.observed.images.items()}
         )
         self.layers = (
-            MLP(self.observed.vector_dim, cfg.layers, cfg.units, cfg.activation, cfg.norm)
+            DenseStack(self.observed.vector_dim, cfg.layers, cfg.units, cfg.activation, cfg.norm)
             if self.observed.others
             else None
         )

@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, max_pool2d
 
-from ludus.components.layers import ACTIVATIONS, NORM_EPS, BlockLinear, Layer, dense, initialize
+from ludus.components.layers import ACTIVATIONS, NORM_EPS, BlockLinear, DenseLayer, dense, initialize
 from ludus.config.model import Model
 from ludus.networks.encoders._pixels import convolve
 from ludus.networks.precision import Precision
@@ -84,7 +84,7 @@ class ImageDecoder(nn.Module):
         cells, self.blocks = height * width * self.start, math.gcd(BLOCKS, self.start, memory or BLOCKS)
         self.memory = BlockLinear(memory, cells, self.blocks, memory) if memory else None
         self.latent = nn.Sequential(
-            Layer(inputs - memory, 2 * units, cfg.activation, cfg.norm), dense(2 * units, cells)
+            DenseLayer(inputs - memory, 2 * units, cfg.activation, cfg.norm), dense(2 * units, cells)
         )
         ends = list(pairwise(widths))
         self.normed = ChannelNorm(cfg, self.start) if ends else nn.Identity()  # a tiny image is the grid itself

@@ -100,7 +100,7 @@ class ImplicitModel(nn.Module):
         return torch.ones_like(z[..., 0]) if self.ends is None else (-self.ends(z).squeeze(-1)).sigmoid()
 
 
-class Critics(EnsembleMLP):
+class LatentCritics(EnsembleMLP):
     """Values of latent states and actions, as the model's `coding` has numbers; all begin at zero."""
 
     def __init__(self, cfg: ImplicitModelConfig, world: ImplicitModel) -> None:

@@ -44,7 +44,7 @@ class Normed(nn.Module):
         return self.activation(x)
 
 
-class Layer(nn.Module):
+class DenseLayer(nn.Module):
     """Linear, normalisation, activation."""
 
     def __init__(self, inputs: int, outputs: int, activation: str, norm: bool = True) -> None:
@@ -56,12 +56,12 @@ class Layer(nn.Module):
         return self.normed(self.linear(x))
 
 
-class MLP(nn.Sequential):
+class DenseStack(nn.Sequential):
     """Equally wide layers."""
 
     def __init__(self, inputs: int, layers: int, units: int, activation: str, norm: bool = True) -> None:
         widths = [inputs, *[units] * layers]
-        super().__init__(*(Layer(widths[i], widths[i + 1], activation, norm) for i in range(layers)))
+        super().__init__(*(DenseLayer(widths[i], widths[i + 1], activation, norm) for i in range(layers)))
         self.out_dim = widths[-1]
 
 

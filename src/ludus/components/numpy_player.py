@@ -21,7 +21,7 @@ from ludus.acting.actor import Outputs
 from ludus.acting.numpy_actor import as_vector_numpy
 from ludus.components.actor import WorldPolicy
 from ludus.components.encoder import WorldEncoder
-from ludus.components.layers import NORM_EPS, Activation, BlockLinear, Layer, Normed
+from ludus.components.layers import NORM_EPS, Activation, BlockLinear, DenseLayer, Normed
 from ludus.components.representation.rssm import GATE_EPS, RSSM, BlockCell, DenseCell
 from ludus.components.world_model import WorldModel
 from ludus.components.world_player import Heads, WorldPlayer
@@ -172,7 +172,7 @@ def mlp(layers: nn.Sequential) -> Function:
     return apply
 
 
-def layer(part: Layer) -> Function:
+def layer(part: DenseLayer) -> Function:
     """Linear, normalisation, activation."""
     linear, norm = dense(part.linear), normed(part.normed)
     return lambda x: norm(linear(x))

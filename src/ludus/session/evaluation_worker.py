@@ -31,7 +31,7 @@ POLL = 0.05
 """Seconds between two looks whether a checkpoint is there."""
 
 
-class Worker:
+class EvaluationWorker:
     """The environments, which all evaluations of the run share."""
 
     def __init__(self, folder: RunFolder, *, anew: bool) -> None:
@@ -65,7 +65,7 @@ def main(folder: str, how: str, *plugins: str) -> None:
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an environment prints is no answer
-    worker: Worker | None = None
+    worker: EvaluationWorker | None = None
     while True:
         name, _, position = lines.get().partition(" ")
         answer: dict[str, Any]
@@ -73,7 +73,7 @@ def main(folder: str, how: str, *plugins: str) -> None:
             if worker is None:
                 run = RunFolder(Path(folder))
                 load_for(run, plugins)
-                worker = Worker(run, anew=how == "anew")
+                worker = EvaluationWorker(run, anew=how == "anew")
             answer = {"result": worker.evaluate(name, int(position)).state_dict()}
         except LudusError as error:
             answer = {"error": [type(error).__name__, error.where, error.problem, error.remedy]}

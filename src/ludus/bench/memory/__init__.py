@@ -11,7 +11,7 @@ from ludus import files
 from ludus.archive.record import Record
 from ludus.bench.memory import jobs, matching, pictures, results
 from ludus.bench.memory.jobs import BenchRun
-from ludus.bench.memory.tasks import BenchTask, Core, Size
+from ludus.bench.memory.tasks import BenchTask, Core, TaskSize
 from ludus.errors import ConfigError
 from ludus.reports.export import render
 
@@ -20,7 +20,7 @@ EVALUATIONS = 20
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """Which cores are trained on which tasks, with which seeds."""
 
     tasks: Sequence[BenchTask]
@@ -47,7 +47,7 @@ class Plan:
                 planned.append((task, core, count, self._overrides(task, core, size, steps)))
         return [BenchRun(task, core, seed, count, words) for seed in self.seeds for task, core, count, words in planned]
 
-    def _overrides(self, task: BenchTask, core: Core, size: Size | None, steps: int | None) -> tuple[str, ...]:
+    def _overrides(self, task: BenchTask, core: Core, size: TaskSize | None, steps: int | None) -> tuple[str, ...]:
         budget: tuple[str, ...] = ()
         if steps is not None:
             every = max(1, steps // EVALUATIONS)
@@ -57,7 +57,7 @@ class Plan:
         return (*matching.overrides(task, core, size), *budget, *stops)
 
 
-def bench(plan: Plan, folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
+def bench(plan: BenchPlan, folder: Path, workers: int, say: Callable[[str], None]) -> list[str]:
     """Train the missing runs, then write tables and figures; returns one line per failed run."""
     planned = plan.jobs()
     for job in planned[: len(plan.tasks) * len(plan.cores)]:

@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable
 
-from ludus.bench.memory.tasks import REFERENCE, BenchTask, Core, Size
+from ludus.bench.memory.tasks import REFERENCE, BenchTask, Core, TaskSize
 from ludus.config.compose import dump, load
 from ludus.config.schema import ExperimentConfig
 from ludus.envs.make import make_vector
@@ -23,21 +23,21 @@ def reference_size(task: BenchTask, share: float) -> int:
     return round(share * count(configured(task, REFERENCE, None)))
 
 
-def matched(task: BenchTask, core: Core, target: int | None) -> tuple[Size | None, int]:
+def matched(task: BenchTask, core: Core, target: int | None) -> tuple[TaskSize | None, int]:
     """Size and parameter count nearest to the target, within the tolerance; without a target as configured."""
     config = configured(task, core, None)
     spaces = spaces_of(config)
     if target is None:
         return None, count(config, spaces)
 
-    def search(make: Callable[[int], Size]) -> tuple[int, int]:
+    def search(make: Callable[[int], TaskSize]) -> tuple[int, int]:
         return nearest_width(lambda n: count(configured(task, core, make(n)), spaces), target)
 
-    grains, found = search(Size)
-    size = Size(grains)
+    grains, found = search(TaskSize)
+    size = TaskSize(grains)
     if core.trim is not None and abs(found - target) > TOLERANCE / 2 * target:
-        trim, found = search(lambda n: Size(grains, n))
-        size = Size(grains, trim)
+        trim, found = search(lambda n: TaskSize(grains, n))
+        size = TaskSize(grains, trim)
     if abs(found - target) > TOLERANCE * target:
         problem = f"{core.name} on {task.name} has {found:,} parameters at best, {target:,} are wanted"
         raise ConfigError("--match-params", problem, "choose a larger share")
@@ -55,7 +55,7 @@ def nearest_width(size: Callable[[int], int], target: int) -> tuple[int, int]:
     return best, sizes[best]
 
 
-def overrides(task: BenchTask, core: Core, size: Size | None) -> tuple[str, ...]:
+def overrides(task: BenchTask, core: Core, size: TaskSize | None) -> tuple[str, ...]:
     """Overrides that put the core into the task's config: memory, size and stacked observations, nothing else."""
     chosen = (*task.overrides, f"network.memory={core.memory}")
     if size is not None:
@@ -75,7 +75,7 @@ def _written(value: object) -> str:
     return json.dumps(value)
 
 
-def configured(task: BenchTask, core: Core, size: Size | None) -> ExperimentConfig:
+def configured(task: BenchTask, core: Core, size: TaskSize | None) -> ExperimentConfig:
     """The resolved config."""
     return load(task.spec, list(overrides(task, core, size))).config
 

@@ -19,7 +19,7 @@ class BenchTask:
 
 
 @dataclass(frozen=True)
-class Size:
+class TaskSize:
     """Width of a core in multiples of its grain, and the value of the field that fine-tunes its size."""
 
     grains: int
@@ -39,7 +39,7 @@ class Core:
     trim: str | None = None
     """Config field that fine-tunes the number of parameters where the grain is coarse."""
 
-    def sized(self, size: Size) -> tuple[str, ...]:
+    def sized(self, size: TaskSize) -> tuple[str, ...]:
         """Overrides that give the core this size."""
         units = size.grains * self.grain
         if self.memory == "none":

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ludus.components.decoders import Reconstruction
 from ludus.components.encoder import largest
 from ludus.components.images import ImageConfig, ImageDecoder
-from ludus.components.layers import MLP, dense
+from ludus.components.layers import DenseStack, dense
 from ludus.math.symlog import symexp, symlog
 from ludus.networks.encoders import image_shape
 from ludus.registry import DECODERS
@@ -44,7 +44,7 @@ class AutoDecoder(Reconstruction):
         )
         self.vector: nn.Module | None = None
         if parts.others:
-            hidden = MLP(inputs, cfg.layers, cfg.units, cfg.activation, cfg.norm)
+            hidden = DenseStack(inputs, cfg.layers, cfg.units, cfg.activation, cfg.norm)
             self.vector = nn.Sequential(hidden, dense(hidden.out_dim, parts.vector_dim))
 
     def losses(self, features_TBF: Tensor, obs_TB: Tree) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from ludus.components.layers import MLP, dense
+from ludus.components.layers import DenseStack, dense
 from ludus.config.model import Model
 
 
@@ -34,7 +34,7 @@ class Predictor(nn.Module, ABC):
 
     def __init__(self, cfg: PredictorConfig, inputs: int, outputs: int = 1) -> None:
         super().__init__()
-        self.hidden = MLP(inputs, cfg.layers, cfg.units, cfg.activation, cfg.norm)
+        self.hidden = DenseStack(inputs, cfg.layers, cfg.units, cfg.activation, cfg.norm)
         self.output = dense(self.hidden.out_dim, outputs, cfg.output_scale)
 
     def forward(self, features_F: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ class BernoulliConfig(PredictorConfig):
 
 
 @PREDICTORS.register("bernoulli")
-class Bernoulli(Predictor):
+class BernoulliHead(Predictor):
     """Trained by cross-entropy; targets may lie between 0 and 1."""
 
     Config = BernoulliConfig

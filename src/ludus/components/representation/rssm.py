@@ -5,7 +5,7 @@
 Everything that does not depend on the carried state is computed for all rows at once: the action's and the embedding's
 share of the first layers before the loop, the prior after it.
 
-Reading order: RSSM.observe -> Row -> BlockCell -> latent.
+Reading order: RSSM.observe -> RSSMRow -> BlockCell -> latent.
 Shapes: T time, B batch, D deterministic units, U hidden units, S latent variables, C classes.
 """
 
@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from ludus.components.layers import MLP, BlockLinear, Layer, Normed, SplitLinear, dense, initialize
+from ludus.components.layers import BlockLinear, DenseLayer, DenseStack, Normed, SplitLinear, dense, initialize
 from ludus.components.representation import LatentState, Observed, Representation
 from ludus.config.model import Model
 from ludus.errors import ConfigError
@@ -77,8 +77,8 @@ class RSSM(Representation):
         self.cfg, self.categorical = cfg, cfg.latent == "categorical"
         self.latent_dim = cfg.stoch * cfg.classes if self.categorical else cfg.stoch
         outputs = self.latent_dim if self.categorical else 2 * cfg.stoch
-        self.row = Row(cfg, self.latent_dim, outputs, embed_dim, action_dim)
-        self.prior_hidden = MLP(cfg.deter, cfg.prior_layers, cfg.hidden, cfg.activation, cfg.norm)
+        self.row = RSSMRow(cfg, self.latent_dim, outputs, embed_dim, action_dim)
+        self.prior_hidden = DenseStack(cfg.deter, cfg.prior_layers, cfg.hidden, cfg.activation, cfg.norm)
         self.prior_out = dense(cfg.hidden, outputs)
         self.feature_dim, self.memory_dim, self.noise_dim = cfg.deter + self.latent_dim, cfg.deter, cfg.stoch
 
@@ -151,7 +151,7 @@ class RSSM(Representation):
         return kl_TB.mean().clamp(min=self.cfg.free_nats).expand_as(kl_TB)
 
 
-class Row(nn.Module):
+class RSSMRow(nn.Module):
     """One row: the memory after an action, and the latent that its observation tells."""
 
     repeated = True
@@ -228,8 +228,8 @@ class BlockCell(Cell):
             raise ConfigError("algorithm.representation.blocks", problem, "use a divisor of deter")
         width, act, norm = cfg.hidden, cfg.activation, cfg.norm
         self.blocks = cfg.blocks
-        self.memory, self.latent = Layer(cfg.deter, width, act, norm), Layer(latent_dim, width, act, norm)
-        self.action = Layer(action_dim, width, act, norm)
+        self.memory, self.latent = DenseLayer(cfg.deter, width, act, norm), DenseLayer(latent_dim, width, act, norm)
+        self.action = DenseLayer(action_dim, width, act, norm)
         fan_in = cfg.blocks * 3 * width + cfg.deter
         # every block reads the same summary: its share of all blocks is one dense layer
         self.summary = nn.Linear(3 * width, cfg.deter, bias=False)

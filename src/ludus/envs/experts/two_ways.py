@@ -14,7 +14,7 @@ TURN, HEIGHT, AHEAD, NOISE = -0.6, 0.6, 0.15, 0.05
 
 
 @EXPERTS.register("two_ways")
-class TwoWays(Expert):
+class TwoWaysExpert(Expert):
     """Goes straight on, then along an arc; every episode takes the other side than the one that began before it."""
 
     ids = ("TwoWays-v0",)

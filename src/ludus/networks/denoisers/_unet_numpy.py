@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.networks.denoisers.unet import Block, Level, Residual, UNet
+    from ludus.networks.denoisers.unet import Block, UNet, UNetLevel, UNetResidual
 
 Layer = Callable[[Array], Array]
 
@@ -51,7 +51,7 @@ class NumpyUNet:
             return torch.from_numpy(self.out(self.last(x)))
 
 
-def level(part: Level) -> Callable[[Array, Iterator[Array]], Array]:
+def level(part: UNetLevel) -> Callable[[Array, Iterator[Array]], Array]:
     """Residual blocks, each with its scale and shift."""
     blocks = [residual(one) for one in part.blocks]
 
@@ -63,7 +63,7 @@ def level(part: Level) -> Callable[[Array, Iterator[Array]], Array]:
     return run
 
 
-def residual(part: Residual) -> Callable[[Array, Array], Array]:
+def residual(part: UNetResidual) -> Callable[[Array, Array], Array]:
     """x + two blocks, scaled and shifted between them."""
     first, second = block(part.first), block(part.second)
     across = convolution(part.across) if isinstance(part.across, nn.Conv1d) else None

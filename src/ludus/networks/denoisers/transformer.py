@@ -23,7 +23,7 @@ FIRST_STD = 0.02
 """Deviation of weights and places at first."""
 
 
-class TransformerConfig(Model):
+class DenoiserTransformerConfig(Model):
     """Blocks of attention and feedforward layers."""
 
     width: PositiveInt = 128
@@ -45,16 +45,16 @@ class TransformerConfig(Model):
 class Transformer(Denoiser):
     """Actions with their places -> blocks -> noise."""
 
-    Config = TransformerConfig
+    Config = DenoiserTransformerConfig
 
-    def __init__(self, cfg: TransformerConfig, sizes: Sizes) -> None:
+    def __init__(self, cfg: DenoiserTransformerConfig, sizes: Sizes) -> None:
         super().__init__()
         self.width = cfg.width
         self.actions, self.observations = nn.Linear(sizes.action, cfg.width), nn.Linear(sizes.observation, cfg.width)
         self.places = nn.Parameter(torch.zeros(sizes.length, cfg.width))
         self.known_places = nn.Parameter(torch.zeros(1 + sizes.observations, cfg.width))
         self.known = feedforward(cfg.width, nn.Mish())
-        self.blocks: Any = nn.ModuleList(TransformerBlock(cfg) for _ in range(cfg.layers))
+        self.blocks: Any = nn.ModuleList(DenoiserBlock(cfg) for _ in range(cfg.layers))
         self.norm, self.out = nn.LayerNorm(cfg.width), nn.Linear(cfg.width, sizes.action)
         later = torch.arange(sizes.length).unsqueeze(1) + 1 >= torch.arange(1 + sizes.observations)
         self.register_buffer("sees_TK", later, persistent=False)
@@ -81,13 +81,13 @@ class Transformer(Denoiser):
         return self.out(self.norm(x))
 
 
-class TransformerBlock(nn.Module):
+class DenoiserBlock(nn.Module):
     """Attention to earlier actions, attention to what is known, a feedforward layer; each after a norm."""
 
-    def __init__(self, cfg: TransformerConfig) -> None:
+    def __init__(self, cfg: DenoiserTransformerConfig) -> None:
         super().__init__()
         self.norms: Any = nn.ModuleList(nn.LayerNorm(cfg.width) for _ in range(3))
-        self.earlier, self.known = Attention(cfg), Attention(cfg)
+        self.earlier, self.known = DenoiserAttention(cfg), CausalAttention(cfg)
         self.feedforward = feedforward(cfg.width, nn.GELU())
 
     def forward(self, x_BTH: Tensor, known_BKH: Tensor, sees_TK: Tensor) -> Tensor:
@@ -97,10 +97,10 @@ class TransformerBlock(nn.Module):
         return x + self.feedforward(self.norms[2](x))
 
 
-class Attention(nn.Module):
+class DenoiserAttention(nn.Module):
     """Attention of several heads; without a mask every step sees itself and those before it."""
 
-    def __init__(self, cfg: TransformerConfig) -> None:
+    def __init__(self, cfg: DenoiserTransformerConfig) -> None:
         super().__init__()
         self.heads = cfg.heads
         self.query, self.both, self.out = (nn.Linear(cfg.width, size * cfg.width) for size in (1, 2, 1))

@@ -61,9 +61,9 @@ class UNet(Denoiser):
         self.time_dim = dim = cfg.time_dim or max(64, widths[0])
         self.embed = nn.Sequential(nn.Linear(dim, 4 * dim), Mish(), nn.Linear(4 * dim, dim))
         pairs = list(zip((sizes.action, *widths[:-1]), widths, strict=True))
-        self.down: Any = nn.ModuleList(Level(cfg, *pair) for pair in pairs)
-        self.middle: Any = Level(cfg, widths[-1], widths[-1])
-        self.up: Any = nn.ModuleList(Level(cfg, 2 * high, low) for low, high in reversed(pairs[1:]))
+        self.down: Any = nn.ModuleList(UNetLevel(cfg, *pair) for pair in pairs)
+        self.middle: Any = UNetLevel(cfg, widths[-1], widths[-1])
+        self.up: Any = nn.ModuleList(UNetLevel(cfg, 2 * high, low) for low, high in reversed(pairs[1:]))
         self.shorter: Any = nn.ModuleList(nn.Conv1d(width, width, 3, 2, 1) for width in widths[:-1])
         self.longer: Any = nn.ModuleList(nn.ConvTranspose1d(low, low, 4, 2, 1) for low, _ in reversed(pairs[1:]))
         self.last, self.out = Block(cfg, widths[0], widths[0]), nn.Conv1d(widths[0], sizes.action, 1)
@@ -97,13 +97,13 @@ class UNet(Denoiser):
         return self.out(self.last(x)).transpose(1, 2)
 
 
-class Level(nn.Module):
+class UNetLevel(nn.Module):
     """Two residual blocks."""
 
     def __init__(self, cfg: UNetConfig, inside: int, width: int) -> None:
         super().__init__()
         self.widths = (width, width)
-        self.blocks: Any = nn.ModuleList([Residual(cfg, inside, width), Residual(cfg, width, width)])
+        self.blocks: Any = nn.ModuleList([UNetResidual(cfg, inside, width), UNetResidual(cfg, width, width)])
 
     def forward(self, x_BCT: Tensor, films: Any) -> Tensor:
         for block in self.blocks:
@@ -111,7 +111,7 @@ class Level(nn.Module):
         return x_BCT
 
 
-class Residual(nn.Module):
+class UNetResidual(nn.Module):
     """x + two blocks, scaled and shifted between them."""
 
     def __init__(self, cfg: UNetConfig, inside: int, width: int) -> None:

@@ -24,7 +24,7 @@ class MinAtarConfig(PixelConfig):
 
 
 @ENCODERS.register("minatar")
-class MinAtar(PixelEncoder):
+class MinAtarEncoder(PixelEncoder):
     """A convolution that sees the neighbours of a cell, then one linear layer."""
 
     Config = MinAtarConfig

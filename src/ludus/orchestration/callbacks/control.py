@@ -28,7 +28,7 @@ SHOWN = 200
 """Characters of a complaint: part of it may be text from the file."""
 
 
-class Command(Model):
+class ControlCommand(Model):
     """What the file may say."""
 
     set: dict[str, Any] = {}
@@ -61,7 +61,7 @@ class Control(Callback):
         except ConfigError as error:
             run.say(f"⚠ {error.line()[:SHOWN]}; training goes on unchanged")
 
-    def _obey(self, run: Run, command: Command) -> None:
+    def _obey(self, run: Run, command: ControlCommand) -> None:
         if command.set:
             before = {field: getattr(run.settings, field, None) for field in command.set}
             run.change_settings(command.set)
@@ -83,10 +83,10 @@ class Control(Callback):
         self._seen = state["seen"]
 
 
-def read_command(path: Path) -> Command:
+def read_command(path: Path) -> ControlCommand:
     """The content, checked; anything else is one line."""
     try:
-        return Command.model_validate(json.loads(files.read(path, LIMIT, follow=False)))
+        return ControlCommand.model_validate(json.loads(files.read(path, LIMIT, follow=False)))
     except OSError as error:
         raise ConfigError(NAME, files.reason(error)) from None
     except ValidationError as error:
