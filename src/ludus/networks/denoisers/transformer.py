@@ -87,7 +87,7 @@ class DenoiserBlock(nn.Module):
     def __init__(self, cfg: DenoiserTransformerConfig) -> None:
         super().__init__()
         self.norms: Any = nn.ModuleList(nn.LayerNorm(cfg.width) for _ in range(3))
-        self.earlier, self.known = DenoiserAttention(cfg), CausalAttention(cfg)
+        self.earlier, self.known = DenoiserAttention(cfg), DenoiserAttention(cfg)
         self.feedforward = feedforward(cfg.width, nn.GELU())
 
     def forward(self, x_BTH: Tensor, known_BKH: Tensor, sees_TK: Tensor) -> Tensor:
