@@ -9,14 +9,10 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +22,7 @@ from ludus.archive import checkpoint
 from ludus.archive.store import RunFolder
 from ludus.config.compose import load, to_yaml
 from ludus.experiment import build
-from ludus.inspector.server import application, server_of
+from ludus.testing.inspector import served
 
 KEYS = 300
 STEPPER = """async (count) => {
@@ -65,21 +61,6 @@ def write_rows(path: Path, rows: int, keys: int = 12) -> None:
         for i in range(rows):
             evaluated = f', "val/roll/ep_rew/mean": {i}.0' if i % 1000 == 0 else ""
             file.write(row % (i, i, i, i / 100, *[i * 0.001] * keys, evaluated))
-
-
-@contextmanager
-def served(root: Path) -> Iterator[str]:
-    """The address of a server over a folder."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = server_of(application(root), listener)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join(20)
 
 
 def opened(page: Any, address: str, ready: str) -> float:

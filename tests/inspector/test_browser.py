@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 playwright = pytest.importorskip("playwright.sync_api")
 
-from ludus.inspector.server import application, server_of  # noqa: E402
+from ludus.testing.inspector import served  # noqa: E402
 
 from .conftest import make_run  # noqa: E402
 from .test_security import EVIL  # noqa: E402
@@ -34,14 +32,8 @@ def address(runs: Path) -> Iterator[str]:
 
 def serve(root: Path) -> Iterator[str]:
     """The address of a server, which ends afterwards."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = server_of(application(root), listener)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(20)
+    with served(root) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
