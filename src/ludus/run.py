@@ -117,14 +117,6 @@ class Run:
         return self.scheduler.position
 
     @property
-    def under_way(self) -> tuple[int, str]:
-        """(position with the steps of the rollout that is being collected, what else is going on), for the console."""
-        collector, steps = self.collector, 0
-        if collector is not None and self.scheduler.budget.unit == "env_steps":
-            steps = collector.under_way * collector.num_envs * self.ranks.count
-        return self.position + steps, "" if self.evaluator is None else self.evaluator.under_way
-
-    @property
     def phase(self) -> Phase:
         """The phase whose hook was called last."""
         return self.scheduler.phases[max(self.entered, 0)]

@@ -10,7 +10,7 @@ import pytest
 from ludus.archive.store import RunFolder
 from ludus.config.compose import load
 from ludus.envs.make import make_vector
-from ludus.session.furnish import header, make_sinks
+from ludus.session.furnish import header, make_sinks, under_way
 from support import build, close, config
 
 
@@ -63,7 +63,7 @@ def test_what_is_under_way_is_known_between_rows(monkeypatch: pytest.MonkeyPatch
     seen: list[tuple[int, str]] = []
     for env in (run.collector.env, make_vector(run.config.environment, num_envs=3)):
         step = env.step
-        monkeypatch.setattr(env, "step", lambda action, step=step: (seen.append(run.under_way), step(action))[1])
+        monkeypatch.setattr(env, "step", lambda action, step=step: (seen.append(under_way(run)), step(action))[1])
     run.evaluator._env = env
     run.run()
     close(run)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ludus.config.optimizer import OptimizerConfig as OptimizerConfig
 from ludus.learning.adaptive_clipping import clip_adaptively
+from ludus.learning.descent import laprop, sgd
 from ludus.math.policy_gradient import Scalar
 
 if TYPE_CHECKING:
@@ -97,25 +98,13 @@ class Optimizer:
     def _follow(self, theta: Tensor, grad: Tensor, moments: Sequence[Tensor], lr: Scalar) -> None:
         cfg = self.cfg
         if cfg.type == "sgd":
-            (momentum,) = moments
-            if cfg.weight_decay:
-                grad = grad.add(theta, alpha=cfg.weight_decay)
-            momentum.mul_(cfg.betas[0]).add_(grad)
-            theta.sub_(momentum, alpha=float(lr))
-            return
-        if cfg.type == "laprop":
-            momentum, square = moments
-            (beta1, beta2), count = cfg.betas, self.count
-            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            scaled = grad / (square / (1 - beta2**count)).sqrt_().add_(cfg.eps)
-            momentum.lerp_(scaled, 1 - beta1)
-            if cfg.weight_decay:
-                theta.mul_(1 - float(lr) * cfg.weight_decay)
-            theta.sub_(momentum, alpha=float(lr) / (1 - beta1**count))
-            return
-        fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_  # what torch.optim calls
-        first, second = moments
-        fused([theta], [grad], [first], [second], [], [self._count_tensor], lr=lr, **self._adam)
+            sgd(cfg, theta, grad, *moments, lr)
+        elif cfg.type == "laprop":
+            laprop(cfg, theta, grad, *moments, lr, self.count)
+        else:
+            fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_  # what torch.optim calls
+            first, second = moments
+            fused([theta], [grad], [first], [second], [], [self._count_tensor], lr=lr, **self._adam)
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and the number of steps."""

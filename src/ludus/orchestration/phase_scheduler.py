@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from fractions import Fraction
 from typing import Any
 
 from ludus.config.training import Phase
 from ludus.errors import ConfigError
+from ludus.orchestration.owed_calls import OwedCalls
 from ludus.orchestration.phases import check_phase, check_report, parse_cycle
 from ludus.progress import Budget, Progress
 from ludus.types import Report
@@ -36,7 +36,7 @@ class PhaseScheduler:
         """The position at which the current cycle began: schedules are read there."""
         self._cycle_worked, self._cycle_fresh = False, True
         self._online_updates = 0  # updates when the newest cycle of an online phase ended
-        self._owed = [0] * len(self.calls[0]) if phases else []  # in parts: denominators of the ratios
+        self._owed = OwedCalls(self.calls[0] if phases else [])
         self.cycle_ended = False
 
     def _whole(self, steps: int) -> int:
@@ -87,14 +87,11 @@ class PhaseScheduler:
         self._cycle_worked |= worked
         self._cycle_fresh = self.cycle_ended = False
         calls, here = self.calls[self.index], self._position
-        for i, call in enumerate(calls):
-            if call.per_env_step is not None:
-                self._owed[i] += call.per_env_step.numerator * report.env_steps
-        ratio, owed = calls[here].per_env_step, self._owed[here]
-        if ratio is None:
+        self._owed.add(report.env_steps)
+        if calls[here].per_env_step is None:
             self._done_here += 1
-        else:  # not ready: whole calls are forgiven, else they would come as a burst later
-            self._owed[here] = owed - ratio.denominator if worked else owed % ratio.denominator
+        else:
+            self._owed.pay(here, worked=worked)
         if self._enough_updates():
             self._next_position()
         if not self.cycle_ended:
@@ -104,7 +101,7 @@ class PhaseScheduler:
         call = self.calls[self.index][self._position]
         if call.per_env_step is None:
             return call.repeats - self._done_here
-        return self._owed[self._position] // call.per_env_step.denominator
+        return self._owed.due(self._position)
 
     def _skip_empty(self) -> None:
         """Move on to a hook that has something to do, or to the end of the cycle."""
@@ -141,7 +138,7 @@ class PhaseScheduler:
         self.phase_progress = Progress()
         self._position, self._done_here = 0, 0
         if not self.finished:
-            self._owed = [0] * len(self.calls[self.index])
+            self._owed = OwedCalls(self.calls[self.index])
             if self._phase_over():  # the budget is used up: later phases that live on it have nothing left to do
                 self._next_phase()
 
@@ -174,7 +171,7 @@ class PhaseScheduler:
             "done_here": self._done_here,
             "online_updates": self._online_updates,
             "cycle": [self.cycle_start, self._cycle_worked, self._cycle_fresh],
-            "owed": [str(Fraction(owed, parts)) for owed, parts in zip(self._owed, self._parts(), strict=True)],
+            "owed": self._owed.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -183,14 +180,10 @@ class PhaseScheduler:
         self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
         self._online_updates = state["online_updates"]
         self.cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
-        self._owed = [int(Fraction(owed) * parts) for owed, parts in zip(state["owed"], self._parts(), strict=True)]
+        self._owed = OwedCalls(self.calls[min(self.index, len(self.calls) - 1)] if self.calls else [])
+        self._owed.load_state_dict(state["owed"])
         if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.position < self.budget.total:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on
-
-    def _parts(self) -> list[int]:
-        """The denominators that the owed calls of each hook are counted in."""
-        calls = self.calls[min(self.index, len(self.calls) - 1)] if self.calls else []
-        return [1 if call.per_env_step is None else call.per_env_step.denominator for call in calls]
 
     def _ends_with_the_budget(self, phase: Phase) -> bool:
         limits = (phase.duration_steps, phase.duration_updates, phase.duration_cycles)

@@ -101,7 +101,7 @@ def show(session: Session, run: Run) -> Console:
         position=run.position,
         threshold=run.threshold,
         learning_starts=starts,
-        under_way=lambda: run.under_way,
+        under_way=lambda: under_way(run),
     )
     for caution in (*session.cautions, *about_environments(run)):
         console.note(caution, "yellow")
@@ -115,6 +115,14 @@ def show(session: Session, run: Run) -> Console:
         for message in (*session.notes, *warnings):
             folder.log(message)
     return console
+
+
+def under_way(run: Run) -> tuple[int, str]:
+    """(position with the steps of the rollout that is being collected, what else is going on)."""
+    collector, steps = run.collector, 0
+    if collector is not None and run.scheduler.budget.unit == "env_steps":
+        steps = collector.under_way * collector.num_envs * run.ranks.count
+    return run.position + steps, "" if run.evaluator is None else run.evaluator.under_way
 
 
 def make_sinks(config: ExperimentConfig, folder: RunFolder, step_key: str | None) -> list[Sink]:
