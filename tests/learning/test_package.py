@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ludus.algorithms import AlgorithmConfig
 from ludus.learning import package
 from ludus.learning.compiled import Compiler
 from ludus.registry import ALGORITHMS
@@ -100,7 +103,13 @@ BASE: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn": ("CartPole-v1", {"learning_starts": 16, "batch_size": 8, "atoms": 5}),
     "sac": ("Pendulum-v1", {"learning_starts": 16, "batch_size": 8}),
     "td3": ("Pendulum-v1", {"learning_starts": 16, "batch_size": 8}),
+    "behaviour_cloning": ("Pendulum-v1", {"batch_size": 8}),
+    "iql": ("Pendulum-v1", {"batch_size": 8}),
+    "diffusion_policy": ("Pendulum-v1", {"batch_size": 8, "denoiser": {"widths": [8, 16], "groups": 4}}),
 }
+OFFLINE = {"behaviour_cloning", "iql", "diffusion_policy"}
+IN_PARTS = {"dreamer", "planet", "tdmpc"}
+"""Never compiled as a whole: their parts are modules and inputs alone (`Learner(whole=False)`)."""
 ADAMW = {"type": "adamw", "weight_decay": 0.1}
 COMMON = {"lr": 0.01, "gamma": 0.5, "max_grad_norm": 0.25, "optimizer": ADAMW}
 OFF_POLICY = {
@@ -151,6 +160,23 @@ CHANGES: dict[str, dict[str, Any]] = {
         "noise_clip": 0.2,
     },
 }
+CLONED = ("lr", "batch_size", "sequence_length", "burn_in", "max_grad_norm", "optimizer")
+CHANGES |= {
+    "behaviour_cloning": {**{name: OFF_POLICY[name] for name in CLONED}, "loss": "squared_error", "min_std": 0.5},
+    "iql": {**ACTOR_CRITIC, "expectile": 0.9, "beta": 1.0, "max_weight": 2.0},
+    "diffusion_policy": {
+        **{name: OFF_POLICY[name] for name in ("lr", "batch_size", "max_grad_norm", "optimizer")},
+        "denoiser": {"widths": [8, 24], "groups": 4},
+        "observation_horizon": 3,
+        "prediction_horizon": 24,
+        "action_horizon": 4,
+        "diffusion_steps": 50,
+        "sampler": "ddpm",
+        "sampling_steps": 5,
+        "ema_power": 0.5,
+        "ema_max": 0.9,
+    },
+}
 NEVER_COMPILED = {"dqn": {"noisy"}}
 NETWORK = {
     "encoder": {"type": "mlp", "hidden_dims": [4], "activation": "relu"},
@@ -162,14 +188,32 @@ RUNTIME = {"threads": 2, "precision": "bfloat16", "overlap": True}
 
 def compiled_config(algorithm: str, changes: dict[str, Any] | None = None, **sections: Any) -> Any:
     env, base = BASE[algorithm]
+    network = {**SMALL_NETWORK, **sections.pop("network", {})}
+    budget: dict[str, Any] = {"total_timesteps": 512}
+    if algorithm in OFFLINE:
+        budget, sections["buffers"] = {"total_updates": 8}, {"demos": {"path": demos()}}
     return config(
         {"name": algorithm, **base, **(changes or {})},
         sections.pop("env", env),
-        network={**SMALL_NETWORK, **sections.pop("network", {})},
-        training={"total_timesteps": 512},
+        network=network if ALGORITHMS[algorithm].networks else {},
+        training=budget,
         runtime={"compile": "always", **sections.pop("runtime", {})},
         **sections,
     )
+
+
+@cache
+def demos() -> str:
+    """A data set that all of these tests share."""
+    if not find_spec("minari"):
+        pytest.skip("the extra offline is not installed")
+    from demonstrations import PENDULUM, demonstrations
+
+    KEPT.append(tempfile.TemporaryDirectory())
+    return str(demonstrations(Path(KEPT[0].name) / "demos-v0", PENDULUM)[0])
+
+
+KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @cache
@@ -196,8 +240,14 @@ def assert_no_foreign_code(base: Update, changed: Update) -> None:
 
 @pytest.mark.parametrize("algorithm", BASE)
 def test_every_field_is_looked_at(algorithm: str) -> None:
-    known = set(CHANGES[algorithm]) | NEVER_COMPILED.get(algorithm, set()) | {"accumulate"}
-    assert known == set(ALGORITHMS[algorithm].Config.model_fields)
+    known = set(CHANGES[algorithm]) | NEVER_COMPILED.get(algorithm, set())
+    assert known == set(ALGORITHMS[algorithm].Config.model_fields) - {"accumulate"}
+
+
+def test_every_algorithm_that_compiles_is_looked_at() -> None:
+    """Whoever names a size of minibatches has its updates compiled."""
+    none = AlgorithmConfig.full_batch
+    assert {n for n in ALGORITHMS.names() if ALGORITHMS[n].Config.full_batch is not none} == set(BASE) | IN_PARTS
 
 
 @pytest.mark.parametrize(
@@ -239,6 +289,16 @@ APART = {
         ("sac", {"env": "PixelsBox-v0", "network": small(255), "runtime": {"precision": name}})
         for name in ("float32", "bfloat16")
     ],
+    "heads of a denoiser": [
+        ("diffusion_policy", {"changes": {"denoiser": {"type": "transformer", "width": 16, "layers": 1, "heads": n}}})
+        for n in (2, 4)
+    ],
+    "groups of a denoiser": [
+        ("diffusion_policy", {"changes": {"denoiser": {"widths": [8, 16], "groups": n}}}) for n in (2, 4)
+    ],
+    "deviation of clones": [("behaviour_cloning", {"changes": {"min_std": least}}) for least in (0.1, 0.5)],
+    "expectile": [("iql", {"changes": {"expectile": share}}) for share in (0.7, 0.9)],
+    "largest weight": [("iql", {"changes": {"max_weight": most}}) for most in (100.0, 2.0)],
     "actions and atoms of dqn": [
         ("dqn", {"env": "Four-v0", "changes": {"atoms": 1}}),
         ("dqn", {"env": "Two-v0", "changes": {"atoms": 2}}),
