@@ -25,6 +25,12 @@ DICT = Spaces(
 )
 
 
+OFFLINE = {"name": "one", "type": "offline", "duration_updates": 4, "hooks": ["update_controller"]}
+
+
+SQUARES = {**OFFLINE, "name": "two", "set": {"loss": "squared_error"}}
+
+
 class Rows(list):
     """A sink that keeps every row."""
 
@@ -137,12 +143,14 @@ def test_without_episodes_to_validate_on_there_is_no_such_number(tmp_path: Path)
     ("changes", "expected"),
     [
         ({"algorithm": {"loss": "squared_error"}}, "algorithm.loss: squared_error needs continuous actions"),
+        ({"training": {"total_updates": 8, "phases": [OFFLINE, SQUARES]}},
+         "algorithm.loss: squared_error needs continuous actions"),
         ({"demos": {"path": ""}}, "buffers.demos.path: names no data set; write buffers.demos.path=DIR"),
-        ({"network": {"memory": "gru"}, "algorithm": {"sequence_length": 999}}, "never fit into the"),
+        ({"network": {"memory": "gru"}, "algorithm": {"sequence_length": 999}}, "never fit into the .*; lower it"),
         ({"training": {"total_timesteps": 64}, "environment": {"id": "CartPole-v1"}},
          "training.total_updates: behaviour_cloning takes no environment steps"),
     ],
-    ids=["squares of classes", "no data set", "too long", "online"],
+    ids=["squares of classes", "in a later phase", "no data set", "too long", "online"],
 )  # fmt: skip
 def test_what_cannot_work_is_refused(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     folder, _ = demonstrations(tmp_path / "demos-v0")

@@ -80,15 +80,15 @@ class BehaviourCloning(OfflineAlgorithm):
         super().__init__("behaviour_cloning", context)
         self.buffers_by_name = context.buffers
         self.gaussian = isinstance(context.spaces.action, gym.spaces.Box)
-        if cfg.loss == "squared_error" and not self.gaussian:
-            problem = f"squared_error needs continuous actions, not {context.spaces.action}"
-            raise ConfigError("algorithm.loss", problem, "use likelihood")
         self.policy, self.learner, self.behaviour = build_policy(cfg, context, value=False, compiled=True)
         self.static: dict[str, Any] = {}
         self.validation: Batch | None = None
         self.validations: dict[str, Batch] = {}
 
     def check(self, cfg: BehaviourCloningConfig, buffer: str | None) -> None:
+        if cfg.loss == "squared_error" and not self.gaussian:
+            problem = f"squared_error needs continuous actions, not {self.demos(buffer).spaces.action}"
+            raise ConfigError("algorithm.loss", problem, "use likelihood")
         if self.policy.recurrent:
             check_length(self.demos(buffer), cfg.burn_in + cfg.sequence_length, 1, "algorithm.sequence_length")
 

@@ -36,8 +36,8 @@ def check_length(buffer: Buffer, length: int, every: int, where: str) -> None:
         problem = f"sequences of {length:,} steps"
         problem += f", one of which begins every {every:,} steps," if every > 1 else ""
         problem += f" never fit into the {buffer.rows:,} steps that buffer '{buffer.name}' keeps of each environment"
-        remedy = f"raise buffers.{buffer.name}.size to {(length + every - 1) * buffer.num_envs:,} or more"
-        raise ConfigError(where, problem, remedy)
+        wanted = f"raise buffers.{buffer.name}.size to {(length + every - 1) * buffer.num_envs:,} or more"
+        raise ConfigError(where, problem, wanted if buffer.own else "lower it")  # those of others have their size
 
 
 def draw(
