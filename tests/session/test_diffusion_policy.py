@@ -12,7 +12,10 @@ import torch
 
 from demonstrations import PENDULUM, demonstrations
 from ludus.archive import checkpoint
+from ludus.config.schema import ExperimentConfig
+from ludus.experiment import build
 from ludus.policy import load_policy
+from ludus.session.loading import transfer
 from test_resume import finished, kill_when_past, only_run, outcome
 from test_resume import ludus as started
 
@@ -45,6 +48,21 @@ def test_a_checkpoint_plays_without_the_data_set(ludus: Any, tmp_path: Path, dem
     assert done.code == 0, done.err
     done = ludus("play", "@last", "--env", "Pendulum-v1", "--episodes", "1", "--render", "none")
     assert done.code == 0, done.err
+
+
+def test_a_warm_start_acts_as_the_policy_that_it_begins_with(demos: Path) -> None:
+    """Its weights mean nothing without the ranges of observations and actions."""
+    source, fresh = (build(ExperimentConfig.model_validate(sections(demos))) for _ in range(2))
+    source.run()
+    transfer(fresh, source.state_dict())
+    seen, first = np.ones((1, 3), np.float32), np.ones(1, bool)
+    acted = [
+        run.algorithm.act(seen, run.algorithm.initial_state(1), first, deterministic=True).action
+        for run in (source, fresh)
+    ]
+    assert np.array_equal(*acted)
+    for run in (source, fresh):
+        run.close()
 
 
 def test_resumed_in_another_process_it_ends_the_same(ludus: Any, tmp_path: Path, demos: Path) -> None:

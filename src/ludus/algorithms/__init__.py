@@ -96,6 +96,8 @@ class Algorithm(ABC):
     """Whether several ranks may learn together, each from its part of every batch (`runtime.ranks`)."""
     off_policy: ClassVar[bool] = False
     """Whether it may learn from actions that an older policy chose."""
+    scales: ClassVar[tuple[str, ...]] = ()
+    """Parts of its state that say how the numbers around its networks are scaled: weights mean nothing without them."""
     collector: Collector | None = None
     """Where rollouts come from; None where nothing is collected."""
     behaviour: Behaviour

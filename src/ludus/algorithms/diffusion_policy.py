@@ -121,6 +121,7 @@ class DiffusionPolicy(OfflineAlgorithm):
     buffers = {"demos": {"type": "minari", "held_out": 0.02}}
     networks = frozenset()
     deterministic_evaluation = False
+    scales = ("seen", "acted")
 
     def __init__(self, cfg: DiffusionPolicyConfig, context: Context) -> None:
         super().__init__("diffusion_policy", context)
