@@ -8,7 +8,7 @@ from ludus.config.optimizer import OptimizerConfig
 from ludus.math.policy_gradient import Scalar
 
 
-def sgd(cfg: OptimizerConfig, theta: Tensor, grad: Tensor, momentum: Tensor, lr: Scalar) -> None:
+def sgd(cfg: OptimizerConfig, theta: Tensor, grad: Tensor, lr: Scalar, momentum: Tensor) -> None:
     """Weights follow the momentum."""
     if cfg.weight_decay:
         grad = grad.add(theta, alpha=cfg.weight_decay)
@@ -17,7 +17,7 @@ def sgd(cfg: OptimizerConfig, theta: Tensor, grad: Tensor, momentum: Tensor, lr:
 
 
 def laprop(
-    cfg: OptimizerConfig, theta: Tensor, grad: Tensor, momentum: Tensor, square: Tensor, lr: Scalar, count: int
+    cfg: OptimizerConfig, theta: Tensor, grad: Tensor, lr: Scalar, count: int, momentum: Tensor, square: Tensor
 ) -> None:
     """Gradients are normalised before they are averaged; `count` is the number of this step."""
     beta1, beta2 = cfg.betas

@@ -98,9 +98,9 @@ class Optimizer:
     def _follow(self, theta: Tensor, grad: Tensor, moments: Sequence[Tensor], lr: Scalar) -> None:
         cfg = self.cfg
         if cfg.type == "sgd":
-            sgd(cfg, theta, grad, *moments, lr)
+            sgd(cfg, theta, grad, lr, *moments)
         elif cfg.type == "laprop":
-            laprop(cfg, theta, grad, *moments, lr, self.count)
+            laprop(cfg, theta, grad, lr, self.count, *moments)
         else:
             fused = torch._fused_adamw_ if cfg.type == "adamw" else torch._fused_adam_  # what torch.optim calls
             first, second = moments
