@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api")
+from inspected import CHROMIUM, chromium, make_run, served
 
-from ludus.testing.inspector import served  # noqa: E402
+from .test_security import EVIL
 
-from .conftest import make_run  # noqa: E402
-from .test_security import EVIL  # noqa: E402
+pytest.importorskip("playwright")
 
-CHROMIUM = shutil.which("chromium")
 AXE = Path(__file__).parent / "vendored" / "axe.min.js"
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 PATIENCE = 60_000
@@ -27,21 +24,14 @@ PATIENCE = 60_000
 @pytest.fixture(scope="module")
 def address(runs: Path) -> Iterator[str]:
     """A real server over the shared runs."""
-    yield from serve(runs)
-
-
-def serve(root: Path) -> Iterator[str]:
-    """The address of a server, which ends afterwards."""
-    with served(root) as address:
+    with served(runs) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        made = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as made:
         yield made
-        made.close()
 
 
 @pytest.fixture
@@ -293,9 +283,7 @@ def test_dark_and_light_both_have_contrast(page: Any, address: str, ids: dict[st
 def test_a_run_is_watched_while_it_trains(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", "CartPole-v1:dqn")
     run.set_status("running")
-    server = serve(tmp_path / "runs")
-    address = next(server)
-    try:
+    with served(tmp_path / "runs") as address:
         for page in opened_page(browser, 1280):
             page.goto(f"{address}?run={run.id}&metric=train/roll/ep_rew/mean")
             page.wait_for_selector("[data-points='12']")
@@ -312,8 +300,6 @@ def test_a_run_is_watched_while_it_trains(browser: Any, tmp_path: Path) -> None:
             (run.path / "status.json").write_text(json.dumps(status | {"pid": 2**22 + 1}))  # as after kill -9
             page.wait_for_selector("text=killed")
             assert f"ludus resume {run.id}" in page.locator(f"[data-state='{run.id}']").inner_text()
-    finally:
-        server.close()
 
 
 def test_script_in_names_is_text(browser: Any, tmp_path: Path) -> None:
@@ -322,9 +308,7 @@ def test_script_in_names_is_text(browser: Any, tmp_path: Path) -> None:
     row = {"epoch": 1, "env_steps": 1, "updates": 1, "phase": EVIL, "seconds": 1.0, EVIL: 1.0}
     (run.path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     run.write("meta.json", run.meta() | {"spec": EVIL, "overrides": [EVIL], "name": EVIL})
-    server = serve(tmp_path / "runs")
-    address = next(server)
-    try:
+    with served(tmp_path / "runs") as address:
         for page in opened_page(browser, 1280):
             page.on("dialog", lambda dialog, faults=page.faults: faults.append(dialog.message))
             for query, ready in (
@@ -338,15 +322,11 @@ def test_script_in_names_is_text(browser: Any, tmp_path: Path) -> None:
                 assert page.locator("img, main script").count() == 0
             page.goto(f"{address}?page=episode&run={run.id}")
             page.wait_for_selector("text=This run has no checkpoint yet")
-    finally:
-        server.close()
 
 
 def test_empty_states_say_what_to_do(browser: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    server = serve(tmp_path / "runs")
-    address = next(server)
-    try:
+    with served(tmp_path / "runs") as address:
         for page in opened_page(browser, 1280):
             for query in ("", "?page=episode", "?page=compare"):
                 page.goto(address + query)
@@ -354,8 +334,6 @@ def test_empty_states_say_what_to_do(browser: Any, tmp_path: Path) -> None:
             for query in ("?page=curves", "?page=config"):
                 page.goto(address + query)
                 page.wait_for_selector("text=No run is selected.")
-    finally:
-        server.close()
 
 
 def test_one_file_shows_an_episode_without_a_server(page: Any, runs: Path, ids: dict[str, str], tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Workshop:
         self.folder = Path(tempfile.mkdtemp(prefix="ludus-inspect-"))
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._queue: queue.Queue[Job | None] = queue.Queue()
-        self._lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), False
         self._process: subprocess.Popen[str] | None = None
         self._said: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         self._thread = threading.Thread(target=self._work, name="ludus-inspect-jobs", daemon=True)
@@ -81,11 +81,14 @@ class Workshop:
         return path if job.state == "ready" and name in allowed and path.is_file() else None
 
     def close(self) -> None:
-        """End the process and remove all recordings."""
+        """End the process and remove all recordings; orders that still wait are dropped."""
+        self._closed = True
         self._queue.put(None)
-        self._end()
-        self._thread.join(timeout=10)
+        while self._thread.is_alive():  # it may just have started another process
+            self._end()
+            self._thread.join(timeout=0.2)
         if self._process is not None:
+            self._end()
             self._process.wait()
             _release(self._process)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -110,7 +113,7 @@ class Workshop:
                 del self._jobs[key]
 
     def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
+        while (job := self._queue.get()) is not None and not self._closed:
             job.state = "working"
             job.error = self._do(job)
             job.state = "failed" if job.error else "ready"
