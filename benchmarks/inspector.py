@@ -131,10 +131,10 @@ def large_run(page: Any, root: Path, rows: int) -> dict[str, float]:
 
 def many_runs(page: Any, root: Path, runs: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
     """The list of many runs, then ten clients over it."""
-    one = make_run(root, SPEC, ENDLESS)
+    one = make_run(root, "CartPole-v1:ppo")
     write_rows(one.path / "metrics.jsonl", 200)
     for i in range(runs - 1):
-        shutil.copytree(one.path, root / f"{one.id[:-4]}{i:04}", symlinks=True)
+        shutil.copytree(one.path, root / f"{one.id[:-4]}{i:04}", symlinks=True, copy_function=os.link)
     with inspecting(root) as server:
         found = {**twice(page, server, "", "tbody tr"), "runs": runs}
         return found, at_once(server, one.id, seconds)

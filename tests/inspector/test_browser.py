@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ pytest.importorskip("playwright")
 
 AXE = Path(__file__).parent / "vendored" / "axe.min.js"
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
+PONG = pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the extra atari")
 PATIENCE = 60_000
 
 
@@ -148,24 +150,28 @@ def test_an_episode_step_by_step(page: Any, address: str, ids: dict[str, str]) -
         ("Pendulum-v1-sac", ["mean of the Gaussian", "deviation of the Gaussian", "angular velocity"]),
         ("MiniGrid-Empty-8x8-v0-ppo_rgb", ["what the policy sees, 3 channels", "probabilities"]),
         ("CartPole-v1-dreamer", ["What the world model thinks", "memory norm"]),
+        pytest.param("ALE-Pong-v5-ppo", ["what the policy sees, 4 channels", "RIGHTFIRE"], marks=PONG),
+        pytest.param("ALE-Pong-v5-dreamer", ["what the policy sees, 3 channels", "memory norm"], marks=PONG),
     ],
 )
 def test_every_kind_of_policy_has_its_panels(
     page: Any, address: str, ids: dict[str, str], name: str, panels: list[str]
 ) -> None:
-    page.goto(f"{address}?run={ids[name]}&checkpoint=last&episode=3&t=2&steps=40")
+    page.goto(f"{address}?run={ids[name]}&checkpoint=last&episode=3&t=2&steps={9 if 'Pong' in name else 40}")
     shown(page, 2)
     for panel in [*panels, "value against return to go", "entropy"]:
         assert page.get_by_text(panel, exact=True).count() >= 1, panel
     page.get_by_role("button", name="Look inside at this step").click()
     page.wait_for_selector("[data-panel=inside] h3")
     assert "Occlusion" in page.locator("[data-panel=inside]").inner_text()
-    if name == "MiniGrid-Empty-8x8-v0-ppo_rgb":
-        assert page.locator("[data-panel=inside] img").count() >= 4
-    if name == "CartPole-v1-dreamer":
+    if name in ("MiniGrid-Empty-8x8-v0-ppo_rgb", "ALE-Pong-v5-ppo"):
+        for title in ("GradCAM", "Filters", "Activations", "What excites each channel most"):
+            assert page.locator(f"[data-panel=inside] h3:has-text('{title}') + .frame img").count() >= 1, title
+    if name.endswith("-dreamer"):
         page.get_by_role("button", name="Imagine from this step").click()
         page.wait_for_selector("[data-panel=dream] .uplot")
         assert "imagined" in page.locator("[data-panel=dream]").inner_text()
+        assert (page.locator("[data-panel=dream] .strip img").count() > 3) == ("Pong" in name)
 
 
 def test_jumps_lead_to_rewards(page: Any, address: str, ids: dict[str, str]) -> None:
@@ -178,10 +184,10 @@ def test_jumps_lead_to_rewards(page: Any, address: str, ids: dict[str, str]) -> 
     assert rewards["b"] > rewards["w"]
 
 
-def test_runs_are_filtered_selected_and_compared(page: Any, address: str, ids: dict[str, str]) -> None:
+def test_runs_are_filtered_selected_and_compared(page: Any, address: str, runs: Path) -> None:
     page.goto(address)
     page.wait_for_selector("svg.spark")
-    assert page.locator("tbody tr").count() == 7
+    assert page.locator("tbody tr").count() == sum(path.is_dir() and not path.is_symlink() for path in runs.iterdir())
     accessible(page)
     page.get_by_label("Conditions").fill("algorithm=ppo seed<3")
     until(page, "document.querySelectorAll('tbody tr').length === 2")

@@ -177,7 +177,37 @@ def test_every_kind_of_policy_can_be_looked_into(record: Callable[..., Recorded]
     images = look(record("MiniGrid-Empty-8x8-v0-ppo_rgb")[0], 1)
     assert images["occlusion_map"]
     assert images["filters"]
-    assert len(images["maps"]) == len(images["filters"])
+    assert len(images["maps"]) == len(images["filters"]) == len(images["strongest"])
+    assert images["cam"]
+
+
+def test_grad_cam_by_hand() -> None:
+    import torch
+
+    from ludus.inspector.saliency import grad_cam
+
+    maps = torch.tensor([[[[1.0, 2.0], [0.0, 4.0]], [[3.0, 0.0], [1.0, 1.0]]]])
+    slope = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]], [[-4.0, 0.0], [0.0, 0.0]]]])  # means 1 and -1
+    assert grad_cam(maps, slope).tolist() == [[0.0, 2.0], [0.0, 3.0]]
+
+
+def test_a_channel_shows_the_pixels_that_excite_it_most(record: Callable[..., Recorded]) -> None:
+    """A channel that only answers to the brightest place of the image shows that place, in the size of its filter."""
+    import torch
+
+    from ludus.inspector.layers import _seen_by
+    from ludus.inspector.observations import Observations
+
+    played, _, _ = record("MiniGrid-Empty-8x8-v0-ppo_rgb")
+    actor: Any = played.actor
+    seen = Observations(played.env.observation_space, played.steps, None)
+    first = next(part for part in actor.trunk.encoder.modules() if isinstance(part, torch.nn.Conv2d))
+    obs = torch.from_numpy(played.steps[0].obs)[None]
+    (kernel, _), (stride, _) = first.kernel_size, first.stride
+    patch = _seen_by(actor.trunk.encoder, obs, 0, (0, 2, 3), seen)
+    whole = pictures.shades(obs.float()[0, 0].mean(0).numpy())
+    low, left = 2 * stride - first.padding[0], 3 * stride - first.padding[1]
+    np.testing.assert_array_equal(patch, whole[low : low + kernel, left : left + kernel])
 
 
 def test_gradients_are_those_of_the_network(record: Callable[..., Recorded]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from pathlib import Path
@@ -26,6 +27,11 @@ def png(image: Array) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
     )
+
+
+def picture(image: Array) -> str:
+    """A picture as text for JSON."""
+    return base64.b64encode(png(image)).decode()
 
 
 def grid(maps_CHW: Array, gap: int = 1) -> Array:

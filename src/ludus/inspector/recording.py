@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from ludus.acting.actor import Actor
 from ludus.archive import checkpoint
@@ -249,6 +250,18 @@ def _packed(arrays: dict[str, Array]) -> tuple[dict[str, Any], bytes]:
         parts.append(data)
         at += len(data)
     return manifest, b"".join(parts)
+
+
+def normalised(played: Played, t: int) -> Tree:
+    """The observation of step t as the network reads it."""
+    obs, normalizer = played.steps[t].obs, played.player.normalizer
+    return obs if normalizer is None else normalizer.apply(obs)
+
+
+def device_of(actor: Any) -> torch.device:
+    """Where an actor computes: an encoder of vectors may have no weights of its own, heads have."""
+    parts = [actor.trunk, *actor.heads.values()] if hasattr(actor, "trunk") else []
+    return next((p.device for part in parts for p in part.parameters()), torch.device("cpu"))
 
 
 def _told(info: dict[str, Any]) -> dict[str, object]:
