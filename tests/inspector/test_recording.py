@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.inspector import columns, pictures
+from ludus.inspector import columns, pictures, recording
 from ludus.inspector.attention import rows
 from ludus.inspector.dreams import imagined
 from ludus.inspector.inside import look
@@ -181,6 +181,17 @@ def test_every_kind_of_policy_can_be_looked_into(record: Callable[..., Recorded]
     assert images["cam"]
 
 
+def test_an_episode_that_takes_too_much_memory_is_cut(
+    runs: Path, ids: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_BYTES", 1_000_000)  # an image of 84 x 84 x 3 needs 21,168
+    wish = Wish(ids["MiniGrid-Empty-8x8-v0-ppo_rgb"], "last", 3, "evaluation", 30)
+    played, _ = play(runs, wish, [], tmp_path / "frames.bin", lambda _: None)
+    assert len(played.steps) == 30
+    monkeypatch.setattr(recording, "MOST_BYTES", 1)
+    assert len(play(runs, wish, [], tmp_path / "frames.bin", lambda _: None)[0].steps) == 1
+
+
 def test_grad_cam_by_hand() -> None:
     import torch
 
@@ -262,7 +273,7 @@ def test_a_world_model_imagines_from_a_step(record: Callable[..., Recorded]) -> 
     assert last["parts"]
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
+@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3), (5, 7, 4)])
 def test_a_png_is_read_by_others(shape: tuple[int, ...]) -> None:
     Image = pytest.importorskip("PIL.Image")
     image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)

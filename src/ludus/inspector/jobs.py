@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import queue
 import shutil
 import subprocess
@@ -55,7 +56,7 @@ class Workshop:
         self._queue: queue.Queue[Job | None] = queue.Queue()
         self._lock, self._closed = threading.Lock(), False
         self._process: subprocess.Popen[str] | None = None
-        self._said: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._thread = threading.Thread(target=self._work, name="ludus-inspect-jobs", daemon=True)
         self._thread.start()
 
@@ -155,8 +156,9 @@ class Workshop:
     def _died(self, process: subprocess.Popen[str]) -> str:
         code = process.wait()
         _release(process)
-        self._said.seek(0)
-        last = [line.strip() for line in self._said.read()[-4000:].splitlines() if line.strip()]
+        self._said.seek(max(self._said.seek(0, os.SEEK_END) - 4000, 0))  # an environment may have said gigabytes
+        text = self._said.read().decode(errors="replace")
+        last = [line.strip() for line in text.splitlines() if line.strip()]
         why = f": {clean(last[-1], 300)}" if last else ""
         ended = f"signal {-code}" if code < 0 else f"exit {code}"
         return f"the process that plays this environment ended ({ended}){why}; the page goes on, try another episode"
