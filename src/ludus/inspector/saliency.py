@@ -30,7 +30,9 @@ def saliency(played: Played, t: int) -> dict[str, Any]:
     gradients, cam, why = gradient_times_input(played, t)
     found: dict[str, Any] = {"without_gradient": why, "labels": seen.names, "target": _target(played)}
     if cam is not None and seen.images:
-        found["cam"] = picture(shades(_stretched(cam, (seen.spaces[seen.images[-1]].shape or ())[-2:]), 0.0))
+        name = "what speaks for the chosen action" if float(cam.max()) > 0 else "nothing speaks for the chosen action"
+        stretched = _stretched(cam, (seen.spaces[seen.images[-1]].shape or ())[-2:])
+        found["cam"] = {"name": name, "picture": picture(shades(stretched, 0.0))}
     covered = occlusion(played, t, leaves, seen)
     for name, parts in (("gradient", gradients), ("occlusion", covered)):
         if parts is not None:
