@@ -46,6 +46,15 @@ def test_every_field_of_a_run(root: Path) -> None:
     assert record.get("best") == 480.0
 
 
+def test_without_patience_the_rest_is_read_the_next_time(root: Path) -> None:
+    for i in range(3):
+        make_run(root, f"cart_{i}")
+    index = Index(root)
+    assert (index.records(patience=0), index.unread) == ([], 3)
+    assert (len(index.records()), index.unread) == (3, 0)
+    assert (len(index.records(patience=0)), index.unread) == (3, 0)  # what is known needs no patience
+
+
 def test_folders_are_the_truth_and_changes_are_seen(root: Path) -> None:
     folder = make_run(root, "cart_1")
     index = Index(root)

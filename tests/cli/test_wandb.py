@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_wandb import FakeWandb
 from faults.support import SMALL
 from ludus import cli
 
@@ -20,8 +21,12 @@ class Client:
         self.settings = types.SimpleNamespace(mode=mode)
         self.dir = str(folder / "wandb" / "offline-run-1" / "files")
 
+        self.logged: list[dict[str, object]] = []
+
     def define_metric(self, *_: object, **__: object) -> None: ...
-    def log(self, *_: object) -> None: ...
+    def log(self, row: dict[str, object]) -> None:
+        self.logged.append(row)
+
     def finish(self) -> None: ...
 
 
@@ -60,6 +65,25 @@ def test_online_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert train() == 0
     said = capsys.readouterr()
     assert "offline" not in said.out + said.err
+
+
+def test_an_online_run_tells_its_dashboard_and_sends_its_report_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("wandb_workspaces")
+    client = Client("online", tmp_path)
+    client.entity = "alice"  # type: ignore[attr-defined]
+    monkeypatch.setattr(wandb, "init", lambda **_: client)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    with FakeWandb() as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.address)
+        assert train() == 0
+        assert server.saved == [True]
+    said = capsys.readouterr()
+    assert "W&B dashboard: http" in said.out + said.err and "/alice/ludus" in said.out + said.err
+    (report,) = [row["report"] for row in client.logged if "report" in row]
+    assert isinstance(report, wandb.Html)
 
 
 def test_online_without_a_key_is_one_line_before_there_is_a_run(

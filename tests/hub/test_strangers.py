@@ -141,6 +141,8 @@ REPOSITORIES: dict[str, tuple[Callable[[Files], Files], str]] = {
     "a program to start": (with_config("alert_command: []", f"alert_command: [touch, {CANARY}]"), "logging: a publ"),
     "a project to log to": (with_config(NO_WANDB, WANDB), "logging: a published"),
     "code to import": (with_config("experiment:", "_target_: os.system\nexperiment:"), "_target_"),
+    "a local file for the environment": (
+        with_config("kwargs: {}", "kwargs: {files: [{scenario: /etc/passwd}]}"), "names a file of this machine"),
     "a local state to read": (with_config("resume_path: null", "resume_path: /etc"), "names a folder of this machine"),
     "a bomb of yaml": (yaml_bomb, "config.yaml"),
     "an environment to restore": (with_state(evil_environment), "environments, which are never restored"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +15,10 @@ pytest.importorskip("starlette")
 
 from starlette.testclient import TestClient
 
-from ludus.archive import checkpoint
-from ludus.archive.store import RunFolder
-from ludus.config.compose import load, to_yaml
-from ludus.config.read import digest
-from ludus.experiment import build
+from inspected import make_run
 from ludus.inspector.server import application
 
 HERE = "http://127.0.0.1:7860"
-
-
-def make_run(root: Path, spec: str, *overrides: str, steps: tuple[int, ...] = (512, 1024)) -> RunFolder:
-    """A finished run of a shipped config, with checkpoints of its first weights and twelve rows of metrics."""
-    resolved = load(spec, ["runtime.compile=never", *overrides])
-    config = resolved.config
-    asked = ["runtime.compile=never", *overrides]
-    facts = {"config_hash": digest(resolved.data), "spec": spec, "overrides": asked, "argv": ["ludus", "train", spec]}
-    run = RunFolder.create(root, resolved.run_name[:40], config_yaml=to_yaml(config), **facts)
-    built = build(config)
-    try:
-        state: dict[str, Any] = built.state_dict()
-    finally:
-        built.close()
-    for step in steps:
-        checkpoint.save(run.path, state, name=f"step={step}", best=step == steps[0])
-    rows = []
-    for i in range(1, 13):
-        row = {"epoch": i, "env_steps": i * 100, "updates": i * 4, "phase": "train", "seconds": i * 0.5}
-        row |= {"train/roll/ep_rew/mean": 10.0 * i, "train/loss/policy": 0.5 / i}
-        rows.append(row | ({"val/roll/ep_rew/mean": 8.0 * i} if i % 4 == 0 else {}))
-    (run.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run.set_status("finished", reason="the step budget is used up")
-    return run
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +32,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_run(root, "Pendulum-v1:sac", "environment.max_episode_steps=40")
     make_run(root, "MiniGrid-Empty-8x8-v0:ppo_rgb", "environment.max_episode_steps=30")
     make_run(root, "CartPole-v1:dreamer")
+    if find_spec("ale_py"):
+        make_run(root, "ALE/Pong-v5:ppo", "environment.num_envs=2")
+        make_run(root, "ALE/Pong-v5:dreamer", "environment.num_envs=1", "algorithm.size=tiny",
+                 "buffers.replay.size=2000", "buffers.replay.storage=ram")  # fmt: skip
     return root
 
 

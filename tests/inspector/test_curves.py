@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from ludus.inspector import curves, events
+from ludus.inspector import curves, events, search
 from ludus.inspector.curves import MetricsFile, downsample
 from synthetic import make_run as plain_run
 
@@ -93,9 +93,27 @@ def test_of_a_large_file_all_of_a_rare_metric_is_found(tmp_path: Path, monkeypat
         assert mine.tolist() == theirs.tolist()
     assert searched.names() == whole.names() == ["often", "rare"]
     often = searched.column("often", ["env_steps"])
-    assert 1_000 < len(often[0]) <= (curves.PARTS + 5) * curves.MOST_PER_PART
+    assert 1_000 < len(often[0]) <= (search.PARTS + 5) * search.MOST_PER_PART
     assert often[0].tolist() == sorted(often[0].tolist())
     assert all(y == math.sin(x / 10) for x, y in zip(*often, strict=True))
+
+
+def test_a_large_file_is_followed_and_searched_again_when_it_was_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write(path, rows(300, rare=10))
+    found = search.Search(path, "rare")
+    assert len(found.rows()) == 30
+    with path.open("a") as out:
+        out.write(json.dumps({"env_steps": 3_000, "rare": 7.0}) + "\n" + '{"env_steps": 3010, "rare": 8')
+    assert found.rows()[-1] == {"env_steps": 3_000, "rare": 7.0}  # the torn line waits
+    with path.open("a") as out:
+        out.write(".0}\n")
+    assert [row["env_steps"] for row in found.rows()[29:]] == [2_900, 3_000, 3_010]
+    write(tmp_path / "new", rows(20, rare=10))
+    (tmp_path / "new").replace(path)
+    assert len(found.rows()) == 2
+    path.unlink()
+    assert found.rows() == []
 
 
 def test_a_name_in_a_value_is_not_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from inspected import make_run
 from ludus.archive.store import RunFolder
 from ludus.inspector.jobs import Workshop
 from ludus.plugins import load_plugins
 from support import CORNER, forget_plugins
 
-from .conftest import make_run, wait
+from .conftest import wait
 
 DEADLY = CORNER.replace(
     "        self.t += 1\n",
@@ -129,3 +130,12 @@ def test_old_recordings_go(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert shop.file(jobs[-1], "episode.json") is None
     finally:
         shop.close()
+
+
+def test_closing_drops_the_orders_that_wait(runs: Path, ids: dict[str, str]) -> None:
+    shop = Workshop(runs)
+    wish = {"run": ids["CartPole-v1-ppo"], "checkpoint": "step=512", "mode": "greedy", "steps": 5}
+    jobs = [shop.episode({**wish, "seed": seed}, "") for seed in range(4)]
+    shop.close()
+    assert jobs[-1].state == "waiting"
+    assert not shop.folder.exists()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.inspector import columns, pictures
+from ludus.inspector import columns, pictures, recording
 from ludus.inspector.attention import rows
 from ludus.inspector.dreams import imagined
 from ludus.inspector.inside import look
@@ -177,7 +177,48 @@ def test_every_kind_of_policy_can_be_looked_into(record: Callable[..., Recorded]
     images = look(record("MiniGrid-Empty-8x8-v0-ppo_rgb")[0], 1)
     assert images["occlusion_map"]
     assert images["filters"]
-    assert len(images["maps"]) == len(images["filters"])
+    assert len(images["maps"]) == len(images["filters"]) == len(images["strongest"])
+    assert images["cam"]
+
+
+def test_an_episode_that_takes_too_much_memory_is_cut(
+    runs: Path, ids: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_BYTES", 1_000_000)  # an image of 84 x 84 x 3 needs 21,168
+    wish = Wish(ids["MiniGrid-Empty-8x8-v0-ppo_rgb"], "last", 3, "evaluation", 30)
+    played, _ = play(runs, wish, [], tmp_path / "frames.bin", lambda _: None)
+    assert len(played.steps) == 30
+    monkeypatch.setattr(recording, "MOST_BYTES", 1)
+    assert len(play(runs, wish, [], tmp_path / "frames.bin", lambda _: None)[0].steps) == 1
+
+
+def test_grad_cam_by_hand() -> None:
+    import torch
+
+    from ludus.inspector.saliency import grad_cam
+
+    maps = torch.tensor([[[[1.0, 2.0], [0.0, 4.0]], [[3.0, 0.0], [1.0, 1.0]]]])
+    slope = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]], [[-4.0, 0.0], [0.0, 0.0]]]])  # means 1 and -1
+    assert grad_cam(maps, slope).tolist() == [[0.0, 2.0], [0.0, 3.0]]
+
+
+def test_a_channel_shows_the_pixels_that_excite_it_most(record: Callable[..., Recorded]) -> None:
+    """A channel that only answers to the brightest place of the image shows that place, in the size of its filter."""
+    import torch
+
+    from ludus.inspector.layers import _seen_by
+    from ludus.inspector.observations import Observations
+
+    played, _, _ = record("MiniGrid-Empty-8x8-v0-ppo_rgb")
+    actor: Any = played.actor
+    seen = Observations(played.env.observation_space, played.steps, None)
+    first = next(part for part in actor.trunk.encoder.modules() if isinstance(part, torch.nn.Conv2d))
+    obs = torch.from_numpy(played.steps[0].obs)[None]
+    (kernel, _), (stride, _) = first.kernel_size, first.stride
+    patch = _seen_by(actor.trunk.encoder, obs, 0, (0, 2, 3), seen)
+    whole = pictures.shades(obs.float()[0, 0].mean(0).numpy())
+    low, left = 2 * stride - first.padding[0], 3 * stride - first.padding[1]
+    np.testing.assert_array_equal(patch, whole[low : low + kernel, left : left + kernel])
 
 
 def test_gradients_are_those_of_the_network(record: Callable[..., Recorded]) -> None:
@@ -232,7 +273,7 @@ def test_a_world_model_imagines_from_a_step(record: Callable[..., Recorded]) -> 
     assert last["parts"]
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
+@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3), (5, 7, 4)])
 def test_a_png_is_read_by_others(shape: tuple[int, ...]) -> None:
     Image = pytest.importorskip("PIL.Image")
     image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import shutil
 import sys
 import time
@@ -20,7 +22,7 @@ from ludus.mcp.training import checked
 from mcp import Client, StdioServerParameters
 
 LOOK = {"list_runs", "show_run", "run_status", "run_logs", "run_metrics", "compare_runs", "run_alerts", "plot_runs",
-        "list_environments", "show_config"}  # fmt: skip
+        "list_environments", "show_config", "inspect_step"}  # fmt: skip
 SMALL = ["training.total_timesteps=512", "training.evaluation.every_steps=256", "training.evaluation.episodes=2"]
 
 
@@ -44,7 +46,7 @@ def talk(runs: Path, conversation: Callable[[Client], Awaitable[None]], *options
 
     async def session() -> None:
         with anyio.fail_after(240):
-            async with Client(StdioServerParameters(command=sys.executable, args=words)) as client:
+            async with Client(StdioServerParameters(command=sys.executable, args=words, env={**os.environ})) as client:
                 await conversation(client)
 
     anyio.run(session)
@@ -79,6 +81,15 @@ def test_looking(runs: Path) -> None:
         assert (await call(client, "show_config", spec="CartPole-v1:ppo"))["algorithm"]["name"] == "ppo"
         found = (await client.call_tool("plot_runs", {})).content
         assert [part.mime_type for part in found] == ["image/png"] and len(found[0].data) > 1000
+        step = await client.call_tool("inspect_step", {"t": 2, "seed": 3, "mode": "greedy"})
+        assert not step.is_error, step.content
+        facts = json.loads(step.content[0].text)
+        assert (facts["t"], facts["total"], facts["wish"]["seed"]) == (2, 3.0, 3)
+        assert facts["action"] == [float(facts["probabilities"][1] > 0.5)] and facts["action_name"].startswith("push")
+        assert "cart position" in facts["observation"] and math.isfinite(facts["value"])
+        assert step.content[1].mime_type == "image/png"
+        with pytest.raises(ConfigError, match="is unknown; use evaluation"):
+            await call(client, "inspect_step", mode="wild")
         with pytest.raises(ConfigError, match="there is no such run"):
             await call(client, "show_run", run="nobody")
         answer = await client.call_tool("start_training", {"spec": "CartPole-v1:ppo"})

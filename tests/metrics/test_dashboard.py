@@ -44,6 +44,16 @@ def test_one_view_however_often(server: FakeWandb, capsys: pytest.CaptureFixture
     assert "env_steps" in server.views[0]["spec"] and "val/roll/ep_rew/mean" in server.views[0]["spec"]
 
 
+def test_an_online_run_makes_it_once_and_tells_where_it_is(server: FakeWandb) -> None:
+    from ludus.metrics.sinks.wandb import _dashboard
+
+    first, second = (_dashboard("alice", "p") for _ in range(2))
+    assert first == second and first.startswith("W&B dashboard: http") and "/alice/p" in first
+    assert server.saved == [True]
+    server.project = False
+    assert _dashboard("alice", "p").startswith("no W&B dashboard: alice/p: there is no such project")
+
+
 def test_the_specification_is_the_same_every_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,18 +14,16 @@ from ludus.metrics.names import COLUMNS, EVAL_RETURN
 from ludus.metrics.sinks.jsonl import parse_row
 
 FILE = "metrics.jsonl"
-_TAIL = 1 << 16
+_TAIL, _BLOCK = 1 << 16, 1 << 20
 Row = dict[str, float | str]
 
 
 def rows(folder: Path, key: str | None = None) -> Iterator[Row]:
     """Every row in order, or those with a metric; nothing if the file is missing."""
-    needle = None if key is None else json.dumps(key).encode()
-    for line in _lines(folder):
-        if needle is None or needle in line:
-            row = _row(line)
-            if row is not None and (key is None or key in row):
-                yield row
+    for line in _lines(folder) if key is None else _lines_with(folder, json.dumps(key).encode()):
+        row = _row(line)
+        if row is not None and (key is None or key in row):
+            yield row
 
 
 def evaluations(folder: Path) -> list[Row]:
@@ -91,6 +89,21 @@ def _lines(folder: Path) -> Iterator[bytes]:
     try:
         with open_regular(folder / FILE) as file:
             yield from file
+    except OSError:
+        return
+
+
+def _lines_with(folder: Path, needle: bytes) -> Iterator[bytes]:
+    """The lines with some bytes: looked for in blocks, which is several times as fast as line by line."""
+    try:
+        with open_regular(folder / FILE) as file:
+            while block := file.read(_BLOCK):
+                block += b"" if block.endswith(b"\n") else file.readline()
+                hit = block.find(needle)
+                while hit >= 0:
+                    end = block.find(b"\n", hit) + 1 or len(block)
+                    yield block[block.rfind(b"\n", 0, hit) + 1 : end]
+                    hit = block.find(needle, end)
     except OSError:
         return
 

@@ -6,9 +6,12 @@ Several processes may use it at the same time.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -33,15 +36,18 @@ class Index:
     def __init__(self, root: Path = ROOT) -> None:
         self.root = Path(root)
         self.path = self.root / NAME
+        self.unread = 0
+        """Runs that the last `records` had no patience to read."""
 
-    def records(self) -> list[Record]:
-        """Every run as its folder is now, the newest first."""
+    def records(self, patience: float = math.inf) -> list[Record]:
+        """Every run as its folder is now, the newest first; after so many seconds without those not read yet."""
         if not self.root.is_dir():
             return []
+        until = time.monotonic() + patience
         try:
-            found = self._synced(self.path)
+            found = self._synced(self.path, until)
         except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-            found = self._synced(self._mended(error))
+            found = self._synced(self._mended(error), until)
         return sorted(map(present, found), key=lambda record: (record.started or "", record.id), reverse=True)
 
     def find(self, *filters: str, **values: object) -> list[Record]:
@@ -100,12 +106,16 @@ class Index:
             raise DataError(str(folder), "neither its config.yaml nor its meta.json can be read", "restore one of them")
         return found
 
-    def _synced(self, path: Path | None) -> list[Record]:
+    def _synced(self, path: Path | None, until: float) -> list[Record]:
         with self._open(path) as base:
             known = dict(base.execute("SELECT id, signature FROM runs"))
             now = {name: signature(self.root / name) for name in runs_in(self.root)}
             changed = [name for name, sign in now.items() if known.get(name) != sign]
-            fresh = [(now[name], record) for name in changed if (record := read(self.root / name)) is not None]
+            fresh, self.unread = [], len(changed)
+            for name in itertools.takewhile(lambda _: time.monotonic() < until, changed):
+                self.unread -= 1
+                if (record := read(self.root / name)) is not None:
+                    fresh.append((now[name], record))
             gone = [name for name in known if name not in now]
             if fresh or gone:
                 base.execute("BEGIN IMMEDIATE")

@@ -186,10 +186,21 @@ def check_name(name: str, where: str) -> None:
 
 def runs_in(root: Path) -> list[str]:
     """The ids of all runs in a folder."""
-    if not root.is_dir():
+    try:
+        with os.scandir(root) as found:
+            return sorted(entry.name for entry in found if _is_run(entry))
+    except OSError:
         return []
-    folders = (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
-    return sorted(folder.name for folder in folders if _NAME.fullmatch(folder.name))
+
+
+def has_run(root: Path, id: str) -> bool:
+    """Whether a folder holds a run of exactly this id."""
+    path = root / id
+    return bool(_NAME.fullmatch(id)) and path.is_dir() and not path.is_symlink()
+
+
+def _is_run(entry: os.DirEntry[str]) -> bool:
+    return bool(_NAME.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def publish(
             to_json({**facts, "folder": str(dry_run) if dry_run else None, "evaluation": manifest.evaluation}), end=""
         )
         return
+    print(f"run      {found.id}/{step}, its best checkpoint by evaluation, or the last")
     print(f"return   {summary(manifest.evaluation)}")
     print(f"folder   {dry_run}" if dry_run else f"address  {address}\npull     ludus pull {name}@{str(commit)[:12]}")
 

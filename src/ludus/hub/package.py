@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,18 @@ def check_names(sizes: Mapping[str, int], where: str) -> None:
             raise refusal(where, name, f"has {size:,} bytes, the limit is {LIMITS[name]:,}")
     if MANIFEST not in sizes:
         raise refusal(where, MANIFEST, "is missing: Ludus did not publish this")
+
+
+def local_paths(value: object, at: str = "") -> Iterator[str]:
+    """Where in a config a text is a path that only one machine has."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from local_paths(item, f"{at}.{key}" if at else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from local_paths(item, at)
+    elif isinstance(value, str) and value.startswith(("/", "~", "\\\\")):
+        yield at
 
 
 def refusal(where: str, name: str, problem: str) -> DataError:

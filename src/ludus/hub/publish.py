@@ -95,12 +95,8 @@ def portable_config(config: ExperimentConfig) -> ExperimentConfig:
 
 def refuse_paths(config: ExperimentConfig) -> None:
     """No value of the config is a path that only this machine has."""
-    data = dump(config)
-    for path in record.paths(data):
-        value = record.value_at(data, path)
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and text.startswith(("/", "~", "\\\\")):
-                raise ConfigError(f"config.yaml: {path}", "is a local path", "publish a run that does without it")
+    for place in package.local_paths(dump(config)):
+        raise ConfigError(f"config.yaml: {place}", "is a local path", "publish a run that does without it")
 
 
 def write_checkpoint(run: RunFolder, step: str, config: ExperimentConfig, folder: Path) -> None:

@@ -140,6 +140,8 @@ def _config(path: Path, has_plugins: bool, where: str) -> dict[str, Any]:
     for name, choice in sections["buffers"].items():
         if isinstance(choice, dict) and choice.get("path") not in (None, package.NOT_PUBLISHED):
             raise refusal(where, package.CONFIG, f"buffers.{name}.path: names a folder of this machine")
+    for place in package.local_paths(data):
+        raise refusal(where, package.CONFIG, f"{clean(place, 80)}: names a file of this machine")
     return data
 
 

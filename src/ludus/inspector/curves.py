@@ -1,37 +1,31 @@
 """Curves of metrics.jsonl for the screen: no more points than pixels, whatever the length of the file.
 
-A file of moderate size is read once and then followed. In a larger one the metric's name is searched for in equal parts
-of the file, a few rows in each: all of a rare metric, a sample of a frequent one.
+A file of moderate size is read once and then followed; in a larger one each metric is searched for (search.py).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import mmap
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ludus.archive.history import FILE, number
+from ludus.archive.history import FILE, Row, number
 from ludus.files import open_regular
+from ludus.inspector.search import Search, names_in
 from ludus.metrics.names import COLUMNS
 from ludus.metrics.sinks.jsonl import parse_row
 from ludus.types import Array
 
 WHOLE = 48 << 20
 """Bytes up to which a file is read whole."""
-PARTS, MOST_PER_PART = 1500, 2
 AXES = ("env_steps", "updates", "seconds")
 _KEPT = 64
-_EDGE = 1 << 16
-
-Row = dict[str, float | str]
 
 
 class MetricsFile:
@@ -40,7 +34,7 @@ class MetricsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._found: dict[str, tuple[tuple[int, int], list[Row]]] = {}
+        self._searches: dict[str, Search] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -51,7 +45,8 @@ class MetricsFile:
         """The axes and the values of a metric, in the order of the file."""
         with self._lock:
             if self._size() > WHOLE:
-                return _as_columns(self._remembered(name), name, axes)
+                rows = self._searches.setdefault(name, Search(self.path, name)).rows()
+                return [np.array([number(row.get(key)) for row in rows]) for key in (*axes, name)]
             self._refresh()
             at, values = self.columns.get(name, ([], []))
             found = []
@@ -64,10 +59,10 @@ class MetricsFile:
         """Every metric that rows have; of a large file those of its beginning, its end and parts between."""
         with self._lock:
             if self._size() > WHOLE:
-                found = dict.fromkeys(key for row in self._sampled() for key in row)
+                found = names_in(self.path)
             else:
                 self._refresh()
-                found = dict.fromkeys(self.columns)
+                found = {*self.columns}
             return sorted(name for name in found if name not in COLUMNS)
 
     def _size(self) -> int:
@@ -102,44 +97,6 @@ class MetricsFile:
                 values.append(number(value))
         self.count += 1
 
-    def _remembered(self, name: str) -> list[Row]:
-        """Rows with a metric, searched for again only after the file has changed."""
-        facts = self.path.lstat()
-        stamp = facts.st_size, facts.st_mtime_ns
-        if self._found.get(name, (None,))[0] != stamp:
-            self._found[name] = stamp, self._searched(name)
-        return self._found[name][1]
-
-    def _searched(self, name: str) -> list[Row]:
-        """Rows with a metric, at most a few of each part of the file."""
-        needle, found = json.dumps(name).encode() + b":", []
-        with self._mapped() as whole:
-            part = max(len(whole) // PARTS, 1)
-            end = 0
-            for start in range(0, len(whole), part):
-                for _ in range(MOST_PER_PART):
-                    hit = whole.find(needle, max(start, end), start + part + len(needle) - 1)
-                    if hit < 0:
-                        break
-                    begin, end = whole.rfind(b"\n", 0, hit) + 1, whole.find(b"\n", hit)
-                    end = len(whole) if end < 0 else end
-                    row = parse_row(whole[begin:end])
-                    if row is not None and name in row:
-                        found.append(row)
-        return found
-
-    def _sampled(self) -> Iterator[Row]:
-        with self._mapped() as whole:
-            size = len(whole)
-            for start in (0, *range(size // 20, size - _EDGE, size // 20), max(size - _EDGE, 0)):
-                for line in whole[start : start + _EDGE].split(b"\n")[1 if start else 0 : -1]:
-                    if (row := parse_row(line)) is not None:
-                        yield row
-
-    def _mapped(self) -> mmap.mmap:
-        with open_regular(self.path, follow=False) as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
 
 class Curves:
     """The metrics of all runs of a folder."""
@@ -172,10 +129,6 @@ class Curves:
                     self._files.popitem(last=False)
             self._files.move_to_end(run)
             return self._files[run]
-
-
-def _as_columns(rows: Sequence[Row], name: str, axes: Sequence[str]) -> list[Array]:
-    return [np.array([number(row.get(key)) for row in rows]) for key in (*axes, name)]
 
 
 def downsample(x: Array, y: Array, most: int) -> tuple[Array, Array]:

@@ -8,8 +8,7 @@ import numpy as np
 
 from ludus.envs.facts import observation_labels
 from ludus.imagination import Compared, dream
-from ludus.inspector.inside import picture
-from ludus.inspector.pictures import grid, shades
+from ludus.inspector.pictures import grid, picture, shades
 from ludus.inspector.recording import Played, discounts
 from ludus.session.imagine import as_learned, part_names, rows, world_of
 from ludus.types import Array

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import queue
 import shutil
 import subprocess
@@ -53,9 +54,9 @@ class Workshop:
         self.folder = Path(tempfile.mkdtemp(prefix="ludus-inspect-"))
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._queue: queue.Queue[Job | None] = queue.Queue()
-        self._lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), False
         self._process: subprocess.Popen[str] | None = None
-        self._said: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._thread = threading.Thread(target=self._work, name="ludus-inspect-jobs", daemon=True)
         self._thread.start()
 
@@ -81,11 +82,14 @@ class Workshop:
         return path if job.state == "ready" and name in allowed and path.is_file() else None
 
     def close(self) -> None:
-        """End the process and remove all recordings."""
+        """End the process and remove all recordings; orders that still wait are dropped."""
+        self._closed = True
         self._queue.put(None)
-        self._end()
-        self._thread.join(timeout=10)
+        while self._thread.is_alive():  # it may just have started another process
+            self._end()
+            self._thread.join(timeout=0.2)
         if self._process is not None:
+            self._end()
             self._process.wait()
             _release(self._process)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -110,7 +114,7 @@ class Workshop:
                 del self._jobs[key]
 
     def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
+        while (job := self._queue.get()) is not None and not self._closed:
             job.state = "working"
             job.error = self._do(job)
             job.state = "failed" if job.error else "ready"
@@ -152,8 +156,9 @@ class Workshop:
     def _died(self, process: subprocess.Popen[str]) -> str:
         code = process.wait()
         _release(process)
-        self._said.seek(0)
-        last = [line.strip() for line in self._said.read()[-4000:].splitlines() if line.strip()]
+        self._said.seek(max(self._said.seek(0, os.SEEK_END) - 4000, 0))  # an environment may have said gigabytes
+        text = self._said.read().decode(errors="replace")
+        last = [line.strip() for line in text.splitlines() if line.strip()]
         why = f": {clean(last[-1], 300)}" if last else ""
         ended = f"signal {-code}" if code < 0 else f"exit {code}"
         return f"the process that plays this environment ended ({ended}){why}; the page goes on, try another episode"

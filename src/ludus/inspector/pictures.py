@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from pathlib import Path
@@ -16,9 +17,9 @@ _LEVEL = 1  # a third larger than level 6, in less than half of the time
 
 
 def png(image: Array) -> bytes:
-    """A uint8 image [H, W] or [H, W, 3] as PNG."""
+    """A uint8 image [H, W], or [H, W, C] with 1, 3 or 4 channels, as PNG."""
     height, width = image.shape[:2]
-    colour = 2 if image.ndim == 3 else 0
+    colour = {3: 2, 4: 6}.get(image.shape[2], 0) if image.ndim == 3 else 0
     rows = np.ascontiguousarray(image, np.uint8).reshape(height, -1)
     filtered = np.concatenate([np.zeros((height, 1), np.uint8), rows], 1)
     header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
@@ -26,6 +27,11 @@ def png(image: Array) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
     )
+
+
+def picture(image: Array) -> str:
+    """A picture as text for JSON."""
+    return base64.b64encode(png(image)).decode()
 
 
 def grid(maps_CHW: Array, gap: int = 1) -> Array:

@@ -9,13 +9,14 @@ Reading order: Wish -> play -> Played -> write. Shapes: T steps, D numbers of an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from ludus.acting.actor import Actor
 from ludus.archive import checkpoint
@@ -35,9 +36,11 @@ from ludus.inspector.strict import strict_json
 from ludus.play import PlayedStep, episodes, greedy, policy_of
 from ludus.session.player import Player, player_of, run_config, seeded
 from ludus.text import clean
-from ludus.types import ActResult, Array, Spaces, Tree, tree_map
+from ludus.types import ActResult, Array, Spaces, Tree, tree_leaves, tree_map
 
 MOST_INFO, LONGEST_INFO = 32, 200
+MOST_BYTES = 1 << 30
+"""Of the observations and pictures of an episode; one that needs more is cut there."""
 Tell = Callable[[int], None]
 """Called with the number of steps so far."""
 
@@ -125,7 +128,7 @@ def play(runs: Path, wish: Wish, plugins: Sequence[str], frames: Path, tell: Tel
             state = result.state
             return result
 
-        for step in episodes(watched, env, [wish.seed], 1, max_steps=wish.steps, render=drawn):
+        for step in _bounded(episodes(watched, env, [wish.seed], 1, max_steps=wish.steps, render=drawn), pack):
             for frame in step.frames:
                 pack.add(frame)
             played.steps.append(step._replace(frames=[]))
@@ -137,6 +140,16 @@ def play(runs: Path, wish: Wish, plugins: Sequence[str], frames: Path, tell: Tel
             value = float(np.asarray(act(end.final_obs, state, np.zeros(1, bool)).info["value"])[0])
         pictures = {"index": pack.index, "before": _before(played.steps)} if drawn else None
     return Played(**{**played.__dict__, "last_value": value}), {"frames": pictures}
+
+
+def _bounded(steps: Iterator[PlayedStep], pack: Pack) -> Iterator[PlayedStep]:
+    """The steps, as long as their observations and pictures fit."""
+    size = 0
+    for step in steps:
+        yield step
+        size += sum(np.asarray(leaf).nbytes for leaf in tree_leaves(step.obs))
+        if size + pack.index[-1] > MOST_BYTES:
+            return
 
 
 def _before(steps: Sequence[PlayedStep]) -> list[int]:
@@ -249,6 +262,18 @@ def _packed(arrays: dict[str, Array]) -> tuple[dict[str, Any], bytes]:
         parts.append(data)
         at += len(data)
     return manifest, b"".join(parts)
+
+
+def normalised(played: Played, t: int) -> Tree:
+    """The observation of step t as the network reads it."""
+    obs, normalizer = played.steps[t].obs, played.player.normalizer
+    return obs if normalizer is None else normalizer.apply(obs)
+
+
+def device_of(actor: Any) -> torch.device:
+    """Where an actor computes: an encoder of vectors may have no weights of its own, heads have."""
+    parts = [actor.trunk, *actor.heads.values()] if hasattr(actor, "trunk") else []
+    return next((p.device for part in parts for p in part.parameters()), torch.device("cpu"))
 
 
 def _told(info: dict[str, Any]) -> dict[str, object]:

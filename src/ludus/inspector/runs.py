@@ -10,13 +10,15 @@ from typing import Any
 
 from ludus.archive import checkpoint, query
 from ludus.archive.index import Index
-from ludus.archive.record import Record
-from ludus.archive.store import runs_in
+from ludus.archive.record import Record, present, read, signature
+from ludus.archive.store import has_run
 from ludus.errors import ConfigError, DataError
 from ludus.inspector.curves import Curves
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.report import checkpoints_of
 
+PATIENCE = 1.0
+"""Seconds after which a list is shown without the runs that nobody has read yet."""
 READ = ("checkpoints", "videos", "imagination")
 """Subfolders that are read."""
 VIDEOS = (".mp4", ".webm")
@@ -27,20 +29,28 @@ class Runs:
 
     def __init__(self, root: Path) -> None:
         self.root, self.index, self.curves = root, Index(root), Curves(root)
+        self._known: dict[str, tuple[str, Record | None]] = {}
+        """Runs that were asked for, with the signature of their folders: the index would look at all folders."""
 
     def select(self, filters: Sequence[str], sort: str) -> tuple[list[Record], int]:
         """The runs that fulfil the conditions of `ludus list`, and how many there are in all."""
-        records = [record for record in self.index.records() if not leaves(record.folder, deep=False)]
+        records = [record for record in self.index.records(PATIENCE) if not leaves(record.folder, deep=False)]
         wanted = [query.parse(text) for text in filters if text.strip()]
         return query.order(query.select(records, wanted), sort or "started"), len(records)
 
     def get(self, id: str) -> Record:
         """One run by its exact id; anything else, such as a path or a link, is refused."""
-        if id not in runs_in(self.root):
+        if not has_run(self.root, id):
             raise ConfigError(id[:80], "there is no such run", "go back to the list of runs")
         if found := leaves(self.root / id):
             raise DataError(id, f"{found} is a link that leads out of the run folder", "put the file itself there")
-        return self.index.get(id)
+        sign, (known, record) = signature(self.root / id), self._known.get(id, ("", None))
+        if record is None or known != sign:
+            record = read(self.root / id)
+            if record is None:
+                raise DataError(id, "neither its config.yaml nor its meta.json can be read", "restore one of them")
+            self._known[id] = sign, record
+        return present(record)
 
     def facts(self, record: Record) -> dict[str, Any]:
         """What the list shows of a run."""

@@ -60,9 +60,9 @@ class Inspector:
                 request.query_params.getlist("filter"), request.query_params.get("sort", "")
             )
         except ConfigError as error:  # a condition that is half typed is no failure
-            return reply({"runs": [], "found": 0, "count": 0, "error": error.line()})
+            return reply({"runs": [], "found": 0, "count": 0, "unread": 0, "error": error.line()})
         shown = [self.runs.facts(record) for record in records[:MOST_LISTED]]
-        return reply({"runs": shown, "found": len(records), "count": count})
+        return reply({"runs": shown, "found": len(records), "count": count, "unread": self.runs.index.unread})
 
     def sparklines(self, request: Request) -> Response:
         """The return of some runs in few points."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -49,11 +50,17 @@ def _origins(record: Record) -> dict[str, str]:
     given = [str(one) for one in overrides] if isinstance(overrides, list) else []
     if not _SHIPPED.fullmatch(record.spec) or any(_FILE.search(text) for text in (record.spec, *given)):
         return {}
+    return _traced(record.spec, tuple(given), record.config_hash)
+
+
+@functools.lru_cache(maxsize=64)
+def _traced(spec: str, overrides: tuple[str, ...], config_hash: str) -> dict[str, str]:
+    """The origins of a config, which takes a second to compose."""
     try:
-        resolved = load(record.spec, given)
+        resolved = load(spec, list(overrides))
     except LudusError:
         return {}
-    if digest(resolved.data) != record.config_hash:
+    if digest(resolved.data) != config_hash:
         return {}
     return {path: _near(where) for path, where in resolved.origin.items()}
 

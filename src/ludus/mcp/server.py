@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus import __version__
+from ludus import __version__, files
 from ludus.errors import LudusError, MissingExtra, of_system
 from ludus.mcp.look import Looking
+from ludus.mcp.steps import Steps
 from ludus.mcp.training import Training
 
 if TYPE_CHECKING:
@@ -44,11 +45,21 @@ def make_server(runs_dir: Path, *, allow_train: bool) -> MCPServer:
 
         return call
 
-    looking = Looking(runs_dir)
+    looking, steps = Looking(runs_dir), Steps(runs_dir)
 
     def plot_runs(runs: list[str] | None = None, metrics: list[str] | None = None, group_by: str = "config") -> Any:
         """Learning curves of runs, grouped over their seeds, as a picture."""
         return Image(data=looking.plot(runs, metrics, group_by), format="png")
+
+    def inspect_step(
+        run: str = "@last", t: int = 0, seed: int = 0, checkpoint: str | None = None, mode: str = "evaluation"
+    ) -> Any:
+        """One step of an episode: picture, observation, action, probabilities or Q-values, value, reward, info.
+
+        The same seed, checkpoint (default: best) and mode (evaluation, greedy, sampled) give the same episode.
+        """
+        facts, picture = steps.step(run, checkpoint, seed, t, mode)
+        return [files.to_json(facts), *([] if picture is None else [Image(data=picture, format="png")])]
 
     look: list[Callable[..., Any]] = [
         looking.list_runs,
@@ -63,7 +74,8 @@ def make_server(runs_dir: Path, *, allow_train: bool) -> MCPServer:
     ]
     for function in look:
         server.tool(annotations=ToolAnnotations(read_only_hint=True))(guarded(function))
-    server.tool(annotations=ToolAnnotations(read_only_hint=True), structured_output=False)(guarded(plot_runs))
+    for drawn in (plot_runs, inspect_step):
+        server.tool(annotations=ToolAnnotations(read_only_hint=True), structured_output=False)(guarded(drawn))
     if allow_train:
         training = Training(runs_dir)
         for change in (training.start_training, training.stop_training):

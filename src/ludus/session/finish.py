@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ludus.archive import run_plugins
 from ludus.archive.store import RunFolder
@@ -15,12 +15,9 @@ from ludus.orchestration.callbacks.watching import made_no_update
 from ludus.reports.report import write_report
 from ludus.run import Run
 
-if TYPE_CHECKING:
-    from ludus.console.live import Console
 
-
-def finish(run: Run, folder: RunFolder, console: Console) -> None:
-    """Write metrics.json, status.json and the report, and show the summary."""
+def finish(run: Run, folder: RunFolder) -> dict[str, Any]:
+    """Write metrics.json, status.json and the report, which sinks get, too; returns what the summary shows."""
     result = summary(run, folder)
     alerts = run.monitor.recap() if run.monitor is not None else []
     state = "stopped" if run.stopped_early else "finished"
@@ -29,10 +26,10 @@ def finish(run: Run, folder: RunFolder, console: Console) -> None:
     folder.set_status(state, reason=run.stop_reason, **run.progress.counters)
     folder.log(f"{state}: {run.stop_reason}")
     try:
-        write_report(folder.path)
+        run.recorder.file(write_report(folder.path), env_steps=run.progress.env_steps)
     except OSError as error:  # a full disk must not turn a finished run into a failed one
         run.say(f"report.html could not be written: {error}")
-    console.summary({**result, "state": state})
+    return {**result, "state": state}
 
 
 def record_failure(run: Run, folder: RunFolder, error: BaseException) -> None:

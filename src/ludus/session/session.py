@@ -81,8 +81,9 @@ class Session:
         self.folder.set_status("running", compiled=bool(run.compiler.sizes), **run.progress.counters)
         with stopping(run, console.announce), ticking(console.tick):
             yield
+            told = finish(run, self.folder)
             run.close()
-            finish(run, self.folder, console)
+            console.summary(told)
 
     def say(self, message: str) -> None:
         """A note to the user: above the table if there is a console, else on stderr."""

@@ -96,11 +96,15 @@ def test_an_offline_run_holds_the_rows_and_no_secret(monkeypatch: pytest.MonkeyP
         sink.write({"epoch": epoch, "env_steps": 256 * epoch, "train/loss/policy": 0.5})
     video = tmp_path / "epoch=3.mp4"
     video.write_bytes(b"not really a film")
-    sink.file(video, 768)
-    sink.file(tmp_path / "other.txt", 768)
+    report = tmp_path / "report.html"
+    report.write_text("<p>a report</p>")
+    for _ in range(2):
+        for path in (video, report, tmp_path / "other.txt"):
+            sink.file(path, 768)
     sink.close()
     assert sink.mode == "offline"
-    assert [path.read_bytes() for path in tmp_path.rglob("media/**/*.mp4")] == [b"not really a film"]
+    assert [path.read_bytes() for path in tmp_path.rglob("media/**/*.mp4")] == [b"not really a film"]  # once each
+    assert [path.read_text() for path in tmp_path.rglob("media/html/*.html")] == ["<p>a report</p>"]
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert any(path.suffix == ".wandb" and b"train/loss/policy" in data for path, data in files.items())
     for secret in (*canaries.values(), "canaryargument"):

@@ -31,11 +31,15 @@ export class Chart {
       points: { show: line.values.length < 60 && line.width !== 0 }, spanGaps: false,
     }));
     const data = [this.x, ...lines.map((line) => line.values)];
+    const padded = (u, low, high) => {
+      const pad = high > low ? (high - low) * 0.05 : 1; // a line without slope lies in the middle
+      return low === null ? [0, 1] : [low - pad, high + pad];
+    };
     const positive = (u, low, high) => [Math.max(low ?? 1e-3, 1e-9), Math.max(high ?? 1, (low ?? 1e-3) * 1.01)];
     this.plot = new uPlot({
       width: Math.max(this.root.clientWidth, 120), height, legend: { show: false }, bands,
       cursor: { drag: { x: true, y: false }, y: false },
-      scales: { x: { time: false }, y: log ? { distr: 3, range: positive } : { range: { min: { pad: 0.05, mode: 2 }, max: { pad: 0.05, mode: 2 } } } },
+      scales: { x: { time: false }, y: log ? { distr: 3, range: positive } : { range: padded } },
       axes: [{ ...axis, values, size: 26 }, { ...axis, values, size: 52 }],
       series: [{}, ...series],
       hooks: { ready: [() => setTimeout(() => this.mark(this.marked))], setCursor: [(plot) => this.read(plot)] },

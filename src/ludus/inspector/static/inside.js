@@ -27,11 +27,13 @@ export function drawInside(found, episode) {
     if (found[name]?.length) parts.push(bars(found[name].slice(0, 64), labels, title));
     if (found[`${name}_map`]?.length) parts.push(el("div", {}, el("h3", {}, title), el("div", { class: "frame" }, found[`${name}_map`].map((data) => picture(data, title, 240)))));
   }
+  if (found.cam) parts.push(el("h3", {}, "GradCAM of the last convolution"), el("div", { class: "frame" }, picture(found.cam.picture, found.cam.name, 240)));
   if (found.without_gradient) parts.push(el("p", { class: "note" }, found.without_gradient));
   if (found.filters.length) parts.push(el("h3", {}, "Filters of convolutions, mean over their inputs"), el("div", { class: "frame" }, found.filters.map((one) => picture(one.picture, one.name))));
   if (found.maps.length) parts.push(el("h3", {}, "Activations at this step"), el("div", { class: "frame" }, found.maps.map((one) => picture(one.picture, one.name, 240))));
+  if (found.strongest.length) parts.push(el("h3", {}, "What excites each channel most over the episode: the pixels that it sees there"), el("div", { class: "frame" }, found.strongest.map((one) => picture(one.picture, one.name, 240))));
   if (found.units.length) {
-    parts.push(el("h3", {}, "Units that never change over the episode"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Units by layer" }, el("table", {}, el("thead", {}, el("tr", {}, ["layer", "units", "dead", "mean activation"].map((title) => el("th", { scope: "col" }, title)))),
+    parts.push(el("h3", {}, "Units that never change over the episode"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Units by layer" }, el("table", {}, el("thead", {}, el("tr", {}, ["layer", "units", "dead", "mean activation"].map((title, i) => el("th", { scope: "col", class: i ? "n" : null }, title)))),
       el("tbody", {}, found.units.map((one) => el("tr", {}, el("td", {}, one.name), el("td", { class: "n" }, number(one.units)), el("td", { class: `n${one.dead ? " bad" : ""}` }, number(one.dead)), el("td", { class: "n" }, number(one.mean))))))));
   }
   return parts;

@@ -114,7 +114,7 @@ export class Panels {
       const made = new Bars(labels(width), low ?? spread(data)[0], high ?? spread(data)[1], title);
       parts.push(el("h3", { class: "note" }, title), made.root);
       const single = episode.column("action").width === 1;
-      this.updates.push((t) => { if (t < episode.steps) made.show(episode.row(name, t), single ? episode.at("action", t) : -1); });
+      this.updates.push((t) => made.show(t < episode.steps ? episode.row(name, t) : [], single ? episode.at("action", t) : -1));
     };
     bars("probabilities", "probabilities", 0, 1);
     bars("q", "Q-values");
@@ -193,10 +193,9 @@ export class Panels {
     const rows = [...Array(layers).keys()].map((layer) => {
       const bars = [...Array(width).keys()].map(() => el("div", {}));
       this.updates.push((t) => {
-        if (t >= episode.steps) return;
-        const row = episode.row("attention", t).subarray(layer * width, (layer + 1) * width);
+        const row = t < episode.steps ? episode.row("attention", t).subarray(layer * width, (layer + 1) * width) : [];
         const most = Math.max(...row, 1e-9);
-        bars.forEach((bar, i) => { bar.style.transform = `scaleY(${row[i] / most})`; });
+        bars.forEach((bar, i) => { bar.style.transform = `scaleY(${(row[i] ?? 0) / most})`; });
       });
       return [el("p", { class: "note" }, `layer ${layer + 1}: left is ${width - 1} steps ago, right is now`),
         el("div", { class: "attention", role: "img", "aria-label": `attention of layer ${layer + 1}` }, bars)];

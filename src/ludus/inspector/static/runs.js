@@ -40,8 +40,9 @@ export async function runsPage(place, params, going) {
       if (found.error) throw new Error(found.error);
       rows = found.runs;
       message.className = "note";
-      message.textContent = `${found.found} of ${found.count} runs`;
-      if (!found.count) fill(place, el("h1", {}, "Runs"), empty("There is no run here yet. Train one:", "ludus train CartPole-v1:ppo"));
+      message.textContent = `${found.found} of ${found.count} runs${found.unread ? `; reading ${found.unread} more …` : ""}`;
+      if (found.unread) timer = setTimeout(load, 50);
+      if (!found.count && !found.unread) fill(place, el("h1", {}, "Runs"), empty("There is no run here yet. Train one:", "ludus train CartPole-v1:ppo"));
       draw();
     } catch (error) {
       message.className = "error";

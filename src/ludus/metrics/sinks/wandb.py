@@ -39,7 +39,7 @@ class WandbSink(Sink):
             self.warning = f"W&B is offline: {_why_offline()}; {later}"
         if self.mode == "online" and (entity := getattr(self._run, "entity", "")):
             self.remark = _dashboard(str(entity), str(run.get("project")))
-        self._counted = counted
+        self._counted, self._sent = counted, set[tuple[Path, int]]()
         self._run.define_metric("*", step_metric=x_axis)
 
     def write(self, row: Row) -> None:
@@ -47,11 +47,17 @@ class WandbSink(Sink):
         self._run.log(dict(row))
 
     def file(self, path: Path, env_steps: int) -> None:
-        """Pass a video to the client, which copies it at once; other files are ignored."""
-        if path.suffix == ".mp4":
-            import wandb
+        """Pass a video or a report to the client, once each; it copies them at once. Other files are ignored."""
+        import wandb
 
+        stamp = path, path.stat().st_mtime_ns if path.exists() else 0
+        if path.suffix not in (".mp4", ".html") or stamp in self._sent:
+            return
+        self._sent.add(stamp)
+        if path.suffix == ".mp4":
             self._run.log({self._counted: env_steps, "val/video": wandb.Video(str(path), format="mp4")})
+        else:
+            self._run.log({self._counted: env_steps, "report": wandb.Html(str(path), inject=False)})
 
     def close(self) -> None:
         """Wait for the client to finish."""
