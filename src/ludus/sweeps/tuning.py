@@ -6,7 +6,7 @@ Reading order: spec_of -> verdict -> write_variant.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,15 +25,45 @@ from ludus.config.validate import select
 from ludus.errors import ConfigError
 from ludus.reports.run_metrics import steps_to_threshold
 from ludus.reports.statistics import stratified_bootstrap
+from ludus.sweeps.forms import build
 from ludus.sweeps.grammar import parameter_of
 from ludus.sweeps.ledger import Ledger
 from ludus.sweeps.space import Parameter
-from ludus.text import points
+from ludus.sweeps.spec import SweepSpec
+from ludus.text import points, safe_name
 
 FRESH = 1_001
 """First seed of the confirmation; the search uses 1, 2, ..."""
 EVALUATIONS = 10
 """Least evaluations of a run: that often the pruner can decide."""
+COARSE, FINE = 0.3, 0.2
+"""Parts of a tuning that are a coarse grid and a fine search near the best; the rest is the sampler's."""
+STAGED = 10
+"""Least trials of a tuning in stages."""
+
+
+def spec_of(
+    base: str, overrides: Sequence[str], steps: int | None, seeds: int, fresh: int, options: Mapping[str, Any]
+) -> SweepSpec:
+    """The sweep that a tuning is; settings with several values replace what the algorithm says is worth searching."""
+    own = {word: parameter_of(word) for word in overrides}
+    fixed = [word for word, parameter in own.items() if parameter is None]
+    searched = [parameter for parameter in own.values() if parameter is not None] or space(base, fixed)
+    trials = options["trials"]
+    staged = trials >= STAGED and options["sampler"] != "cmaes"
+    fields: dict[str, Any] = {
+        **options,
+        "name": options["name"] or f"tune-{safe_name(base)}"[:24],
+        "base": base,
+        "overrides": (*fixed, *steps_of(base, fixed, steps)),
+        "parameters": searched,
+        "method": "bayes",
+        "stages": {"coarse": round(COARSE * trials), "fine": round(FINE * trials)} if staged else None,
+        "seeds": tuple(range(1, seeds + 1)),
+        "begin_as_is": True,
+        "confirmation": {"trials": 1, "seeds": tuple(range(FRESH, FRESH + fresh))},
+    }
+    return build(fields, "ludus tune")
 
 
 def space(base: str, overrides: Sequence[str]) -> list[Parameter]:

@@ -28,7 +28,7 @@ MINUTES = 24 * 60
 class SlurmEngine:
     """The cluster that sbatch submits to."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, ranks: int = 1) -> None:
         try:
             import submitit
         except ImportError:
@@ -39,7 +39,7 @@ class SlurmEngine:
         if cluster == "slurm" and shutil.which("sbatch") is None:
             raise ConfigError("--engine slurm", "there is no sbatch on this machine", "run it where SLURM is installed")
         self.executor: Any = submitit.AutoExecutor(scratch / "submitit", cluster=cluster)
-        self.executor.update_parameters(timeout_min=MINUTES, cpus_per_task=1, name="ludus")
+        self.executor.update_parameters(timeout_min=MINUTES, cpus_per_task=ranks, name="ludus")
 
     def start(self, job: Job) -> SlurmTask:
         """Submit the job."""
