@@ -83,7 +83,7 @@ def test_calls_outlive_the_process_that_made_them(server: FakeModal, tmp_path: P
     assert again.root == left.root
     tasks = [again.start(job(tmp_path, name)) for name in ("bad", "one")]
     assert ended(again, *tasks) == [0] and len(server.calls) == 2
-    assert "No such option" in (tmp_path / "bad").read_text()
+    assert "No such command" in (tmp_path / "bad").read_text()
     assert json.loads((tmp_path / CALLS).read_text())["calls"] == {}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,10 +54,8 @@ def start(spec: SweepSpec, runs_dir: Path, where: Where, *, dry_run: bool, json:
     from ludus.sweeps.plan import Plan
     from ludus.sweeps.store import SweepFolder
 
-    if where.engine == "local" and not dry_run:
-        from ludus.sweeps.engines.local import warm_up
-
-        warm_up()
+    if not dry_run:
+        _ready(spec, where.engine)
     load_for_spec(spec.base, list(spec.overrides), [Path(name) for name in spec.plugins])
     plan = Plan(spec)
     plan.check_all()
@@ -68,7 +65,6 @@ def start(spec: SweepSpec, runs_dir: Path, where: Where, *, dry_run: bool, json:
         from ludus.cli.sweep_plan import print_plan
 
         return print_plan(plan, runs_dir, where, json=json)
-    _ready(spec, where.engine)
     return go_on(SweepFolder.create(runs_dir, spec), where, json=json)
 
 
@@ -80,23 +76,27 @@ def _check_detached(spec: SweepSpec, where: Where) -> None:
 
 
 def _ready(spec: SweepSpec, engine: PlaceName) -> None:
-    """Refuse what needs an extra, a token or a cluster that is not there, before a folder is made."""
-    from ludus.cli import main
-    from ludus.sweeps.engines import engine_of
-    from ludus.sweeps.search import Search
-
+    """Refuse what needs an extra, a token or a cluster that is not there, before anything else takes time."""
     if engine == "wandb":
         from ludus.sweeps.wandb import check
 
         return check(spec)
-    if spec.method != "grid" or spec.pruning.type != "none":
-        Search(spec)
-    if engine == "modal":
+    if engine == "local":
+        from ludus.sweeps.engines.local import warm_up
+
+        warm_up()
+    elif engine == "modal":
         from ludus.sweeps.engines.modal import check as check_modal
 
-        return check_modal(spec)
-    if engine != "local":
-        engine_of(engine, main, Path(tempfile.gettempdir())).close()
+        check_modal(spec)
+    else:
+        from ludus.sweeps.engines import require
+
+        require(engine)
+    if spec.method != "grid" or spec.pruning.type != "none":
+        from ludus.sweeps.search import Search
+
+        Search(spec)
     return None
 
 

@@ -48,6 +48,18 @@ class Engine(Protocol):
         """Give everything back."""
 
 
+def require(name: Name) -> None:
+    """Refuse an engine whose extra or cluster is not there; a cluster that is there is not joined yet."""
+    if name == "ray":
+        from ludus.sweeps.engines import ray
+
+        ray.require()
+    elif name == "slurm":
+        from ludus.sweeps.engines import slurm
+
+        slurm.require()
+
+
 def engine_of(name: Name, entry: Entry, scratch: Path, ranks: int = 1) -> Engine:
     """The engine of that name for runs over so many ranks; it may keep files of its own in `scratch`."""
     if name == "ray":

@@ -40,7 +40,7 @@ class ModalEngine:
 
         self.modal: Any = modal
         self.scratch, self.runs_dir, self.worker = scratch, runs_dir, worker
-        known = read_or_empty(scratch / CALLS)
+        known: dict[str, Any] = read_or_empty(scratch / CALLS)
         self.calls: dict[str, list[Any]] = dict(known.get("calls") or {})
         """Run -> the call that carries it out, and which of its runs it is."""
         self.root = str(known.get("root") or f"{os.environ.get(ROOT, RUNS)}/{secrets.token_hex(6)}")
@@ -166,7 +166,7 @@ def require_server() -> None:
     config = modal.config.config
     if not config.get("token_id") or not config.get("token_secret"):
         raise ConfigError("--engine modal", "there is no token", "run modal token new")
-    server = urlsplit(config["server_url"])
+    server = urlsplit(config["server_url"].partition(",")[0])
     if why := silence(server.hostname or "", server.port or 443, PATIENCE):
         problem = f"{server.netloc} does not answer: {why}"
         raise ConfigError("--engine modal", problem, "check the network, or train with --engine local")

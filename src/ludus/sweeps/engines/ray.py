@@ -28,16 +28,15 @@ class RayEngine:
     """The cluster that `RAY_ADDRESS` names."""
 
     def __init__(self, ranks: int = 1) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise MissingExtra("--engine ray", "ray") from None
+        address = require()
+        import ray
+
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self.ray: Any = ray
         self.ranks = ranks
         self.ours = not ray.is_initialized()
         if self.ours:
-            ray.init(address=_reached(), log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         self.carry_out = ray.remote(num_cpus=1, max_retries=0)(_function())
 
     def start(self, job: Job) -> RayTask:
@@ -148,8 +147,12 @@ def variables_of(nodes: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
     return [{**shared, **one} for one in own]
 
 
-def _reached() -> str:
-    """The address of the head, if it answers."""
+def require() -> str:
+    """The address of the head, if Ray is installed and it answers."""
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        raise MissingExtra("--engine ray", "ray") from None
     address = os.environ.get(ADDRESS, "")
     host, _, port = address.removeprefix("ray://").rpartition(":")
     remedy = f"start one: ray start --head --port 6379; then export {ADDRESS}=127.0.0.1:6379"
