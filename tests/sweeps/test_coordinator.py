@@ -11,7 +11,7 @@ import pytest
 from ludus import files
 from ludus.archive.lock import RunLock
 from ludus.errors import ConfigError, DataError
-from ludus.sweeps.coordinator import retry_failed
+from ludus.sweeps.coordinator import Coordinator, retry_failed
 from ludus.sweeps.ledger import Ledger
 from ludus.sweeps.pool import run_folder
 from ludus.sweeps.results import best, rows
@@ -121,6 +121,51 @@ def test_a_bad_trial_is_stopped_early_and_stays_so(tmp_path: Path, rule: str) ->
     assert kept and best(done.ledger) is not None
     again = ToyEngine()
     assert table(sweep(tmp_path, spec, again)) == table(done) and again.started == []
+
+
+def test_the_first_decision_comes_after_as_many_evaluations_as_asked_for(tmp_path: Path) -> None:
+    spec = spec_of("algorithm.lr=1,2,3,4", pruning={"type": "median", "startup": 1, "first": 3})
+    done = sweep(tmp_path, spec, ToyEngine(lambda values: 10 - values["lr"]))
+    assert [row.why for row in rows(done.ledger)][1:] == ["pruned after 3 evaluations"] * 3
+
+
+def test_a_search_in_stages_begins_with_a_grid_and_ends_near_the_best(tmp_path: Path) -> None:
+    stages = {"coarse": 6, "fine": 5}
+    spec = spec_of(LR, CLIP, method="bayes", trials=17, stages=stages, begin_as_is=True)
+    whole = sweep(tmp_path / "whole", spec)
+    points = [trial.latent for trial in whole.trials]
+    levels = [1e-5 * 10 ** (4 * share) for share in (1 / 6, 1 / 2, 5 / 6)]
+    assert points[0] == {} and len({tuple(point.values()) for point in points[1:7]}) == 6
+    assert all(any(point["algorithm.lr"] == pytest.approx(level) for level in levels) for point in points[1:7])
+    best = points[whole.plan.ranking(whole.ledger.judged()[:12])[0]]["algorithm.lr"]
+    assert best / 10**0.51 <= points[12]["algorithm.lr"] <= best * 10**0.51
+    cut = sweep_in_parts(tmp_path / "cut", spec)
+    assert table(cut) == table(whole)
+
+
+def sweep_in_parts(root: Path, spec: Any) -> Any:
+    """A sweep that is left after every few runs."""
+
+    class Leaving(ToyEngine):
+        def start(self, job: Any) -> Any:
+            if len(self.started) == 4:
+                raise Killed
+            return super().start(job)
+
+    while True:
+        try:
+            return sweep(root, spec, Leaving())
+        except Killed:
+            continue
+
+
+def test_no_more_new_trials_than_asked_for(tmp_path: Path) -> None:
+    spec = spec_of("algorithm.lr=1,2,3,4")
+    folder = SweepFolder.create(tmp_path, spec)
+    for count in (3, 4):
+        engine = ToyEngine()
+        Coordinator(folder, engine, 1, most=3).run()
+        assert len(folder.trials()) == count and len(engine.started) == (3 if count == 3 else 1)
 
 
 def test_wilcoxon_leaves_out_the_seeds_of_a_bad_trial(tmp_path: Path) -> None:

@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from ludus.archive import checkpoint
+from ludus.archive.fingerprint import fingerprint
 from ludus.archive.index import Index
 from ludus.errors import ConfigError, MissingExtra
 from ludus.sweeps.engines import Job, engine_of
 from ludus.sweeps.engines.elsewhere import environment
+from ludus.sweeps.engines.ray import variables_of
 from ludus.sweeps.search import Search
 from sweeps.toy import spec_of
 
@@ -140,6 +143,41 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     yield {**own, "RAY_ADDRESS": f"{address}:{port}"}
     process.send_signal(signal.SIGTERM)
     process.wait(60)
+
+
+def test_ranks_of_several_machines_are_told_who_they_are() -> None:
+    found = variables_of([("a", 1), ("a", 2), ("b", 3)])
+    assert [one["LOCAL_RANK"] for one in found] == ["0", "1", "0"] and [one["RANK"] for one in found] == ["0", "1", "2"]
+    assert [one["LOCAL_WORLD_SIZE"] for one in found] == ["2", "2", "1"]
+    assert {(one["MASTER_ADDR"], one["MASTER_PORT"], one["WORLD_SIZE"]) for one in found} == {("a", "1", "3")}
+    here = variables_of([("a", 1), ("a", 2)])[1]
+    assert (here["MASTER_ADDR"], here["GLOO_SOCKET_IFNAME"]) == ("127.0.0.1", "lo")
+
+
+@pytest.mark.slow
+def test_ray_starts_the_ranks_of_one_training(tmp_path: Path, head: dict[str, str]) -> None:
+    """The same training as with ranks that rank 0 starts itself, to the bit."""
+    words = ("train", "CartPole-v1:ppo", *TINY, "--ranks", "2", "-q")
+    for place, options in (("ray", ("--engine", "ray")), ("own", ())):
+        done = run(tmp_path, *words, *options, "--runs-dir", place, **head)
+        assert done.returncode == 0, done.stderr
+    folders = [
+        record.folder / "checkpoints" for place in ("ray", "own") for record in Index(tmp_path / place).records()
+    ]
+    marks = [fingerprint(checkpoint.load(folder / str((folder / "last").readlink()))) for folder in folders]
+    assert len(marks) == 2 and marks[0] == marks[1]
+
+
+@pytest.mark.slow
+def test_the_shipped_grid_of_27_gives_the_same_table_on_ray(tmp_path: Path, head: dict[str, str]) -> None:
+    grid = ("sweep", "configs/sweeps/cartpole_ppo_grid.yaml", *TINY, "--jobs", "2", "--name", "grid")
+    tables = []
+    for place, options in (("here", ()), ("ray", ("--engine", "ray"))):
+        (tmp_path / place).mkdir()
+        done = run(tmp_path / place, *grid, *options, **head)
+        assert done.returncode == 0, done.stderr
+        tables.append(values(tmp_path / place, "grid"))
+    assert len(tables[0]) == 27 and tables[0] == tables[1]
 
 
 @pytest.mark.slow

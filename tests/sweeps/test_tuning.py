@@ -80,6 +80,24 @@ def test_a_schedule_keeps_its_shape() -> None:
         tuning.space("CartPole-v1:random", [])
 
 
+def test_a_run_that_does_not_reach_the_threshold_counts_with_its_budget() -> None:
+    tuned, base = tuning.Reached(475, 5, (4_096, 6_144), 20_000), tuning.Reached(475, 5, (2_048,), 20_000)
+    assert (tuned.mean, base.mean) == (14_048, 16_409.6)
+    first, second = tuned.lines(base)
+    assert first == "  steps to 475: 5,120 (2 of 5 runs) against 2,048 (1 of 5 runs)"
+    assert second.endswith("14,048 against 16,410: sooner") and base.lines(tuned)[1].endswith("not sooner")
+    assert tuning.Reached(475, 2, (), 100).words() == "never (0 of 2 runs)"
+
+
+def test_a_tuning_has_three_stages_unless_it_is_short_or_cma_es() -> None:
+    options = {"name": None, "sampler": "tpe", "trials": 20}
+    spec = tuning.spec_of("CartPole-v1:ppo", ["algorithm.gamma=0.98"], 20_000, 2, 5, options)
+    assert spec.stages is not None and (spec.stages.coarse, spec.stages.fine) == (6, 4)
+    assert spec.name == "tune-CartPole-v1-ppo" and spec.seeds == (1, 2)
+    for other in ({"trials": 9}, {"sampler": "cmaes"}):
+        assert tuning.spec_of("CartPole-v1:ppo", [], None, 1, 2, {**options, **other}).stages is None
+
+
 def test_runs_are_evaluated_often_enough() -> None:
     words = tuning.steps_of("CartPole-v1:ppo", [], 20_000)
     assert words == ["training.total_timesteps=20000", "training.evaluation.every_steps=2000"]

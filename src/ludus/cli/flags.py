@@ -7,6 +7,7 @@ takes a value, unless the setting is true or false: then the bare option means t
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -35,6 +36,10 @@ def settings_as_overrides(args: list[str], app: Any) -> list[str]:
 def as_overrides(args: Sequence[str], command: Any) -> list[str]:
     """The arguments of a command with every setting written as an override, if it takes overrides."""
     known = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    if os.environ.get("WANDB_SWEEP_ID"):
+        from ludus.sweeps.agent import without_repeats
+
+        args = without_repeats(args)
     args = [word for arg in args for word in _familiar(arg, known)]
     takes = any("OVERRIDES" in str(parameter.metavar) for parameter in command.params)
     return list(_translated(args, known)) if takes else args

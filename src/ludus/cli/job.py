@@ -37,7 +37,7 @@ Config = Annotated[Text, Option(metavar="FILE", help="Another way to name a conf
 ListEnvs = Annotated[bool, Option("--list-envs", help="List all Env:variant; SPEC is a search text.")]
 Seed = Annotated[Text, Option(metavar="N[,N...]|A..B", help="One run per seed.")]
 AtOnce = Annotated[Text, Option("--jobs", "-j", metavar="N|auto", help="Seeds at once; auto: one per core.")]
-Engine = Annotated[Literal["local", "ray", "slurm"], Option(help="With --jobs: where runs are trained.")]
+Engine = Annotated[Literal["local", "ray", "slurm"], Option(help="Where runs, or the ranks of one, are trained.")]
 MaxTimesteps = Annotated[Text, Option("--max-timesteps", "--max_timesteps", metavar="N", help="Budget in steps.")]
 TotalTimesteps = Annotated[Text, Option("--total-timesteps", "--total_timesteps", metavar="N", help="The same.")]
 Override = Annotated[Texts, Option(metavar="KEY=VALUE", help="One more override.")]
@@ -46,6 +46,10 @@ EnvKwargs = Annotated[
     Option("--env-kwargs", "--env_kwargs", metavar="KEY=VALUE", help="Argument of the environment's constructor."),
 ]
 Ranks = Annotated[int | None, Option(metavar="N", help="Processes that train one run together.")]
+WandbSweep = Annotated[
+    bool,
+    Option("--wandb-sweep", "--wandb_sweep", help="Insist on the values of W&B's agent."),
+]
 Tag = Annotated[Texts, Option(metavar="LABEL", help="Add a label to the run.")]
 Cfg = Annotated[Text, Option(metavar="job", help="Print the resolved config and stop.")]
 Package = Annotated[Text, Option(metavar="PATH", help="With --cfg: print only this part.")]
@@ -75,6 +79,20 @@ def option_overrides(
     budgets = {"max_timesteps": max_timesteps, "total_timesteps": total_timesteps, "runtime.ranks": ranks}
     arguments = [f"++environment.kwargs.{pair}" for pair in env_kwargs or []]
     return [*(override or []), *arguments, *(f"{name}={value}" for name, value in budgets.items() if value is not None)]
+
+
+def with_agents_values(spec: str | None, overrides: list[str], required: bool) -> tuple[str | None, list[str]]:
+    """The spec and overrides with the values that W&B's agent gives, if one started us."""
+    from ludus.sweeps import agent
+
+    return agent.merged(spec, overrides, agent.values(required=required))
+
+
+def stopped_code(code: int) -> int:
+    """Exit code of a run that was stopped early, which W&B's agent would take for a failure."""
+    from ludus.sweeps import agent
+
+    return agent.exit_code(code)
 
 
 def pick_spec(spec: str | None, config_id: str | None, config: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.board import Board
 from ludus.cli.outcome import tell
-from ludus.cli.sweep import EngineName, stopping
+from ludus.cli.sweep_run import EngineName, stopping
 from ludus.errors import ConfigError
 from ludus.session.signals import EARLY
 from ludus.sweeps.pool import TRIES, Pool, run_folder, state_of
@@ -57,7 +57,7 @@ def train_many(
 
     runs_dir.mkdir(parents=True, exist_ok=True)
     many = SeedRuns(runs, options, runs_dir, unfinished=unfinished)
-    runner = engine_of(engine, main, runs_dir / LOGS)
+    runner = engine_of(engine, main, runs_dir / LOGS, runs[0].config.runtime.ranks)
     try:
         with Board(runs[0].config.training.budget.total) as board, stopping(many):
             many.run(Pool(runner, size, runs_dir), board)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from ludus.cli.sweep_run import Where, at_once, workers
+from ludus.cli.sweep_run import described as spread_of
 from ludus.cli.table import Column, print_table
 from ludus.files import to_json
 from ludus.reports.columns import config_text
@@ -26,13 +28,11 @@ class Cost(NamedTuple):
     source: str
 
 
-def print_plan(plan: Plan, runs_dir: Path, *, json: bool) -> int:
+def print_plan(plan: Plan, runs_dir: Path, where: Where, *, json: bool) -> int:
     """Print the plan of a sweep."""
     from rich.filesize import decimal
 
-    from ludus.envs.make import cores
-
-    spec, jobs = plan.spec, plan.spec.jobs or cores()
+    spec, jobs = plan.spec, workers(plan, where) if where.engine == "modal" else at_once(plan, where)
     one = cost(plan, runs_dir)
     wall, disk = one.seconds * -(-plan.runs // jobs), one.bytes * plan.runs
     if json:
@@ -52,7 +52,12 @@ def print_plan(plan: Plan, runs_dir: Path, *, json: bool) -> int:
         if plan.trials > SHOWN:
             print(f"... and {plan.trials - SHOWN} more")
     seeds = len(spec.run_seeds)
-    print(f"trials   {plan.trials}, {seeds} seed{'s' * (seeds > 1)} each: {plan.runs} runs, {jobs} at once")
+    if spec.stages is not None:
+        middle = plan.trials - plan.first - len(plan.coarse) - spec.stages.fine
+        told = f"{len(plan.coarse)} of a coarse grid, {middle} of {spec.sampler}, {spec.stages.fine} near the best"
+        print(f"stages   {told}")
+    spread = spread_of(plan, where)
+    print(f"trials   {plan.trials}, {seeds} seed{'s' * (seeds > 1)} each: {plan.runs} runs, {spread}")
     print(f"time     about {duration(wall)} if none is stopped early ({one.source})")
     print(f"disk     at most about {decimal(disk)} in {runs_dir}/")
     return 0

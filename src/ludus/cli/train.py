@@ -28,6 +28,7 @@ def train(
     override: asked.Override = None,
     env_kwargs: asked.EnvKwargs = None,
     ranks: asked.Ranks = None,
+    wandb_sweep: asked.WandbSweep = False,
     tag: asked.Tag = None,
     cfg: asked.Cfg = None,
     package: asked.Package = None,
@@ -47,6 +48,7 @@ def train(
     overrides += asked.option_overrides(override, env_kwargs, max_timesteps, total_timesteps, ranks)
     if resume not in (None, "auto"):
         return resume_instead(resume, spec or config_id or config, overrides, plugin, runs_dir, json, debug)
+    spec, overrides = asked.with_agents_values(spec, overrides, wandb_sweep)
     if not (spec or config_id or config):
         spec, overrides = spec_of(overrides)
     spec = asked.pick_spec(spec, config_id, config)
@@ -58,11 +60,12 @@ def train(
         return asked.print_config(runs[0], cfg, package)
     if not quiet and not asked.confirmed(runs):
         return 0
-    if jobs is not None:
+    if jobs is not None or engine != "local":
         from ludus.cli.many import at_once, options_of, train_many
 
         options = options_of(runs_dir, plugin, init_from, debug=debug)
-        return train_many(runs, options, runs_dir, at_once(jobs), engine, json=json, unfinished=resume is not None)
+        size = at_once(jobs or str(len(runs)))
+        return train_many(runs, options, runs_dir, size, engine, json=json, unfinished=resume is not None)
     return _train(runs, plugins, init_from, runs_dir, json, debug, unfinished=resume is not None)
 
 
@@ -95,7 +98,7 @@ def _train(
         if run.folder is not None:  # only rank 0 has one
             done.append(run.folder)
         if run.interrupted and (run.stopped_early or job is not jobs[-1]):
-            code = EARLY
+            code = asked.stopped_code(EARLY)
             break
     if done:
         tell(done, json=json)

@@ -10,7 +10,8 @@ from typer import Option
 from ludus.cli import job as asked
 from ludus.cli.job import pick_spec, split
 from ludus.cli.options import Jobs, Json, Plugin, RunsDir
-from ludus.cli.sweep import Engine, MetricName, Sampler, start
+from ludus.cli.sweep import Engine, MetricName, Sampler
+from ludus.cli.sweep_run import Where, go_on, start
 from ludus.errors import ConfigError
 
 Pruning = Literal["none", "median", "halving", "hyperband"]
@@ -42,53 +43,31 @@ def tune(
     """Search for better settings of an algorithm; a tuning that was stopped goes on with the same command."""
     from ludus.archive.run_plugins import load_for_spec
     from ludus.sweeps import tuning
-    from ludus.sweeps.forms import build
-    from ludus.sweeps.grammar import parameter_of
     from ludus.sweeps.store import SweepFolder
-    from ludus.text import safe_name
 
     spec, overrides = split(words or [])
     base = pick_spec(spec, None, None)
     load_for_spec(base, overrides, plugin)
-    own = {word: parameter_of(word) for word in overrides}
-    fixed = [word for word, parameter in own.items() if parameter is None]
-    searched = [parameter for parameter in own.values() if parameter is not None] or tuning.space(base, fixed)
     if write is not None:
         tuning.target_file(write, base)
-    fields: dict[str, Any] = {
-        "name": name or f"tune-{safe_name(base)}"[:24],
-        "base": base,
-        "overrides": (*fixed, *tuning.steps_of(base, fixed, steps)),
-        "parameters": searched,
-        "method": "bayes",
-        "sampler": sampler or "tpe",
-        "metric": {"name": metric or "area"},
-        "trials": trials,
-        "seeds": tuple(range(1, seeds + 1)),
-        "jobs": jobs,
-        "pruning": {"type": prune, "first": 2},
-        "limits": {"minutes": minutes_per_run, "memory_mb": memory_mb},
-        "begin_as_is": True,
-        "confirmation": {"trials": 1, "seeds": tuple(range(tuning.FRESH, tuning.FRESH + fresh))},
-        "seed": search_seed,
-        "plugins": tuple(str(one) for one in plugin or []),
-    }
-    wanted = build(fields, "ludus tune")
-    folder = SweepFolder(runs_dir, wanted.name)
-    code = _go_on(folder, wanted, engine, json) if folder.exists() else None
+    options: dict[str, Any] = {"name": name, "sampler": sampler or "tpe", "jobs": jobs, "seed": search_seed}
+    options |= {"trials": trials, "metric": {"name": metric or "area"}, "pruning": {"type": prune, "first": 2}}
+    options |= {"limits": {"minutes": minutes_per_run, "memory_mb": memory_mb}}
+    options["plugins"] = tuple(str(one) for one in plugin or [])
+    wanted = tuning.spec_of(base, overrides, steps, seeds, fresh, options)
+    folder, where = SweepFolder(runs_dir, wanted.name), Where(engine, jobs)
+    code = _go_on(folder, wanted, where, json) if folder.exists() and not dry_run else None
     if code is None:
-        code = start(wanted, runs_dir, engine, dry_run=dry_run, json=json)
+        code = start(wanted, runs_dir, where, dry_run=dry_run, json=json)
     return code if code or dry_run else _tell(SweepFolder.load(runs_dir, wanted.name), write)
 
 
-def _go_on(folder: Any, wanted: Any, engine: Any, json: bool) -> int:
+def _go_on(folder: Any, wanted: Any, where: Where, json: bool) -> int:
     """Go on with a tuning of the same settings; another one of that name is refused."""
-    from ludus.cli.sweep import go_on
-
     if folder.spec().model_copy(update={"jobs": wanted.jobs}) != wanted:
         remedy = "repeat its command, or write --name OTHER"
         raise ConfigError(folder.name, "there is a tuning of this name with other settings", remedy)
-    return go_on(folder, engine, jobs=wanted.jobs, json=json)
+    return go_on(folder, where, json=json)
 
 
 def _tell(folder: Any, write: str | None) -> int:

@@ -18,6 +18,7 @@ from ludus.sweeps.engines import Engine, Job
 from ludus.sweeps.ledger import INVALID, Key, Ledger, Seed
 from ludus.sweeps.pool import TRIES, Ended, Pool
 from ludus.sweeps.search import Search
+from ludus.sweeps.stages import near
 from ludus.sweeps.store import SweepFolder, Trial, last_line
 from ludus.text import points
 
@@ -40,11 +41,14 @@ class Coordinator:
         engine: Engine,
         size: int,
         *,
+        most: int | None = None,
         say: Callable[[str], None] = lambda _: None,
         watch: Watch = lambda _: None,
     ) -> None:
+        """`most` is how many new trials there may be; none: all that the plan has."""
         self.folder, self.ledger = folder, Ledger(folder)
         self.spec, self.plan, self.trials = self.ledger.spec, self.ledger.plan, self.ledger.trials
+        self.last = self.plan.trials if most is None else min(self.plan.trials, len(self.trials) + most)
         self.say, self.watch = say, watch
         self.pool = Pool(engine, size, folder.runs_dir)
         self.search: Search | None = None
@@ -75,6 +79,12 @@ class Coordinator:
         if self.fatal:
             raise self.fatal
         return "stopped" if self.stopping else "done"
+
+    def submit(self) -> None:
+        """Hand everything to an engine whose jobs outlive us, and leave."""
+        self.ledger.read_all()
+        self._fill()
+        self.say(f"{len(self.pool.tasks)} runs are on their way")
 
     # ---- what ended ----------------------------------------------------------------------------
 
@@ -162,7 +172,7 @@ class Coordinator:
         waiting = [key for key in searched if key not in self.ledger.results and key not in busy]
         if waiting:
             return waiting[0]
-        if len(self.trials) < self.plan.trials:
+        if len(self.trials) < self.last:
             trial = self._new_trial()
             return self._next() if trial.failures else (trial.number, self.spec.run_seeds[0])
         if self.spec.confirmation is None or busy & set(searched):
@@ -179,9 +189,13 @@ class Coordinator:
             trial = Trial(number, {})
         elif self.plan.grid is not None:
             trial = Trial(number, self.plan.grid[number - self.plan.first])
+        elif number - self.plan.first < len(self.plan.coarse):
+            trial = Trial(number, self.plan.coarse[number - self.plan.first])
         else:
             search = self._searching()
-            trial = Trial(number, search.ask(known), search.told(known))
+            best = next(iter(self.plan.ranking(known)), None) if self.plan.is_fine(number) else None
+            around = None if best is None else near(self.spec.parameters, self.trials[best].latent)
+            trial = Trial(number, search.ask(known, around), search.told(known))
         self.trials.append(trial)
         try:
             self.plan.check(trial.latent)

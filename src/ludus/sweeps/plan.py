@@ -11,6 +11,7 @@ from ludus.errors import ConfigError
 from ludus.sweeps.objective import OF_EVALUATIONS
 from ludus.sweeps.space import Latent, grid, values_of
 from ludus.sweeps.spec import SweepSpec
+from ludus.sweeps.stages import coarse_points
 
 if TYPE_CHECKING:
     from ludus.sweeps.search import Judged
@@ -48,6 +49,16 @@ class Plan:
     def is_base(self, number: int) -> bool:
         """Whether a trial is the base itself."""
         return number < self.first
+
+    @cached_property
+    def coarse(self) -> list[dict[str, Latent]]:
+        """The trials that the coarse grid of a search in stages has, after the base."""
+        stages = self.spec.stages
+        return [] if stages is None else coarse_points(self.spec.parameters, stages.coarse, self.spec.seed)
+
+    def is_fine(self, number: int) -> bool:
+        """Whether a trial is searched near the best."""
+        return self.spec.stages is not None and number >= self.trials - self.spec.stages.fine
 
     def resolve(self, latent: Mapping[str, Latent]) -> Resolved:
         """The config of a trial."""

@@ -8,7 +8,7 @@ the trials alone and a sweep that was killed goes on with the same next trial. C
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,10 +17,12 @@ import numpy as np
 from ludus.errors import DataError, MissingExtra
 from ludus.sweeps.space import Latent
 from ludus.sweeps.spec import SweepSpec
+from ludus.sweeps.stages import contains
 from ludus.sweeps.store import Trial
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.distributions import BaseDistribution
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
@@ -54,8 +56,11 @@ class Search:
         self.optuna = optuna
         self.distributions = {one.key: one.distribution() for one in spec.parameters}
 
-    def ask(self, known: Sequence[Judged]) -> dict[str, Latent]:
-        """The next trial after these."""
+    def ask(self, known: Sequence[Judged], around: Mapping[str, BaseDistribution] | None = None) -> dict[str, Latent]:
+        """The next trial after these; one of the part `around` the best, if it is given."""
+        if around is not None:
+            inside = [one for one in known if one.trial.latent and contains(around, one.trial.latent)]
+            return self._next(self.study(inside, around), len(known), around)
         study = self._replayed(known) if self.spec.sampler == "cmaes" and self.spec.method == "bayes" else None
         study = study or self.study(known)
         return self._next(study, len(known))
@@ -72,22 +77,24 @@ class Search:
         stop = trial.should_prune()
         return stop, dict(study.trials[number].system_attrs)
 
-    def study(self, known: Sequence[Judged]) -> Study:
-        """Everything that is known, as a study of Optuna in memory."""
+    def study(self, known: Sequence[Judged], space: Mapping[str, BaseDistribution] | None = None) -> Study:
+        """What is known, as a study of Optuna in memory."""
         study = self._empty()
-        study.add_trials([self._frozen(one) for one in known])
+        study.add_trials([self._frozen(one, space) for one in known])
         return study
 
     def _empty(self) -> Study:
         direction = self.spec.metric.goal
         return self.optuna.create_study(direction=direction, study_name=self.spec.name, pruner=self._pruner())
 
-    def _next(self, study: Study, number: int) -> dict[str, Latent]:
+    def _next(
+        self, study: Study, number: int, space: Mapping[str, BaseDistribution] | None = None
+    ) -> dict[str, Latent]:
         seed = int(np.random.SeedSequence([self.spec.seed, number]).generate_state(1)[0])
         study.sampler = self._sampler(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a sampler is new, or takes some parameters by themselves
-            return dict(study.ask(self.distributions).params)
+            return dict(study.ask(dict(space or self.distributions)).params)
 
     def _replayed(self, known: Sequence[Judged]) -> Study:
         """A study that has been asked and told everything in the order in which it happened."""
@@ -109,7 +116,7 @@ class Search:
             complete = one.state == "complete"
             study.tell(one.trial.number, one.value if complete else None, None if complete else states.FAIL)
 
-    def _frozen(self, one: Judged) -> FrozenTrial:
+    def _frozen(self, one: Judged, space: Mapping[str, BaseDistribution] | None = None) -> FrozenTrial:
         states = self.optuna.trial.TrialState
         state = {"complete": states.COMPLETE, "pruned": states.PRUNED, "failed": states.FAIL, "open": states.RUNNING}
         own = state[one.state]
@@ -119,7 +126,7 @@ class Search:
             state=own,
             value=one.value if own == states.COMPLETE else None,
             params=dict(one.trial.latent),
-            distributions=self.distributions if one.trial.latent else {},
+            distributions=dict(space or self.distributions) if one.trial.latent else {},
             intermediate_values=dict(one.steps),
             system_attrs=dict(one.trial.attributes),
         )
@@ -143,7 +150,7 @@ class Search:
             warnings.simplefilter("ignore")
             match plan.type:
                 case "median":
-                    return pruners.MedianPruner(n_startup_trials=plan.startup, n_warmup_steps=plan.first - 1)
+                    return pruners.MedianPruner(n_startup_trials=plan.startup, n_warmup_steps=plan.first)
                 case "halving":
                     return pruners.SuccessiveHalvingPruner(min_resource=plan.first, reduction_factor=plan.eta)
                 case "hyperband":

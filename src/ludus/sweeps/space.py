@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 100_000
 """Points of a grid that are still enumerated."""
-_EDGE = 1e-6
+EDGE = 1e-6
 """Share of a normal distribution that is cut off at either end."""
 
 Latent = int | float
@@ -55,7 +55,7 @@ class Parameter(Model):
             return IntDistribution(int(self.low), int(self.high), log=self.kind == "log_int")
         if self.kind in ("uniform", "log_uniform"):
             return FloatDistribution(self.low, self.high, log=self.kind == "log_uniform")
-        return FloatDistribution(_EDGE, 1 - _EDGE)  # a quantile
+        return FloatDistribution(EDGE, 1 - EDGE)  # a quantile
 
     def value(self, latent: Latent) -> Any:
         """The value of the setting."""
@@ -68,6 +68,17 @@ class Parameter(Model):
             number = NormalDist(self.low, self.high).inv_cdf(number)
             number = math.exp(number) if self.kind == "log_normal" else number
         return number if self.step is None else self._rounded(number)
+
+    def latent(self, value: Any) -> Latent:
+        """The latent of a value: what `value` undoes."""
+        if self.kind == "choice":
+            if value not in self.values:
+                raise ConfigError(self.key, f"{value} is none of its values", "use the sweep that it belongs to")
+            return self.points()[self.values.index(value)]
+        if self.kind in ("normal", "log_normal"):
+            number = math.log(value) if self.kind == "log_normal" else float(value)
+            return NormalDist(self.low, self.high).cdf(number)
+        return int(value) if self.kind in ("int", "log_int") else float(value)
 
     def points(self) -> list[Latent]:
         """Every latent of a grid, in order."""

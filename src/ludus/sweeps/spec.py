@@ -59,6 +59,15 @@ class Confirmation(Model):
     """Fresh seeds, for the first trial (the settings as they were) and the best ones."""
 
 
+class Stages(Model):
+    """A search in three stages: a coarse grid, the sampler over everything, the sampler near the best."""
+
+    coarse: NonNegativeInt
+    """Trials of the coarse grid, after the base."""
+    fine: NonNegativeInt
+    """Trials near the best, at the end."""
+
+
 class SweepSpec(Model):
     """A whole sweep, as its folder keeps it."""
 
@@ -74,6 +83,8 @@ class SweepSpec(Model):
     """`grid` tries every combination, `random` draws them, `bayes` learns from earlier trials."""
     sampler: Sampler = "tpe"
     """Of `bayes`: Optuna's TPE, CMA-ES or Gaussian processes."""
+    stages: Stages | None = None
+    """Of `bayes`: whether it begins with a coarse grid and ends near the best."""
     metric: Metric = Metric()
     """What is improved."""
     parameters: tuple[Parameter, ...] = Field(min_length=1)
@@ -128,6 +139,8 @@ def checked(spec: SweepSpec, where: str) -> SweepSpec:
         raise ConfigError(where, "seeds are searched and given, too", "keep one of them")
     if spec.method != "grid" and spec.trials is None:
         raise ConfigError(where, f"method {spec.method} has no end", "write --trials 30, or run_cap: 30")
+    if spec.stages is not None and (spec.method != "bayes" or spec.sampler == "cmaes"):
+        raise ConfigError(where, "stages are for bayes with tpe or gp", "leave them out")
     if spec.pruning.type == "wilcoxon" and len(spec.seeds) < 3:
         raise ConfigError(where, "wilcoxon compares the seeds of a trial", "write --seeds 3 or more")
     return spec

@@ -107,6 +107,19 @@ class SweepFolder:
         """Write a trial's file."""
         files.write_json(self.path / "trials" / f"{trial.number:04}.json", asdict(trial))
 
+    def claimed(self, trial: Trial) -> bool:
+        """Write a trial's file if there is none of that number; whether there was none."""
+        path = self.path / "trials" / f"{trial.number:04}.json"
+        whole = files.beside(path)
+        files.write_json(whole, asdict(trial))
+        try:
+            path.hardlink_to(whole)  # with its content, or not at all
+        except FileExistsError:
+            return False
+        finally:
+            whole.unlink()
+        return True
+
     def log_of(self, name: str) -> Path:
         """Where the output of a run goes."""
         return self.path / "logs" / f"{name}.log"

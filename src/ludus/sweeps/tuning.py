@@ -6,7 +6,7 @@ Reading order: spec_of -> verdict -> write_variant.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,15 +25,45 @@ from ludus.config.validate import select
 from ludus.errors import ConfigError
 from ludus.reports.run_metrics import steps_to_threshold
 from ludus.reports.statistics import stratified_bootstrap
+from ludus.sweeps.forms import build
 from ludus.sweeps.grammar import parameter_of
 from ludus.sweeps.ledger import Ledger
 from ludus.sweeps.space import Parameter
-from ludus.text import points
+from ludus.sweeps.spec import SweepSpec
+from ludus.text import points, safe_name
 
 FRESH = 1_001
 """First seed of the confirmation; the search uses 1, 2, ..."""
 EVALUATIONS = 10
 """Least evaluations of a run: that often the pruner can decide."""
+COARSE, FINE = 0.3, 0.2
+"""Parts of a tuning that are a coarse grid and a fine search near the best; the rest is the sampler's."""
+STAGED = 10
+"""Least trials of a tuning in stages."""
+
+
+def spec_of(
+    base: str, overrides: Sequence[str], steps: int | None, seeds: int, fresh: int, options: Mapping[str, Any]
+) -> SweepSpec:
+    """The sweep that a tuning is; settings with several values replace what the algorithm says is worth searching."""
+    own = {word: parameter_of(word) for word in overrides}
+    fixed = [word for word, parameter in own.items() if parameter is None]
+    searched = [parameter for parameter in own.values() if parameter is not None] or space(base, fixed)
+    trials = options["trials"]
+    staged = trials >= STAGED and options["sampler"] != "cmaes"
+    fields: dict[str, Any] = {
+        **options,
+        "name": options["name"] or f"tune-{safe_name(base)}"[:24],
+        "base": base,
+        "overrides": (*fixed, *steps_of(base, fixed, steps)),
+        "parameters": searched,
+        "method": "bayes",
+        "stages": {"coarse": round(COARSE * trials), "fine": round(FINE * trials)} if staged else None,
+        "seeds": tuple(range(1, seeds + 1)),
+        "begin_as_is": True,
+        "confirmation": {"trials": 1, "seeds": tuple(range(FRESH, FRESH + fresh))},
+    }
+    return build(fields, "ludus tune")
 
 
 def space(base: str, overrides: Sequence[str]) -> list[Parameter]:
@@ -77,6 +107,36 @@ def steps_of(base: str, overrides: Sequence[str], steps: int | None) -> list[str
 
 
 @dataclass(frozen=True)
+class Reached:
+    """When the fresh runs of a candidate reach the threshold."""
+
+    threshold: float
+    runs: int
+    steps: tuple[float, ...]
+    """Of the runs that do."""
+    budget: int
+
+    @property
+    def mean(self) -> float:
+        """Steps to the threshold; a run that does not reach it counts with its whole budget, which flatters it."""
+        return (sum(self.steps) + self.budget * (self.runs - len(self.steps))) / self.runs
+
+    def words(self) -> str:
+        """`12,288 (5 of 5 runs)`: the median of those that do."""
+        median = f"{statistics.median(self.steps):,.0f}" if self.steps else "never"
+        return f"{median} ({len(self.steps)} of {self.runs} runs)"
+
+    def lines(self, base: Reached) -> list[str]:
+        """This one against the base."""
+        verdict = "sooner" if self.mean < base.mean else "not sooner"
+        return [
+            f"  steps to {self.threshold:g}: {self.words()} against {base.words()}",
+            f"  and with the whole budget for the other runs, in the mean: {self.mean:,.0f} against {base.mean:,.0f}: "
+            f"{verdict}",
+        ]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The best trial against the settings as they were."""
 
@@ -92,9 +152,9 @@ class Verdict:
     seeds: int
     base_value: float
     value: float
-    base_steps: str
-    """Steps to the threshold of both, in words."""
-    steps: str
+    base_reached: Reached | None
+    """When both reach the threshold; None if there is none."""
+    reached: Reached | None
 
     @property
     def survives(self) -> bool:
@@ -110,8 +170,8 @@ class Verdict:
             f"{'better' if self.fresh > 0 else 'not better'}, by {points(self.fresh)} "
             f"(95 % interval {points(self.low)} to {points(self.high)})",
         ]
-        if self.steps:
-            told.append(f"  steps to the threshold: {self.steps} against {self.base_steps}")
+        if self.reached is not None and self.base_reached is not None:
+            told += self.reached.lines(self.base_reached)
         if self.searched <= 0:
             return [*told, "the search found nothing better than the settings as they are: keep them"]
         if not self.survives:
@@ -146,21 +206,20 @@ def verdict(ledger: Ledger) -> Verdict | None:
         seeds=len(both),
         base_value=statistics.fmean(base for _, base in both),
         value=statistics.fmean(one for one, _ in both),
-        base_steps=_reached(ledger, 0),
-        steps=_reached(ledger, best),
+        base_reached=_reached(ledger, 0),
+        reached=_reached(ledger, best),
     )
 
 
-def _reached(ledger: Ledger, number: int) -> str:
-    """`12,288 (5 of 5)`: the median of the fresh runs that reached their threshold; empty if there is no threshold."""
+def _reached(ledger: Ledger, number: int) -> Reached | None:
     assert ledger.spec.confirmation is not None
     folders = [ledger.folder_of((number, seed)) for seed in ledger.spec.confirmation.seeds]
     records = [record for folder in folders if folder is not None and (record := read(folder)) is not None]
-    if not any(record.threshold is not None for record in records):
-        return ""
-    steps = [found for record in records if (found := steps_to_threshold(record)) is not None]
-    median = f"{statistics.median(steps):,.0f}" if steps else "never"
-    return f"{median} ({len(steps)} of {len(records)} runs)"
+    threshold = next((record.threshold for record in records if record.threshold is not None), None)
+    if threshold is None:
+        return None
+    steps = tuple(found for record in records if (found := steps_to_threshold(record)) is not None)
+    return Reached(threshold, len(records), steps, ledger.plan.budget(ledger.values(ledger.trials[number])))
 
 
 # ---- --write -------------------------------------------------------------------------------------

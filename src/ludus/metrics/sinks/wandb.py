@@ -5,13 +5,13 @@ from __future__ import annotations
 import configparser
 import netrc
 import os
-import socket
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ludus.errors import ConfigError, MissingExtra
 from ludus.metrics.sinks import Row, Sink
+from ludus.network import silence
 
 MODES = ("online", "offline", "disabled", "shared")
 CLOUD = "api.wandb.ai"
@@ -88,6 +88,15 @@ def check() -> None:
         raise ConfigError("WANDB_MODE=online", f"there is no key for {_server().netloc}", remedy)
 
 
+def require_server(what: str) -> None:
+    """Refuse to begin without a key or a server that answers, within seconds."""
+    host = _server().netloc
+    if not has_key():
+        raise ConfigError(what, f"there is no key for {host}", "run `wandb login`, or set WANDB_API_KEY")
+    if not _reachable(_server().hostname or "", _server().port or 443):
+        raise ConfigError(what, f"{host} does not answer", "check the network, or train with --engine local")
+
+
 def choose_mode() -> str:
     """WANDB_MODE if set; online with a key and a reachable server; otherwise offline (`wandb sync` sends it later)."""
     asked = os.environ.get("WANDB_MODE")
@@ -137,8 +146,4 @@ def has_key() -> bool:
 
 
 def _reachable(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=2.0).close()
-    except OSError:
-        return False
-    return True
+    return not silence(host, port, 2.0)

@@ -48,16 +48,28 @@ class Engine(Protocol):
         """Give everything back."""
 
 
-def engine_of(name: Name, entry: Entry, scratch: Path) -> Engine:
-    """The engine of that name; it may keep files of its own in `scratch`."""
+def require(name: Name) -> None:
+    """Refuse an engine whose extra or cluster is not there; a cluster that is there is not joined yet."""
+    if name == "ray":
+        from ludus.sweeps.engines import ray
+
+        ray.require()
+    elif name == "slurm":
+        from ludus.sweeps.engines import slurm
+
+        slurm.require()
+
+
+def engine_of(name: Name, entry: Entry, scratch: Path, ranks: int = 1) -> Engine:
+    """The engine of that name for runs over so many ranks; it may keep files of its own in `scratch`."""
     if name == "ray":
         from ludus.sweeps.engines.ray import RayEngine
 
-        return RayEngine()
+        return RayEngine(ranks)
     if name == "slurm":
         from ludus.sweeps.engines.slurm import SlurmEngine
 
-        return SlurmEngine(scratch)
+        return SlurmEngine(scratch, ranks)
     from ludus.sweeps.engines.local import LocalEngine
 
     return LocalEngine(entry)

@@ -25,21 +25,29 @@ MINUTES = 24 * 60
 """Time limit of a job, unless SBATCH_TIMELIMIT says otherwise."""
 
 
+def require() -> str:
+    """The cluster that submitit submits to, if it is there."""
+    try:
+        import submitit  # noqa: F401
+    except ImportError:
+        raise MissingExtra("--engine slurm", "slurm") from None
+    cluster = os.environ.get(CLUSTER, "slurm")
+    if cluster not in ("slurm", "local"):
+        raise ConfigError(CLUSTER, f"'{cluster[:40]}' is no cluster", "unset it, or write local")
+    if cluster == "slurm" and shutil.which("sbatch") is None:
+        raise ConfigError("--engine slurm", "there is no sbatch on this machine", "run it where SLURM is installed")
+    return cluster
+
+
 class SlurmEngine:
     """The cluster that sbatch submits to."""
 
-    def __init__(self, scratch: Path) -> None:
-        try:
-            import submitit
-        except ImportError:
-            raise MissingExtra("--engine slurm", "slurm") from None
-        cluster = os.environ.get(CLUSTER, "slurm")
-        if cluster not in ("slurm", "local"):
-            raise ConfigError(CLUSTER, f"'{cluster[:40]}' is no cluster", "unset it, or write local")
-        if cluster == "slurm" and shutil.which("sbatch") is None:
-            raise ConfigError("--engine slurm", "there is no sbatch on this machine", "run it where SLURM is installed")
+    def __init__(self, scratch: Path, ranks: int = 1) -> None:
+        cluster = require()
+        import submitit
+
         self.executor: Any = submitit.AutoExecutor(scratch / "submitit", cluster=cluster)
-        self.executor.update_parameters(timeout_min=MINUTES, cpus_per_task=1, name="ludus")
+        self.executor.update_parameters(timeout_min=MINUTES, cpus_per_task=ranks, name="ludus")
 
     def start(self, job: Job) -> SlurmTask:
         """Submit the job."""
