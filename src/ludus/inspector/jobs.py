@@ -9,7 +9,6 @@ import os
 import queue
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from ludus.interpreter import running_module
 from ludus.text import clean
 
 MOST_EPISODES = 40
@@ -146,7 +146,7 @@ class Workshop:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
-            command = [sys.executable, "-m", "ludus.inspector.worker"]
+            command = running_module("ludus.inspector.worker")
             self._said.seek(0)
             self._said.truncate()
             pipe = subprocess.PIPE

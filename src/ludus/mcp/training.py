@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ from ludus.archive.index import Index
 from ludus.archive.record import works
 from ludus.archive.store import read_or_empty, runs_in
 from ludus.errors import ConfigError
+from ludus.interpreter import running_module
 from ludus.secrets import hide
 from ludus.text import clean
 
@@ -53,7 +53,7 @@ class Training:
         """Start a training in the background and return its run; follow it with run_status and run_logs."""
         spec, words = checked(spec, overrides or [])
         words = [*words, *([] if seed is None else [f"experiment.seed={int(seed)}"]), "logging.console=false"]
-        command = [sys.executable, "-m", "ludus", "train", spec, *words, "-q", "--runs-dir", str(self.runs_dir)]
+        command = running_module("ludus", "train", spec, *words, "-q", "--runs-dir", str(self.runs_dir))
         before = set(runs_in(self.runs_dir))
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
