@@ -157,9 +157,7 @@ def test_advantages_are_normalised_over_the_batch_of_all_ranks(weighted: tuple[i
 def normalized_part(
     ranks: Ranks, advantage: torch.Tensor, weight: torch.Tensor, weighted: tuple[int, ...]
 ) -> torch.Tensor:
-    own = learner()
-    own.ranks = ranks
-    return own.normalized(ranks.own(advantage), ranks.own(weight) if ranks.rank in weighted else None)
+    return ranks.normalized(ranks.own(advantage), ranks.own(weight) if ranks.rank in weighted else None)
 
 
 @pytest.mark.parametrize("ended", [(4, 1), (3, 0), (0, 0)])

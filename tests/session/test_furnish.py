@@ -71,4 +71,4 @@ def test_what_is_under_way_is_known_between_rows(monkeypatch: pytest.MonkeyPatch
     assert positions[:4] == [0, 4, 8, 12] and positions[-1] == 508
     evaluated = [told for position, told in seen if told and position == 512]
     assert evaluated[0] == "evaluation" and evaluated[-1] == "evaluation, 2 of 3 episodes"
-    assert run.under_way == (512, "")
+    assert under_way(run) == (512, "")
