@@ -147,7 +147,7 @@ def test_15_signal_to_one_rank(ludus: Ludus, tmp_path: Path) -> None:
     """All ranks save and stop at the end of the same epoch; the run goes on to the bit."""
     words = [*RUN, "--ranks", "2"]
     assert ludus("train", *words, "--runs-dir", "whole/runs").code == 0
-    agreement = "'ludus.orchestration.orchestrator:Orchestrator._agree'"
+    agreement = "'ludus.orchestration.orchestrator:agreed_settings'"
     prelude = f"inject.on_call({agreement}, lambda: inject.signal_children(15), at=3)"
     stopped = ludus("train", *words, prelude=prelude)
     assert stopped.code == 75, stopped.err

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from ludus.algorithms import AlgorithmConfig
 from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.errors import ConfigError, LudusError
 from ludus.learning.ranks import ConnectedRanks
 from ludus.metrics.sinks.jsonl import read_rows
-from ludus.orchestration.orchestrator import Orchestrator
+from ludus.orchestration import orchestrator
+from ludus.orchestration.agreement import agreed_settings
+from ludus.run import Run
 from ludus.session import ranks as session_ranks
 from ludus.session.ranks import check_alike, first_host, launched, leads, ranks_of
 from session.conftest import SMALL, Ludus, only_run
@@ -57,15 +60,13 @@ def at_epoch(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[int], 
         return self
 
     def arrange(epoch: int, act: Callable[[int], None]) -> None:
-        agree = Orchestrator._agree
-
-        def agreeing(self: Orchestrator) -> None:
-            if self._run.progress.epochs == epoch:
+        def agreeing(run: Run) -> list[AlgorithmConfig]:
+            if run.progress.epochs == epoch:
                 act(started[-1].processes[0].pid)
-            agree(self)
+            return agreed_settings(run)
 
         monkeypatch.setattr(session_ranks.Followers, "__enter__", remember)
-        monkeypatch.setattr(Orchestrator, "_agree", agreeing)
+        monkeypatch.setattr(orchestrator, "agreed_settings", agreeing)
 
     return arrange
 
