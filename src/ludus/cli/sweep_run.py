@@ -103,8 +103,12 @@ def _ready(spec: SweepSpec, engine: PlaceName) -> None:
 def go_on(folder: SweepFolder, where: Where, *, json: bool = False) -> int:
     """Run what is left of a sweep."""
     from ludus.cli.sweep_show import show
+    from ludus.sweeps.engines.modal import sent
     from ludus.sweeps.wandb import NAME as AT_WANDB
 
+    if where.engine != "modal" and sent(folder.path):
+        remedy = f"write ludus sweep resume {folder.name} --engine modal"
+        raise ConfigError(folder.name, "has runs at Modal", remedy)
     lock = folder.lock()
     lock.acquire()
     try:
