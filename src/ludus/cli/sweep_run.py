@@ -54,13 +54,13 @@ def start(spec: SweepSpec, runs_dir: Path, where: Where, *, dry_run: bool, json:
     from ludus.sweeps.plan import Plan
     from ludus.sweeps.store import SweepFolder
 
+    if where.detach:
+        _check_detached(spec, where)
     if not dry_run:
         _ready(spec, where.engine)
     load_for_spec(spec.base, list(spec.overrides), [Path(name) for name in spec.plugins])
     plan = Plan(spec)
     plan.check_all()
-    if where.detach:
-        _check_detached(spec, where)
     if dry_run:
         from ludus.cli.sweep_plan import print_plan
 
