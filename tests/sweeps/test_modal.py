@@ -159,6 +159,9 @@ def test_a_sweep_that_was_left_is_fetched_and_equals_one_of_this_machine(
         *grid, "--engine", "modal", "--detach", "--runs-per-worker=2"
     )
     assert len(server.calls) == 1 and not Index(tmp_path / "runs").records()
+    with pytest.raises(SystemExit):
+        cli.main(["sweep", "resume", "two"])
+    assert "has runs at Modal" in capsys.readouterr().err
     ludus("sweep", "--sweep-id", "two", "--engine", "modal")
     ludus(*grid, "--runs-dir", "here", "--jobs", "1")
     tables = [json.loads(ludus("sweep", "show", "two", "--json", "--runs-dir", place))["trials"] for place in

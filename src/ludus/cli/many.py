@@ -45,16 +45,17 @@ def train_many(
     runs: Sequence[Resolved],
     options: Sequence[str],
     runs_dir: Path,
-    size: int,
+    jobs: str | None,
     engine: EngineName,
     *,
     json: bool,
     unfinished: bool,
 ) -> int:
-    """Train all of them, some at a time; failures are told apart at the end."""
+    """Train all of them, some at a time, or without a number all at once; failures are told apart at the end."""
     from ludus.cli import main
     from ludus.sweeps.engines import engine_of
 
+    size = len(runs) if jobs is None else at_once(jobs)
     runs_dir.mkdir(parents=True, exist_ok=True)
     many = SeedRuns(runs, options, runs_dir, unfinished=unfinished)
     runner = engine_of(engine, main, runs_dir / LOGS, runs[0].config.runtime.ranks)

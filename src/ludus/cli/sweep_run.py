@@ -54,13 +54,13 @@ def start(spec: SweepSpec, runs_dir: Path, where: Where, *, dry_run: bool, json:
     from ludus.sweeps.plan import Plan
     from ludus.sweeps.store import SweepFolder
 
+    if where.detach:
+        _check_detached(spec, where)
     if not dry_run:
         _ready(spec, where.engine)
     load_for_spec(spec.base, list(spec.overrides), [Path(name) for name in spec.plugins])
     plan = Plan(spec)
     plan.check_all()
-    if where.detach:
-        _check_detached(spec, where)
     if dry_run:
         from ludus.cli.sweep_plan import print_plan
 
@@ -103,8 +103,12 @@ def _ready(spec: SweepSpec, engine: PlaceName) -> None:
 def go_on(folder: SweepFolder, where: Where, *, json: bool = False) -> int:
     """Run what is left of a sweep."""
     from ludus.cli.sweep_show import show
+    from ludus.sweeps.engines.modal import sent
     from ludus.sweeps.wandb import NAME as AT_WANDB
 
+    if where.engine != "modal" and sent(folder.path):
+        remedy = f"write ludus sweep resume {folder.name} --engine modal"
+        raise ConfigError(folder.name, "has runs at Modal", remedy)
     lock = folder.lock()
     lock.acquire()
     try:

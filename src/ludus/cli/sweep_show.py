@@ -65,7 +65,7 @@ def join(folder: SweepFolder) -> int:
 
     if not agent.started():
         raise ConfigError("ludus sweep join", "is what W&B's agent calls", f"write ludus sweep resume {folder.name}")
-    given = agent.values()
+    given = agent.written()
     trial = claim(folder, given)
     return cli.run(folder.spec().arguments(trial.number, given, None, folder.runs_dir.absolute()))
 

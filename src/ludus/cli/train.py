@@ -61,11 +61,10 @@ def train(
     if not quiet and not asked.confirmed(runs):
         return 0
     if jobs is not None or engine != "local":
-        from ludus.cli.many import at_once, options_of, train_many
+        from ludus.cli.many import options_of, train_many
 
         options = options_of(runs_dir, plugin, init_from, debug=debug)
-        size = at_once(jobs or str(len(runs)))
-        return train_many(runs, options, runs_dir, size, engine, json=json, unfinished=resume is not None)
+        return train_many(runs, options, runs_dir, jobs, engine, json=json, unfinished=resume is not None)
     return _train(runs, plugins, init_from, runs_dir, json, debug, unfinished=resume is not None)
 
 

@@ -33,16 +33,16 @@ def values(*, required: bool = False) -> dict[str, Any]:
         if required:
             raise ConfigError("--wandb-sweep", f"no agent of W&B started this: {SWEEP} is not set", "use wandb agent")
         return {}
-    return {path: leaf for key, value in _written().items() for path, leaf in _flat(key, value).items()}
+    return {path: leaf for key, value in written().items() for path, leaf in _flat(key, value).items()}
 
 
 def without_repeats(words: Sequence[str]) -> list[str]:
     """A command line without the values that an agent repeats there: nested ones are Python's text of a dict."""
-    repeated = tuple(f"--{key}=" for key in _written()) if started() else ()
+    repeated = tuple(f"--{key}=" for key in written()) if started() else ()
     return [word for word in words if not repeated or not word.startswith(repeated)]
 
 
-def _written() -> dict[str, Any]:
+def written() -> dict[str, Any]:
     """What the agent's file says, nested as it is."""
     name = os.environ.get(FILE)
     if not name:

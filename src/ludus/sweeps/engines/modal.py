@@ -146,6 +146,11 @@ def unpack(archive: bytes, runs_dir: Path) -> None:
         tar.extractall(runs_dir, filter="data")
 
 
+def sent(scratch: Path) -> bool:
+    """Whether a sweep has calls whose results were not fetched."""
+    return bool(read_or_empty(scratch / CALLS).get("calls"))
+
+
 def check(spec: SweepSpec) -> None:
     """Refuse what a container cannot know or do; no client, token or network are one line each, at once."""
     if spec.plugins or spec.base.endswith((".yaml", ".yml", ".json")):
