@@ -47,7 +47,7 @@ def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_the_agents_values_land_in_the_config_under_their_names(given: Any, name: str) -> None:
     shape = {"start": 0.2, "end": 0.05, "schedule": "linear"}
     given({"policy_lr": 1e-3, "algorithm": {"clip": shape, "epochs": 3}, "n_envs": 2, "env_id": "CartPole-v1"}, name)
-    words = ["policy_lr=0.5", "gamma=0.9"]
+    words = ["algorithm.lr=0.5", "gamma=0.9"]  # the same setting by another name
     repeated = ["--policy_lr=0.001", "--algorithm={'epochs': 3}", "-q", "--gamma=0.9"]
     assert agent.without_repeats(repeated) == ["-q", "--gamma=0.9"]
     spec, overrides = agent.merged("CartPole-v1:ppo", words, agent.values())
