@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     rates = {count: workers(count, options.steps, options.repeats) for count in MEASURED}
-    book = {trials: bookkeeping(trials) for trials in (50, 200, 800)}
+    book = {trials: bookkeeping(trials) for trials in (50, 200)}
     exchange = {count: exchanges(count) for count in MEASURED[1:]}
     facts: dict[str, Any] = {
         "benchmark": "scale",
