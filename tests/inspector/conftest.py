@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_run(root, "Pendulum-v1:sac", "environment.max_episode_steps=40")
     make_run(root, "MiniGrid-Empty-8x8-v0:ppo_rgb", "environment.max_episode_steps=30")
     make_run(root, "CartPole-v1:dreamer")
-    if find_spec("ale_py"):
-        make_run(root, "ALE/Pong-v5:ppo", "environment.num_envs=2")
-        make_run(root, "ALE/Pong-v5:dreamer", "environment.num_envs=1", "algorithm.size=tiny",
-                 "buffers.replay.size=2000", "buffers.replay.storage=ram")  # fmt: skip
     return root
 
 

@@ -20,7 +20,8 @@ from ludus.types import Array, Tree, to_device, tree_fill, tree_index, tree_leav
 
 MOST_STEPS = 512
 """Steps over which units are watched."""
-MOST_STRONGEST = 16
+MOST_STRONGEST = 9
+"""Channels of a layer: each takes a pass forward and back."""
 ACTIVATIONS = ("relu", "relu_", "tanh", "elu", "silu", "gelu", "leaky_relu", "mish", "softplus")
 CONVOLUTIONS = ("conv2d",)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,8 @@ from ludus.reports.columns import config_text
 from ludus.reports.report import watch
 
 _SHIPPED = re.compile(r"[A-Za-z0-9_./-]+:[a-z0-9_]+|\+experiment=[\w-]+")
+_ONE = threading.Lock()
+"""Of several pages that ask for one config at once, the first has it composed, the others wait."""
 _FILE = re.compile(r"\.(ya?ml|json)\b", re.IGNORECASE)
 
 
@@ -50,7 +53,8 @@ def _origins(record: Record) -> dict[str, str]:
     given = [str(one) for one in overrides] if isinstance(overrides, list) else []
     if not _SHIPPED.fullmatch(record.spec) or any(_FILE.search(text) for text in (record.spec, *given)):
         return {}
-    return _traced(record.spec, tuple(given), record.config_hash)
+    with _ONE:
+        return _traced(record.spec, tuple(given), record.config_hash)
 
 
 @functools.lru_cache(maxsize=64)
