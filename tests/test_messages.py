@@ -28,6 +28,8 @@ FOREIGN = {
     **dict.fromkeys(("--no-optional-locks",), "git"),
     "--no-deps": "pip",
     "--head": "ray start",
+    "--num-cpus": "ray start",
+    "--forward-signals": "wandb agent",
     "--no": "the beginning of --no-...",
     "--host": "wandb login",
     "--multirun": "Hydra, answered with what to write here",

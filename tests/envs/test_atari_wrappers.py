@@ -229,8 +229,9 @@ def test_the_collector_records_whole_games_unclipped(make: Make, backend: str) -
         Collector(make("ALE/Breakout-v5", wrappers=wrappers, **settings), [0]) for wrappers in (STACK, whole)
     )
     learned, truth = lives.collect(Serve(), 330), games.collect(Serve(), 330)
-    assert learned.terminated.sum() > truth.terminated.sum() == lives.episodes == games.episodes >= 1
-    assert list(lives.returns) == list(games.returns) and list(lives.lengths) == list(games.lengths)
+    assert learned.terminated.sum() > truth.terminated.sum() == lives.episodes.count == games.episodes.count >= 1
+    assert list(lives.episodes.returns) == list(games.episodes.returns)
+    assert list(lives.episodes.lengths) == list(games.episodes.lengths)
 
 
 def test_evaluation_is_of_whole_games_unclipped(make: Make) -> None:

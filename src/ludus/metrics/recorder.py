@@ -53,7 +53,7 @@ class Recorder:
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
         self.sinks = list(sinks)
         self._row, self._epoch = Means(), Means()
-        self._failing: set[str] = set()
+        self._failed: set[str] = set()
 
     def record(self, stage: str, metrics: Mapping[str, float]) -> None:
         """Keep the metrics of a stage for the next row."""
@@ -132,8 +132,6 @@ class Recorder:
         try:
             action(*arguments)
         except OSError as error:
-            if name not in self._failing:
+            if name not in self._failed:
                 log.warning("metrics: %s cannot write: %s; training goes on, rows are missing there", name, error)
-            self._failing.add(name)
-        else:
-            self._failing.discard(name)
+            self._failed.add(name)

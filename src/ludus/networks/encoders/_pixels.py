@@ -43,7 +43,7 @@ class PixelEncoder(Encoder):
         self.scale = 1.0 / (divide_by or float(max(space.high.max(), 1)))
         _, height, width = image_shape(space)
         if min(height, width) < self.smallest:
-            name, side = type(self).__name__.lower(), self.smallest
+            name, side = type(self).__name__.lower().removesuffix("encoder"), self.smallest
             problem = f"'{name}' needs images of at least {side}x{side} pixels, not {height}x{width}"
             raise ConfigError("network.encoder.type", problem, "use auto, which picks one that fits")
 
