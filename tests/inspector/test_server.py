@@ -93,7 +93,7 @@ def test_a_run_that_goes_away_is_one_line(tmp_path: Path, opened: Callable[..., 
 
 def test_an_empty_folder_has_no_runs(tmp_path: Path, opened: Callable[..., TestClient]) -> None:
     (tmp_path / "runs").mkdir()
-    assert opened(tmp_path / "runs").get("/api/runs").json() == {"runs": [], "found": 0, "count": 0}
+    assert opened(tmp_path / "runs").get("/api/runs").json() == {"runs": [], "found": 0, "count": 0, "unread": 0}
 
 
 def test_a_broken_run_stays_in_the_list(tmp_path: Path, opened: Callable[..., TestClient]) -> None:

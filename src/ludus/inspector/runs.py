@@ -17,7 +17,7 @@ from ludus.inspector.curves import Curves
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.report import checkpoints_of
 
-PATIENCE = 1.0
+PATIENCE = 0.5
 """Seconds after which a list is shown without the runs that nobody has read yet."""
 READ = ("checkpoints", "videos", "imagination")
 """Subfolders that are read."""
