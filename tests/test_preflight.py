@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from algorithms.test_world_models import phased, seen
 from ludus.config.model import Choice
 from ludus.data.buffers import Buffers, make_buffers
 from ludus.errors import ResourceError
-from ludus.preflight import check, memory_parts, size
+from ludus.preflight import check, check_room_for_ranks, disk_needed, memory_parts, size
 from ludus.registry import BUFFERS
 from ludus.run import Run
 from ludus.types import Spaces
@@ -84,6 +85,7 @@ def test_pixels_count_as_the_bytes_they_are(run: Run) -> None:
         normalizer=None,
         buffers={},
         phase_configs=run.phase_configs,
+        algorithm=run.algorithm,
         learners={},
     )
     (rollouts,) = memory_parts(stand_in)  # type: ignore[arg-type]
@@ -232,3 +234,26 @@ def test_looking_at_what_a_network_takes_does_not_import_a_compiler() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stdout.strip() == "False", ended.stderr
+
+
+def test_what_a_world_model_keeps_of_every_stored_step_is_counted() -> None:
+    """In memory, and in every checkpoint."""
+    run = build(phased())
+    estimated = _parts(run)["encoded steps"]
+    steps, latent = run.buffers["replay"].size, 3
+    assert estimated == steps * (8 * latent + 16)
+    needed = disk_needed(run)
+    run.algorithm.stored_bytes = lambda: 0
+    assert needed - disk_needed(run) == (run.config.training.checkpoints.keep + 2) * estimated
+    seen(run)
+    held = sum(column.nbytes for column in run.algorithm.encoded.columns.values())
+    rows = run.algorithm.encoded.columns["first"].size
+    assert held / rows == pytest.approx(8 * latent + 16, rel=0.2)
+    close(run)
+
+
+def test_more_ranks_than_memory_are_refused_before_they_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ram, "available", lambda: 2048 * MB)
+    check_room_for_ranks(8)
+    with pytest.raises(ResourceError, match=r"runtime.ranks: 1,000 processes need at least 146.5 GB, 2.0 GB are free"):
+        check_room_for_ranks(1_000)

@@ -38,6 +38,8 @@ TIGHT = 0.8
 """Share of the free memory or disk above which there is a warning."""
 FEW = 256
 """So few environments fit on any machine."""
+PROCESS = 150 * MB
+"""Least memory that a process with torch has for itself."""
 ROW = 128
 """Least bytes of one environment in the arrays of a native backend, besides observations and rewards."""
 OBJECT = 4096
@@ -89,6 +91,14 @@ def check_ranks(config: ExperimentConfig) -> None:
         problem = f"{envs} cannot be divided among {count} ranks"
         raise ConfigError("environment.num_envs", problem, f"use a multiple of {count}")
     config.algorithm.config.of_one_rank(count)
+
+
+def check_room_for_ranks(count: int) -> None:
+    """Refuse, before they are started, more processes on this machine than its memory can hold."""
+    needed, free = count * PROCESS, ram.available()
+    if needed > free:
+        problem = f"{count:,} processes need at least {size(needed)}, {size(free)} are free"
+        raise ResourceError("runtime.ranks", problem, "lower it, or start the ranks on several machines with torchrun")
 
 
 def pick_device(name: str, ranks: Ranks = ALONE) -> torch.device:
@@ -187,6 +197,8 @@ def memory_parts(run: Run) -> Iterator[Part]:
     for name, buffer in run.buffers.items():
         if buffer.cfg.storage == "ram" and not buffer.allocated:
             yield Part(f"buffer {name} of {buffer.size:,} steps", buffer.bytes, buffer.knobs)
+    if kept := run.algorithm.stored_bytes():
+        yield Part("encoded steps", kept, "the size of the buffers")
     for learner in run.learners.values():
         gradients = learner.theta.numel() * learner.theta.element_size()
         yield Part("network", saved_bytes(learner) + gradients, width_of(type(run.algorithm)))
@@ -262,7 +274,7 @@ def _outputs_per_step(learner: Learner, space: gym.Space) -> list[int]:
 def disk_needed(run: Run) -> int:
     """Bytes of the checkpoints that stay, the best and the one being written, and of the buffers: the steps that can be
     sampled and those that only a checkpoint refers to."""
-    one = sum(saved_bytes(learner) for learner in run.learners.values())
+    one = sum(saved_bytes(learner) for learner in run.learners.values()) + run.algorithm.stored_bytes()
     keep = run.config.training.checkpoints.keep
     envs = run.collector.num_envs if run.collector is not None else 0
     return (keep + 2) * (one + REST + envs * PER_ENV) + (keep + 1) * _stored(run)

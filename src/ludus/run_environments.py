@@ -32,7 +32,10 @@ def training_environments(config: ExperimentConfig, num_envs: int) -> VectorEnv 
         return None
     if not config.environment.id:
         problem = "the run has neither an environment nor stored steps to learn from"
-        raise ConfigError("environment.id", problem, "name one, or set buffers.replay to {type: stored, path: RUN}")
+        buffer = next(iter(ALGORITHMS[config.algorithm.name].buffers), "replay")
+        raise ConfigError(
+            "environment.id", problem, f"name one, or set buffers.{buffer} to {{type: stored, path: RUN}}"
+        )
     check_environments(config)
     return make_vector(config.environment, num_envs=num_envs)
 

@@ -23,7 +23,10 @@ import yaml
 from pytest import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 120
+SECONDS = 600
+"""For a test; a busy machine must not look like a change that nobody noticed."""
+HANGS = 60
+"""For a test that may never end: running out of time is how it notices."""
 # imported once; a fork of its own tests each change
 WARM = ("torch", "numpy", "gymnasium", "hypothesis", "hydra", "omegaconf", "pydantic", "rich", "typer", "safetensors")
 
@@ -118,7 +121,7 @@ def pytest_child(work: Path, tests: list[str]) -> int:
         os._exit(code)
 
 
-def outcomes(temporary: Path, starts: list[Start], jobs: int, seconds: float) -> Iterator[tuple[str, int | None]]:
+def outcomes(temporary: Path, starts: list[Start], jobs: int) -> Iterator[tuple[str, int | None]]:
     """Run tests side by side; name and exit code of each group as it ends, None for one that ran out of time."""
     running: dict[int, tuple[str, float]] = {}
     try:
@@ -126,6 +129,7 @@ def outcomes(temporary: Path, starts: list[Start], jobs: int, seconds: float) ->
             while starts and len(running) < jobs:
                 name, tests, mutation = starts.pop(0)
                 plant(temporary / "src", temporary / name / "src", mutation)
+                seconds = HANGS if mutation and mutation.hangs else SECONDS * len(tests)
                 running[pytest_child(temporary / name, tests)] = (name, time.monotonic() + seconds)
             for pid, (name, deadline) in list(running.items()):
                 late = time.monotonic() > deadline
@@ -145,7 +149,7 @@ def outcomes(temporary: Path, starts: list[Start], jobs: int, seconds: float) ->
 def unchanged(tests: list[str], temporary: Path, jobs: int) -> bool:
     """Whether all tests pass on the source as it is."""
     starts: list[Start] = [(f"unchanged-{k}", tests[k::jobs], None) for k in range(min(jobs, len(tests)))]
-    wrong = [name for name, code in outcomes(temporary, starts, jobs, SECONDS * len(tests)) if code != ExitCode.OK]
+    wrong = [name for name, code in outcomes(temporary, starts, jobs) if code != ExitCode.OK]
     for name in wrong:
         print((temporary / name / "log").read_text(), "error: these tests must pass on the unchanged source", sep="\n")
     return not wrong
@@ -155,7 +159,7 @@ def survivors(mutations: list[Mutation], temporary: Path, jobs: int) -> list[str
     """Apply each change, run its test, and name those that nothing noticed."""
     by_id = {mutation.id: mutation for mutation in mutations}
     survived = []
-    for name, code in outcomes(temporary, [(m.id, [m.test], m) for m in mutations], jobs, SECONDS):
+    for name, code in outcomes(temporary, [(m.id, [m.test], m) for m in mutations], jobs):
         m = by_id[name]
         if not (m.hangs if code is None else code == ExitCode.TESTS_FAILED):
             why = "time ran out" if code is None else "it passes" if code == ExitCode.OK else f"pytest exit code {code}"

@@ -216,6 +216,9 @@ def test_an_online_run_still_needs_an_environment(ludus: Any, tmp_path: Path) ->
     done = ludus("train", write(tmp_path, "none", algorithm=DQN, training={"total_updates": 5}), "-q")
     assert done.code == 2
     assert "environment.id: the run has neither an environment nor stored steps to learn from" in done.err
+    assert "set buffers.replay to" in done.err
+    iql = {"algorithm": "iql", "buffers": {"demos": {"type": "uniform"}}, "training": {"total_updates": 5}}
+    assert "set buffers.demos to" in ludus("train", write(tmp_path, "iql", **iql), "-q").err
 
 
 def test_a_link_to_the_newest_run_is_written_down_as_that_run(tmp_path: Path) -> None:

@@ -130,11 +130,25 @@ class Algorithm(ABC):
         """Returns and lengths of the newest episodes."""
         return {} if self.collector is None else self.collector.statistics()
 
+    def take_over(self, state: Mapping[str, Any]) -> list[str]:
+        """A warm start takes what its weights need from the state of another run; names of parts that do not fit."""
+        missing = []
+        for name in self.scales:
+            try:
+                self.state()[name].load_state_dict(state.get(name, {}))
+            except (KeyError, ValueError):  # of another algorithm, or of other spaces
+                missing.append(name)
+        return missing
+
     def check(self, cfg: Any, buffer: str | None) -> None:  # noqa: B027
         """Refuse settings of a phase under which it could never learn from that phase's buffer."""
 
     def activations(self, cfg: Any, rehearsal: Rehearsal) -> int:
         """Bytes that its largest update keeps for gradients; 0: outputs of layers times the batch tell it."""
+        return 0
+
+    def stored_bytes(self) -> int:
+        """Most bytes that its state takes beside weights and moments."""
         return 0
 
     def metrics(self) -> dict[str, float]:

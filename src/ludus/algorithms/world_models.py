@@ -9,7 +9,8 @@ Shapes: T rows, B sequences or environments, N images, Z latent numbers, A actio
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from ludus.acting.exploration import Level, UniformActions, check_bounded, is_bo
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseContext
 from ludus.components.controller import Controller, Pilot, RandomWalk, Steer
 from ludus.components.conv_vae import sample
-from ludus.components.encoded import Encoded
+from ludus.components.encoded import Encoded, row_bytes
 from ludus.components.evolution import Evolution
 from ludus.components.tryouts import Tryouts
 from ludus.components.vision_memory import VisionMemory, VisionMemoryConfig
@@ -116,6 +117,7 @@ class WorldModels(Algorithm):
     Config = WorldModelsConfig
     buffers = {"replay": {"type": "uniform", "size": "auto"}}
     networks = frozenset()
+    scales = ("controller",)
     world: VisionMemory
     default_cycle = ("collect", "update_vision", "encode", "update_memory", "update_controller")
 
@@ -168,6 +170,17 @@ class WorldModels(Algorithm):
             "tryouts": self.tryouts,
             "explores": self.explores,
         }
+
+    def take_over(self, state: Mapping[str, Any]) -> list[str]:
+        """C goes on from where the other run had evolved it to."""
+        missing = super().take_over(state)
+        if "controller" not in missing and not self.evolution.begin_with(state.get("evolution", {})):
+            missing.append("evolution")
+        return missing
+
+    def stored_bytes(self) -> int:
+        """What V saw of every stored row."""
+        return sum(buffer.size for buffer in self.replay.values()) * row_bytes(self.world.vision.latent)
 
     def check(self, cfg: WorldModelsConfig, buffer: str | None) -> None:
         check_length(self._buffer(buffer), cfg.sequence_length, 1, "algorithm.sequence_length")

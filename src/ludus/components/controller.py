@@ -63,6 +63,8 @@ class Controller:
 
     def load_state_dict(self, state: State) -> None:
         """Take it over."""
+        if state["middle"].shape != self.middle.shape:
+            raise ValueError(f"{len(state['middle'])} features, not {len(self.middle)}")
         self.stamp = [int(number) for number in state["stamp"]]
         self.middle, self.spread = torch.as_tensor(state["middle"]), torch.as_tensor(state["spread"])
 

@@ -14,6 +14,11 @@ from ludus.types import Array, State
 COLUMNS = ("posterior", "action", "reward", "first", "terminal")
 
 
+def row_bytes(latent: int) -> int:
+    """About what one row takes: mean and log variance of every latent number, the rest of the columns."""
+    return 8 * latent + 16
+
+
 class Encoded:
     """Sequences of rows with the posteriors of V in place of images."""
 

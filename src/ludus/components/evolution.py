@@ -65,6 +65,17 @@ class Evolution:
             "spare": [int(random["has_gauss"]), float(random["gauss"])],
         }
 
+    def begin_with(self, state: State) -> bool:
+        """Search on from where another evolution is, with a random stream of its own; False if it does not fit."""
+        arrays = state.get("arrays", {})
+        if np.shape(arrays.get("mean")) != self.mean.shape:
+            return False
+        self._cma._sigma, self._cma._g = float(state["sigma"]), int(state["generation"])
+        for name in ARRAYS:
+            setattr(self._cma, f"_{name}", np.array(arrays[name], np.float64))
+        self._cma._B = self._cma._D = self.candidates = None
+        return True
+
     def load_state_dict(self, state: State) -> None:
         """Go on exactly where the state was taken."""
         self._cma._sigma, self._cma._g = float(state["sigma"]), int(state["generation"])

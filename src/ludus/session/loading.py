@@ -117,11 +117,7 @@ def transfer(run: Run, state: Mapping[str, Any], *, optimizer: bool = False) -> 
         _copy(learner, state["algorithm"].get(name, {}), report, optimizer=optimizer)
     if not report.loaded:
         raise ConfigError("--init-from", "no tensor of that run fits this network", "use a run of the same network")
-    for name in run.algorithm.scales:
-        try:
-            run.algorithm.state()[name].load_state_dict(state["algorithm"].get(name, {}))
-        except (KeyError, ValueError):  # of another algorithm, or of other spaces
-            report.missing.append(name)
+    report.missing += run.algorithm.take_over(state["algorithm"])
     if run.normalizer is not None and "normalizer" in state:
         run.normalizer.load_state_dict(state["normalizer"])
     return report

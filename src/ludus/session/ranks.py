@@ -88,6 +88,7 @@ def ranks_of(config: ExperimentConfig, plugins: Sequence[Plugin] = ()) -> Iterat
         with connected(own) as ranks:
             yield ranks
         return
+    preflight.check_room_for_ranks(count)
     with Followers(config, plugins) as followers, connected(followers.first()) as ranks:
         yield ranks
 

@@ -165,5 +165,6 @@ def test_it_says_what_it_is_and_what_it_takes(tmp_path: Path) -> None:
     demos = buffer(folder, held_out=0.2)
     assert demos.origin.startswith(f"{folder}: 6 episodes, 1 of them to validate on, 135 steps, return ")
     assert demos.origin.endswith(f", sha256 {demos.sha256[:12]}")
+    assert ": 1 episodes, 0 of them to validate on, " in buffer(folder, held_out=0.2, episodes=1).origin
     assert not demos.allocated and demos.knobs == "buffers.demos.episodes, or set buffers.demos.storage to disk"
     assert demos.rows >= sum(len(one) + 1 for one in made) - 26

@@ -82,7 +82,7 @@ class MinariBuffer(Buffer):
     @property
     def origin(self) -> str:  # type: ignore[override]
         """What the data set holds, with the beginning of its checksum."""
-        found, apart = self.summary, f", {len(self._apart)} of them to validate on" if self._apart else ""
+        found, apart = self.summary, f", {len(self._apart)} of them to validate on" if self.source.held_out else ""
         about = f"{self.count:,} episodes{apart}, {found.steps:,} steps, return {np.mean(found.returns):,.1f}"
         return f"{self.source.path}: {about}, sha256 {self.sha256[:12]}"
 
