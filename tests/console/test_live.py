@@ -467,11 +467,12 @@ def test_the_progress_goes_on_between_rows() -> None:
     console.close()
 
 
-def test_what_was_noted_is_over_when_the_run_is_further() -> None:
+@pytest.mark.parametrize("learning_starts", [1_250, 1_000])
+def test_what_was_noted_is_over_when_the_run_is_further(learning_starts: int) -> None:
     """The first update is compiled, then steps are taken for minutes before the next row."""
     console, file, clock = _console(terminal=False)
     at = (1_300, "")
-    console.start({}, Budget(25_000), under_way=lambda: at, learning_starts=1_250)
+    console.start({}, Budget(25_000), under_way=lambda: at, learning_starts=learning_starts)
     console.write(_row(1) | {"env_steps": 1_000, "seconds": 2.0})
     console.note("compiling the update ...")
     for clock.now, steps in ((20.0, 1_300), (40.0, 1_400)):

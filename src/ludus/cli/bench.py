@@ -1,19 +1,22 @@
-"""`ludus bench`: measure speed on this machine, and compare memory cores."""
+"""`ludus bench`: measure speed on this machine, compare memory cores, and show what shipped configs learn."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option, Typer
 
+from ludus.cli.job import Engine
 from ludus.cli.options import Jobs, Json, Plugin, numbers, words
 from ludus.cli.table import Column, print_table
 from ludus.envs.facts import shipped
 from ludus.errors import ConfigError
 from ludus.files import to_json
 from ludus.plugins import load_plugins
+from ludus.terminal import warn
 from ludus.text import did_you_mean
 
 app = Typer(rich_markup_mode=None)
@@ -22,7 +25,7 @@ _NAMES = "NAME[,NAME...]"
 
 @app.callback()
 def bench() -> None:
-    """Measure speed, and compare memory cores."""
+    """Measure speed, compare memory cores, and show what shipped configs learn."""
 
 
 @app.command()
@@ -101,3 +104,45 @@ def memory(
     if (out / "table.md").is_file():
         print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")
     return 1 if failures else 0
+
+
+@app.command()
+def results(
+    specs: Annotated[list[str] | None, Argument(help="Env:variant; default: all that are listed.")] = None,
+    seeds: Annotated[str | None, Option(metavar="N[,N...]|A..B", help="Default: those of the list.")] = None,
+    jobs: Annotated[str, Option("--jobs", "-j", metavar="N|auto", help="Runs at once; auto: one per core.")] = "auto",
+    engine: Engine = "local",
+    runs: Annotated[Path | None, Option("--list", metavar="FILE", help="Another list of runs.")] = None,
+    out: Annotated[Path, Option(metavar="DIR", help="Runs and results; a second call goes on.")] = Path(
+        "bench/results"
+    ),
+    page: Annotated[Path | None, Option(metavar="FILE", help="Where the page goes; default: DIR/results.md.")] = None,
+    write_only: Annotated[bool, Option("--write-only", help="Train nothing, write the page again.")] = False,
+) -> int:
+    """Train shipped configs on fresh seeds, and write what they reach with intervals over the seeds."""
+    from ludus import files
+    from ludus.bench import results as found
+    from ludus.cli.many import at_once, options_of, train_all
+
+    chosen = {claim.spec: claim for claim in found.listed(runs or found.LIST)}
+    numbered = None if seeds is None else tuple(numbers("--seeds", seeds, "1..5", least=0))
+    claims = [chosen.get(spec) or found.Claim(spec, found.seeds_from(1, 5)) for spec in specs or chosen]
+    claims = claims if numbered is None else [replace(claim, seeds=numbered) for claim in claims]
+    code = 0
+    if not write_only:
+        planned = [run for claim in claims for run in claim.runs()]
+        options = options_of(out / "runs", None, None, debug=False)
+        ended = train_all(planned, options, out / "runs", at_once(jobs), engine, unfinished=True)
+        code = ended.code
+        for line in ended.failures:
+            warn(line)
+    done, missing = found.finished(claims, out / "runs")
+    for line in missing:
+        warn(line)
+    words = ["ludus", "bench", "results", *(specs or []), *(["--seeds", seeds] if seeds else [])]
+    if done:
+        page = page or out / "results.md"
+        files.write_text(page, found.page(done, missing, words))
+        files.write_json(out / "results.json", {"results": [result.data() for result in done]})
+        print(f"{page} and {out}/results.json are written")
+    return code

@@ -20,7 +20,7 @@ BAR = 16
 
 
 class Board:
-    """Shows jobs; in a pipe only what ended."""
+    """Shows jobs; in a pipe only what ended. `budget` is that of every run, or 0 where they differ."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -66,8 +66,9 @@ class Board:
             return "starts"
         steps = history.number(row.get("env_steps")) or history.number(row.get("updates"))
         full = min(BAR, int(BAR * steps / max(self.budget, 1)))
+        bar = f"{'━' * full}{'─' * (BAR - full)} " if self.budget else ""
         speed = steps / max(history.number(row.get("seconds")), 1e-9)
         found = [
             f"{key.split('/')[0]} {points(history.number(row[key]))}" for key in (RETURN, EVAL_RETURN) if key in row
         ]
-        return f"{'━' * full}{'─' * (BAR - full)} {steps:>9,.0f} steps  {rate(speed):>6}/s  {'  '.join(found)}"
+        return f"{bar}{steps:>9,.0f} steps  {rate(speed):>6}/s  {'  '.join(found)}"

@@ -52,22 +52,37 @@ def train_many(
     unfinished: bool,
 ) -> int:
     """Train all of them, some at a time, or without a number all at once; failures are told apart at the end."""
-    from ludus.cli import main
-    from ludus.sweeps.engines import engine_of
-
     size = len(runs) if jobs is None else at_once(jobs)
-    runs_dir.mkdir(parents=True, exist_ok=True)
-    many = SeedRuns(runs, options, runs_dir, unfinished=unfinished)
-    runner = engine_of(engine, main, runs_dir / LOGS, runs[0].config.runtime.ranks)
-    try:
-        with Board(runs[0].config.training.budget.total) as board, stopping(many):
-            many.run(Pool(runner, size, runs_dir), board)
-    finally:
-        runner.close()
+    many = train_all(runs, options, runs_dir, size, engine, unfinished=unfinished)
     tell([folder for folder in many.done if folder is not None], json=json)
     for line in many.failures:
         warn(line)
     return many.code
+
+
+def train_all(
+    runs: Sequence[Resolved],
+    options: Sequence[str],
+    runs_dir: Path,
+    size: int,
+    engine: EngineName,
+    *,
+    unfinished: bool,
+) -> SeedRuns:
+    """Train runs, `size` of them at a time; with `unfinished`, those that are finished already stay as they are."""
+    from ludus.cli import main
+    from ludus.sweeps.engines import engine_of
+
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    many = SeedRuns(runs, options, runs_dir, unfinished=unfinished)
+    runner = engine_of(engine, main, runs_dir / LOGS, runs[0].config.runtime.ranks)
+    budgets = {run.config.training.budget.total for run in runs}
+    try:
+        with Board(budgets.pop() if len(budgets) == 1 else 0) as board, stopping(many):
+            many.run(Pool(runner, size, runs_dir), board)
+    finally:
+        runner.close()
+    return many
 
 
 class SeedRuns:

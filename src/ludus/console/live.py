@@ -232,7 +232,7 @@ class Console(Sink):
         if waited:
             position = max(position, self._position())
         speed = (after - before) / (end - begin) if end > begin else 0.0
-        if waited and (not speed or after < self._learning_starts <= position):  # rows say nothing of the speed yet
+        if waited and (not speed or after <= self._learning_starts <= position):  # rows say nothing of the speed yet
             speed = (position - after) / waited
         return screen.Standing(
             position=position,

@@ -1,0 +1,82 @@
+"""Results of shipped configs: the list, the statistics, and a command that goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ludus import cli
+from ludus.archive.record import Record
+from ludus.bench import results
+from ludus.config.compose import load
+from ludus.errors import ConfigError
+
+
+def test_every_listed_config_exists_has_a_threshold_and_enough_seeds() -> None:
+    claims = results.listed()
+    assert len(claims) >= 20 and len({claim.spec for claim in claims}) == len(claims)
+    for claim in claims:
+        config = load(claim.spec).config
+        assert config.training.stop.eval_reward is not None, claim.spec
+        assert len(claim.seeds) >= 5 and min(claim.seeds) >= 3001, claim.spec
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("first_seed: 1\nruns: {CartPole-v1:ppo: {seed: 3}}", "is not {seeds: N"),
+        ("first_seed: 1\nruns: {CartPole-v1:ppo: {seeds: 0}}", "is not {seeds: N"),
+        ("first_seed: 1\nrun: {}", "unknown key 'run'"),
+    ],
+)
+def test_a_list_that_says_something_else_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "list.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=problem):
+        results.listed(tmp_path / "list.yaml")
+
+
+def written(folder: Path, *seconds: float) -> Path:
+    folder.mkdir()
+    rows = [{"env_steps": i, "epoch": i, results.CPU: value} for i, value in enumerate(seconds)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_a_row_tells_returns_solved_runs_steps_and_processor_time(tmp_path: Path) -> None:
+    ends = [(100.0, False, 4_000, (30.0, 30.0)), (480.0, True, 2_000, (60.0,)), (500.0, True, 1_000, (120.0, 180.0))]
+    records = []
+    for i, (last, solved, steps, cpu) in enumerate(ends):
+        facts = {"last": last, "solved": solved, "threshold": 475.0, "env_steps": steps, "commit": "0123456789"}
+        records.append(Record(written(tmp_path / str(i), *cpu), str(i), **facts))
+    result = results.Result.of(results.Claim("CartPole-v1:ppo", (1, 2, 3), "500 (them)"), records)
+    assert (result.solved, result.steps, result.minutes) == (2, 2_000, 1.0)
+    cells = dict(zip(results.HEAD, result.cells(), strict=True))
+    assert cells["IQM"] == "360.0" and cells["worst"] == "100.0" and cells["95 % interval"] == "100.0 to 500.0"
+    assert cells["solved"] == "2 of 3" and cells["published"] == "500 (them)" and cells["CPU minutes"] == "1.0"
+    page = results.page([result], ["Taxi-v4:ppo: 1 of 5 runs are finished"], ["ludus", "bench", "results"])
+    assert "at commit 0123456. 1 configs, 3 runs; of 0 configs every seed" in page
+    assert page.endswith("## Not finished\n\n- Taxi-v4:ppo: 1 of 5 runs are finished\n")
+
+
+def test_the_command_trains_what_is_missing_and_writes_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main(["bench", "results", "Bandit-v0:ppo", "--jobs", "1", "--out", "found", *words])
+        said = capsys.readouterr().err
+        assert not end.value.code, said
+        return said
+
+    command("--seeds", "1")
+    first = {path.name for path in (tmp_path / "found/runs").glob("Bandit*")}
+    command("--seeds", "1,2", "--page", "page.md")
+    assert len(first) == 1 and first < {path.name for path in (tmp_path / "found/runs").glob("Bandit*")}
+    assert "| Bandit-v0:ppo | 2 | " in (tmp_path / "page.md").read_text()
+    (found,) = json.loads((tmp_path / "found/results.json").read_text())["results"]
+    assert found["seeds"] == [1, 2] and len(found["values"]) == 2
+    assert "Bandit-v0:ppo: 2 of 3 runs are finished" in command("--seeds", "1..3", "--write-only")
