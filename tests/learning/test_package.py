@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -22,6 +24,7 @@ from ludus.algorithms import AlgorithmConfig
 from ludus.learning import package
 from ludus.learning.compiled import Compiler
 from ludus.registry import ALGORITHMS
+from ludus.session import signals
 from support import build, close, config
 
 needs_compiler = pytest.mark.skipif(not package.has_compiler(), reason="no C++ compiler on this machine")
@@ -521,3 +524,24 @@ def test_the_compiler_is_out_of_reach_of_ctrl_c(tmp_path: Path, monkeypatch) -> 
     assert seen["program"] == sys.executable
     assert seen["start_new_session"] is True
     assert seen["env"]["TMPDIR"].startswith(str(tmp_path)), "a noexec or full /tmp does not matter"
+
+
+def test_the_compiler_goes_on_when_every_process_is_told_to_stop(tmp_path: Path) -> None:
+    """As `scancel` and systemd do: the run saves and ends, and what it learned was compiled."""
+    folder = tmp_path / "torch"  # in the place of torch: it waits for a signal
+    (folder / "_inductor").mkdir(parents=True)
+    (folder / "_inductor" / "__init__.py").write_text("")
+    (folder / "__init__.py").write_text(f"open({str(tmp_path / 'ready')!r}, 'w').close()\nimport time\ntime.sleep(60)")
+    arguments = [sys.executable, str(Path(package.__file__).with_name("build_package.py")), str(tmp_path), "1", "{}"]
+    process = subprocess.Popen(arguments, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    try:
+        while not (tmp_path / "ready").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        for number in signals.SIGNALS:
+            process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+    finally:
+        process.kill()
+        process.wait()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import warnings
 from pathlib import Path
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""Batch systems send them to every process; the run then waits for this one, and what the compiler starts inherits it:
+an update that was not compiled would round differently from then on."""
 
 
 def main(scratch: Path, threads: int, settings: dict[str, object]) -> None:
@@ -21,5 +26,7 @@ def main(scratch: Path, threads: int, settings: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))

@@ -22,8 +22,8 @@ from ludus.run import Run
 from ludus.seeding import Streams
 
 SUPERSEDED = "metrics.superseded.jsonl"
-MISFITS = (RuntimeError, KeyError, ValueError, TypeError)
-"""Errors that loading a state of another shape raises."""
+MISFITS = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, OverflowError)
+"""Errors that loading a state of another shape or with other numbers raises."""
 
 
 def load_state(run: RunFolder) -> tuple[dict[str, Any], list[str], Path]:

@@ -376,6 +376,65 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
         cls(cls.Config(path=str(tmp_path)), other.spaces, 2, name="demos", rng=np.random.default_rng(0))
 
 
+HOSTILE: list[tuple[str, Any]] = [
+    ("num_envs", -1), ("num_envs", "x"), ("num_envs", 2**31), ("frames", {}), ("frames", True), ("padding", 7),
+    ("contents.rows", 2**63), ("contents.rows", 0), ("contents.rows", "x"), ("contents.end", [[1]]),
+    ("contents.end.0", 1.5),
+    ("contents.end.0", -1), ("contents.end.0", 2**63), ("contents.segments", {}), ("contents.segments.0", 7),
+    ("contents.segments.0.0", 9), ("contents.segments.0.0", "x"), ("contents.segments.0.0", -1),
+    ("contents.segments.0.1", 10**30), ("contents.segments.0.2", 10**6), ("contents.segments.0.3", None),
+    ("contents.places", None), ("contents.places.of.0", 10**30), ("contents.places.of.0", -1),
+    ("contents.columns.age.0", 7),
+    ("contents.columns.age", [[], "|O"]), ("next.obs", []), ("next.obs.0", "x"), ("next.age.0", 2**63),
+    ("next.steps.0", None), ("next.steps", [[[]]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["stored", "append"])
+@pytest.mark.parametrize(("where", "value"), HOSTILE)
+def test_an_index_with_other_things_in_it_is_refused(kind: str, where: str, value: Any, tmp_path: Path) -> None:
+    from ludus.registry import BUFFERS
+
+    script = Script(2, 3)
+    buffer = make("uniform", script, 64, memory=False)
+    buffer.attach(tmp_path)
+    fill(buffer, script, [("add", 20)])
+    buffer.save("step=1", ())
+    index, cls = json.loads((tmp_path / "index.json").read_text()), BUFFERS[kind]
+    *path, last = [int(key) if key.isdigit() else key for key in where.split(".")]
+    part = index
+    for key in path:
+        part = part[key]
+    part[last] = value
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    options = {"path": str(tmp_path), **({"size": 64} if kind == "append" else {})}
+    with pytest.raises((DataError, ConfigError)):
+        stored = cls(cls.Config(**options), script.spaces, 2, name="demos", rng=np.random.default_rng(0))
+        stored.add_column("mark")
+        stored.sample(4)
+
+
+@pytest.mark.parametrize("storage", ["ram", "disk"])
+@pytest.mark.parametrize("places", [{"of": 10**10}, {"held": 10**10}, {"held": -1}, {"held": "x"}])
+def test_places_beyond_the_files_are_refused_before_they_are_taken(
+    storage: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    """A list of all places up to the last one is made: one number of a foreign checkpoint could fill memory or disk."""
+    script = Script(2, 3)
+    buffer = make("uniform", script, 64, memory=False, storage=storage)
+    buffer.attach(tmp_path)
+    fill(buffer, script, [("add", 20)])
+    state = buffer.save("step=1", ())
+    if "of" in places:
+        state["contents"]["places"]["of"][0] = places["of"]
+    else:
+        state["contents"]["places"]["held"]["step=0"] = [places["held"]]
+    again = make("uniform", script, 64, memory=False, storage=storage)
+    again.attach(tmp_path)
+    with pytest.raises(DataError, match="beyond the end of"):
+        again.load(state, tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["stored", "append"])
 def test_bytes_of_another_runs_files_are_never_read_as_objects(tmp_path: Path, kind: str) -> None:
     """They would be addresses of the process: whoever made the file could run what they like."""
@@ -403,6 +462,10 @@ def test_bytes_of_another_runs_files_are_never_read_as_objects(tmp_path: Path, k
             read()
     (tmp_path / "index.json").write_text(json.dumps({**whole, "contents": {**whole["contents"], "columns": [1]}}))
     with pytest.raises(DataError, match="cannot be read"):
+        read()
+    columns = {**whole["contents"]["columns"], "../mark": [[], "<f4"]}
+    (tmp_path / "index.json").write_text(json.dumps({**whole, "contents": {**whole["contents"], "columns": columns}}))
+    with pytest.raises(DataError, match="names no file beside it"):
         read()
     (tmp_path / "index.json").write_text(json.dumps(whole))
     (tmp_path / "reward.bin").unlink()

@@ -17,6 +17,8 @@ from ludus.errors import DataError, ResourceError
 from ludus.types import Array, State, tree_leaves, tree_map
 
 INDEX = "index.json"
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, StopIteration, RecursionError)
+"""Errors that an index raises which does not hold what is written into it here."""
 
 
 class SavedSteps(StepStore):
@@ -57,11 +59,15 @@ class SavedSteps(StepStore):
 
     def _read(self, index: State, source: Path) -> None:
         """Take over the steps in a folder by the index beside them."""
-        texts = iter(index["next"]["obs"])
-        obs = tree_map(
-            lambda leaf: np.frombuffer(bytes.fromhex(next(texts)), leaf.dtype).reshape(leaf.shape), self._next_obs
-        )
-        self._restore(index["contents"], {**index["next"], "obs": obs}, index["padding"], source)
+        try:
+            texts = iter(index["next"]["obs"])
+            obs = tree_map(
+                lambda leaf: np.frombuffer(bytes.fromhex(next(texts)), leaf.dtype).reshape(leaf.shape), self._next_obs
+            )
+            self._restore(index["contents"], {**index["next"], "obs": obs}, index["padding"], source)
+        except UNREADABLE as error:
+            self._storage = None
+            raise unreadable(source / INDEX, error) from None
 
     def load(self, state: State, source: Path | None) -> None:
         """Go on exactly where the state was taken; `source` is the folder with the steps it refers to."""
@@ -100,6 +106,11 @@ class SavedSteps(StepStore):
         """Forget every step."""
         self._storage, self._expected = None, -1
         self._next_age, self._steps = np.zeros((2, self.num_envs), np.int64)
+
+
+def unreadable(path: Path, error: Exception) -> DataError:
+    """The refusal of an index."""
+    return DataError(str(path), f"cannot be read: {' '.join(str(error).split())[:200]}", "name another buffer")
 
 
 # ---- spaces as plain data, beside the steps: learning from them needs no environment ---------------------------------

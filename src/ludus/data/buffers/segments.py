@@ -213,10 +213,11 @@ class SegmentFile:
     def load(self, state: State, source: Path) -> None:
         """Read the segments that a state refers to; DataError names what is missing, short or changed."""
         self.end, own, self.known = np.array(state["end"], np.int64), source == self.folder, {}
+        self._check(state, source)
         listed = list(zip(state["segments"], state["places"]["of"], strict=True))
         if own:
             self.held = {str(tag): list(kept) for tag, kept in state["places"]["held"].items()}
-            self._places = 1 + max([-1, *state["places"]["of"], *(p for kept in self.held.values() for p in kept)])
+            self._places = 1 + max([-1, *_places(state)])
         for (b, number, rows, sha), place in listed:
             if own:
                 self.known[b, number] = Segment(place, rows, sha)
@@ -234,6 +235,28 @@ class SegmentFile:
                 where = f"steps {number * self.segment} to {number * self.segment + rows - 1} of environment {b}"
                 raise DataError(str(source), f"{where}: expected sha256 {sha[:12]}, found {found[:12]}", DAMAGED)
         self._find_free()
+
+    def _check(self, state: State, source: Path) -> None:
+        """Refuse segments other than those that so many steps fill, and places far beyond the files: both are numbers
+        of a file, with which memory is indexed and taken."""
+        first, last = np.maximum(self.end - self.rows, 0) // self.segment, self.end // self.segment
+        listed, numbers = state["segments"], [number for entry in state["segments"] for number in entry[:3]]
+        fits = (
+            self.end.shape == (self.num_envs,)
+            and bool((self.end >= 0).all())
+            and len(listed) == int((last - first + 1).sum())
+            and all(type(number) is int for number in numbers)
+            and {(b, number): rows for b, number, rows, _ in listed} == self._alive()
+        )
+        if not fits:
+            raise DataError(str(source), "its list of segments is not that of its steps", DAMAGED)
+        name = max(self.columns, key=lambda name: self.columns[name].bytes)
+        path, tags = source / f"{name}.bin", len(state["places"]["held"])
+        bound = self.num_envs * (tags + 2)  # segments that were begun, of which nothing is written yet
+        if path.is_file():
+            bound += 2 * path.stat().st_size // (self.segment * self.columns[name].bytes)
+        if not all(type(place) is int and 0 <= place <= bound for place in _places(state)):
+            raise DataError(str(source), f"its segments lie beyond the end of {path.name}", DAMAGED)
 
     def _read_column(self, path: Path, name: str, listed: Sequence[tuple[Any, int]]) -> None:
         try:
@@ -253,6 +276,11 @@ DAMAGED = "resume an older checkpoint with RUN/step=N, or begin with an empty bu
 def columns_of(state: State) -> dict[str, ColumnSpec]:
     """The columns of a saved state."""
     return {name: ColumnSpec(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in state["columns"].items()}
+
+
+def _places(state: State) -> list[int]:
+    """Places in the files that the segments of a state and of all kept checkpoints have."""
+    return [*state["places"]["of"], *(place for kept in state["places"]["held"].values() for place in kept)]
 
 
 def write_all(file: BinaryIO, array: Array, offset: int) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from ludus import files
 from ludus.config.model import Model
 from ludus.data.buffers.sampling import Buffer
-from ludus.data.buffers.saving import INDEX, read_space
+from ludus.data.buffers.saving import INDEX, UNREADABLE, read_space, unreadable
 from ludus.data.buffers.segments import SegmentFile, columns_of
 from ludus.data.buffers.store import BufferConfig
 from ludus.data.rollout import Rollout
@@ -21,7 +21,7 @@ from ludus.errors import ConfigError, DataError
 from ludus.registry import BUFFERS
 from ludus.types import Array, Spaces, State
 
-LARGEST_INDEX = 1 << 28
+LARGEST_INDEX, LARGEST_NUMBER = 1 << 28, 1 << 40
 
 
 class StoredConfig(Model):
@@ -118,7 +118,7 @@ def stored_spaces(cfg: StoredConfig, where: str) -> Spaces:
         raise ConfigError(where, f"{path} does not say which spaces its steps have", "collect them again")
     try:
         return Spaces(read_space(index["observation"]), read_space(index["action"]))
-    except (ValueError, KeyError, TypeError, AssertionError) as error:  # gymnasium asserts
+    except (*UNREADABLE, AssertionError) as error:  # gymnasium asserts
         raise DataError(str(path), f"its spaces cannot be read: {error}", "name another buffer") from None
 
 
@@ -142,7 +142,17 @@ def read_index(path: Path) -> State:
         for name, (_, kind) in index["contents"]["columns"].items():
             if np.dtype(kind).kind not in "biuf":  # bytes of a file that are read as objects are addresses
                 raise ValueError(f"column {name} holds no numbers but {kind}")
+            if "/" in name:  # its file would lie elsewhere
+                raise ValueError(f"column {name} names no file beside it")
+        contents = index["contents"]
+        for name, number in (*((key, index[key]) for key in ("num_envs", "frames")), ("rows", contents["rows"])):
+            if type(number) is not int or not 0 < number < LARGEST_NUMBER:
+                raise ValueError(f"{name} is {str(number)[:40]}")
+        for row in (contents["end"], index["next"]["age"], index["next"]["steps"]):
+            if len(row) != index["num_envs"] or any(type(n) is not int or not 0 <= n < LARGEST_NUMBER for n in row):
+                raise ValueError(f"expected numbers of {index['num_envs']} environments, found {str(row)[:40]}")
+        columns_of(contents)
         spaces = {key: index.get(key) for key in ("observation", "action", "scaled_actions")}
         return {key: index[key] for key in ("num_envs", "frames", "contents", "next", "padding")} | spaces
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(str(path), f"cannot be read: {error}", "name another buffer") from None
+    except (OSError, *UNREADABLE) as error:
+        raise unreadable(path, error) from None
