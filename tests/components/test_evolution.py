@@ -11,11 +11,12 @@ import pytest
 from ludus.archive import checkpoint
 from ludus.components.evolution import Evolution
 
-GOAL = np.array([1.0, -2.0, 0.5, 0.0])
+GOAL = np.array([1.0, -2.0, 0.5, 0.0, -0.5])
+"""An odd number, as of candidates: normal numbers are drawn in pairs, and one of them is left over."""
 
 
 def made(seed: int = 3) -> Evolution:
-    return Evolution(4, sigma=0.5, population=8, seed=seed)
+    return Evolution(5, sigma=0.5, population=7, seed=seed)
 
 
 def judged(one: Evolution, generations: int) -> Evolution:
@@ -39,8 +40,8 @@ def test_a_higher_score_is_better() -> None:
 def test_candidates_stay_until_they_are_judged() -> None:
     one = made()
     candidates = one.ask()
-    assert candidates.shape == (8, 4) and one.ask() is candidates
-    one.tell(np.arange(8.0))
+    assert candidates.shape == (7, 5) and one.ask() is candidates
+    one.tell(np.arange(7.0))
     assert not np.array_equal(one.ask(), candidates)
 
 

@@ -162,7 +162,9 @@ def survivors(mutations: list[Mutation], temporary: Path, jobs: int) -> list[str
     for name, code in outcomes(temporary, [(m.id, [m.test], m) for m in mutations], jobs):
         m = by_id[name]
         if not (m.hangs if code is None else code == ExitCode.TESTS_FAILED):
-            why = "time ran out" if code is None else "it passes" if code == ExitCode.OK else f"pytest exit code {code}"
+            said = (temporary / name / "log").read_text().strip().splitlines()
+            ended = f"pytest exit code {code}, {said[-1] if said else 'no output'}"
+            why = "time ran out" if code is None else "it passes" if code == ExitCode.OK else ended
             print(f"survived: {m.id}: {m.what} ({m.file}); {m.test}: {why}", flush=True)
             survived.append(name)
         shutil.rmtree(temporary / name, ignore_errors=True)
