@@ -379,7 +379,7 @@ def test_a_stored_buffer_reads_another_runs_steps(tmp_path: Path) -> None:
 HOSTILE: list[tuple[str, Any]] = [
     ("num_envs", -1), ("num_envs", "x"), ("num_envs", 2**31), ("frames", {}), ("frames", True), ("padding", 7),
     ("contents.rows", 2**63), ("contents.rows", 0), ("contents.rows", "x"), ("contents.end", [[1]]),
-    ("contents.end.0", 1.5),
+    ("contents.end.0", 1.5), ("contents.end.0", 40), ("contents.end.0", 2),
     ("contents.end.0", -1), ("contents.end.0", 2**63), ("contents.segments", {}), ("contents.segments.0", 7),
     ("contents.segments.0.0", 9), ("contents.segments.0.0", "x"), ("contents.segments.0.0", -1),
     ("contents.segments.0.1", 10**30), ("contents.segments.0.2", 10**6), ("contents.segments.0.3", None),
