@@ -103,19 +103,23 @@ def test_two_ranks_of_dreamer_take_the_steps_of_one_process() -> None:
         {"name": "dreamer", **WORLD, "optimizer": {"type": "sgd"}}, "CartPole-v1", None, 112
     )
     assert len(calls) >= 3
-    one, other = together(repeated_dreamer, cfg, calls)
-    assert torch.equal(one, other)
+    (one, scale), (other, other_scale) = (found.tensor_split([-2]) for found in together(repeated_dreamer, cfg, calls))
+    assert torch.equal(one, other) and torch.equal(scale, other_scale)
     start = weights(build(cfg).algorithm)
     moved = (expected - start).abs().max()
     assert moved > 1e-4
     assert (one - expected).abs().max() < 1e-2 * moved
-    alone = repeated(ALONE, cfg, calls)
+    alone, whole_scale = repeated_dreamer(ALONE, cfg, calls).tensor_split([-2])
     assert torch.equal(alone, expected)
+    assert torch.allclose(scale, whole_scale, rtol=1e-4, atol=1e-7) and whole_scale.any()
 
 
 def repeated_dreamer(ranks: Ranks, cfg: Any, calls: list[Call]) -> torch.Tensor:
-    """Imagination starts in every row: its noise has the rows of the batch one after the other, [H, T * B, ...]."""
-    algorithm = build(cfg).algorithm
+    """Weights, then both ends of the range of returns.
+
+    Imagination starts in every row: its noise has the rows of the batch one after the other, [H, T * B, ...].
+    """
+    algorithm, scale = build(cfg).algorithm, torch.zeros(2)
     own: Learner = algorithm.state()["learner"]
     own.ranks = ranks
     for name, batch, scalars, static, noise in calls:
@@ -131,8 +135,8 @@ def repeated_dreamer(ranks: Ranks, cfg: Any, calls: list[Call]) -> torch.Tensor:
             return whole.unflatten(-2, (-1, columns))[..., own_columns, :].flatten(-3, -2)
 
         own.draw = draw
-        own.update(getattr(algorithm, name), part, scalars, **static)
-    return weights(algorithm)
+        scale = own.update(getattr(algorithm, name), part, scalars, **static)["scale"]
+    return torch.cat([weights(algorithm), scale])
 
 
 def test_every_algorithm_that_claims_to_be_data_parallel_is_compared() -> None:
