@@ -10,7 +10,7 @@ import torch
 
 from ludus.orchestration.evaluator import EvalResult
 from ludus.progress import Progress
-from ludus.types import Stateful
+from ludus.types import Stateful, check_form
 
 if TYPE_CHECKING:
     from ludus.orchestration.callbacks import Callback
@@ -36,19 +36,23 @@ def state_of(run: Run, without: Collection[str] = ()) -> dict[str, Any]:
     """Everything that changes."""
     return {
         "algorithm": {name: part.state_dict() for name, part in run.algorithm.state().items()},
-        "run": {
-            "best": run.best.state_dict() if run.best else None,
-            "last": run.last.state_dict() if run.last else None,
-            "seconds": run.seconds,
-            "entered": run.entered,
-            "epoch_start": asdict(run.epoch_start),
-            "epoch_position": run.epoch_position,
-            "settings": [cfg.model_dump(mode="json") for cfg in run.phase_configs],
-        },
+        "run": _numbers(run),
         "callbacks": {name: callback.state_dict() for name, callback in _callbacks(run).items()},
         **{name: part.state_dict() for name, part in _parts(run).items() if name not in without},
         **({} if without else _streams(run)),
         **({} if run.progress == run.epoch_start else {"epoch": epoch_so_far(run)}),
+    }
+
+
+def _numbers(run: Run) -> dict[str, Any]:
+    return {
+        "best": run.best.state_dict() if run.best else None,
+        "last": run.last.state_dict() if run.last else None,
+        "seconds": run.seconds,
+        "entered": run.entered,
+        "epoch_start": asdict(run.epoch_start),
+        "epoch_position": run.epoch_position,
+        "settings": [cfg.model_dump(mode="json") for cfg in run.phase_configs],
     }
 
 
@@ -78,15 +82,16 @@ def load(run: Run, state: Mapping[str, Any]) -> None:
 def load_common(run: Run, state: Mapping[str, Any]) -> None:
     """Take over what is the same on all ranks."""
     own = state["run"]
+    parts = {name: part for name, part in _parts(run).items() if name not in OWN}
+    check_form({"run": _numbers(run), **{name: part.state_dict() for name, part in parts.items()}}, state)
     run.scheduler.load_state_dict(state["scheduler"])
     run.entered = own["entered"]
     if run.entered >= 0:
         run.enter(run.phase)
     for name, part in run.algorithm.state().items():
         part.load_state_dict(state["algorithm"][name])
-    for name, part in _parts(run).items():
-        if name not in OWN:
-            part.load_state_dict(state[name])
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
     saved = zip(run.phase_configs, own["settings"], strict=True)
     run.phase_configs = [type(cfg).model_validate(settings) for cfg, settings in saved]
     run.best, run.last = EvalResult.from_state(own["best"]), EvalResult.from_state(own["last"])

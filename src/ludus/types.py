@@ -130,6 +130,20 @@ class Stateful(Protocol):
     def load_state_dict(self, state: State, /) -> object: ...
 
 
+def check_form(ours: Any, saved: Any, where: str = "state") -> None:
+    """Refuse a saved value that is of another kind than the one it replaces, or an array of another shape."""
+    if ours is None:  # not known before the run has begun
+        return
+    if isinstance(ours, Mapping):
+        for name, value in ours.items():
+            check_form(value, saved[name], f"{where}.{name}")
+    elif hasattr(ours, "shape"):
+        if getattr(saved, "shape", None) != ours.shape:
+            raise ValueError(f"{where} has the shape {getattr(saved, 'shape', None)}, not {tuple(ours.shape)}")
+    elif not isinstance(saved, (float, int) if isinstance(ours, float) else type(ours)):
+        raise TypeError(f"{where} is a {type(saved).__name__}, not a {type(ours).__name__}")
+
+
 def to_device(tree: Tree, device: torch.device) -> Tree:
     """Arrays or tensors of a tree as tensors on a device."""
     import torch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.types import State, tree_map
+from ludus.types import State, check_form, tree_map
 
 if TYPE_CHECKING:
     from ludus.data.collector import Collector
@@ -19,6 +19,12 @@ def state_of(collector: Collector) -> State:
         "snapshot_method": collector.env.choose_snapshot_method(),
         "env": None if resets else collector.env.snapshot(),
         "barrier_seeds": collector.barrier_seeds if resets else None,
+        **_own(collector),
+    }
+
+
+def _own(collector: Collector) -> State:
+    return {
         "obs": collector.newest_obs,
         "first": collector.first,
         "memory": collector.state,
@@ -32,6 +38,7 @@ def load(collector: Collector, state: State) -> None:
     if state["env"] is None:
         collector.barrier(state["barrier_seeds"])
     else:
+        check_form({name: ours for name, ours in _own(collector).items() if name != "memory"}, state)
         collector.env.restore(state["env"])
         collector.newest_obs, collector.first = tree_map(np.array, state["obs"]), np.array(state["first"])
         collector.state = state["memory"]

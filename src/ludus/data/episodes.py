@@ -73,5 +73,6 @@ class Episodes:
 
     def load_state_dict(self, state: State) -> None:
         """Go on with the finished ones; the open ones go on only where their environments do."""
-        self.returns, self.lengths = deque(state["returns"], WINDOW), deque(state["lengths"], WINDOW)
+        self.returns = deque(map(float, state["returns"]), WINDOW)
+        self.lengths = deque(map(int, state["lengths"]), WINDOW)
         self.count, self.best_return = state["episodes"], state["best_return"]

@@ -96,7 +96,8 @@ class EvalResult:
         """The inverse of `state_dict`."""
         if state is None:
             return None
-        return cls(**{**state, "returns": tuple(state["returns"]), "lengths": tuple(state["lengths"])})
+        returns, lengths = tuple(map(float, state["returns"])), tuple(map(int, state["lengths"]))
+        return cls(**{**state, "returns": returns, "lengths": lengths})
 
     def metrics(self) -> dict[str, float]:
         """For the `val` stage."""

@@ -175,12 +175,17 @@ class PhaseScheduler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from there."""
+        """Continue from there; a hook that no phase has is refused."""
+        index, position = state["index"], state["position"]
+        here = self.calls[min(index, len(self.calls) - 1)] if self.calls else []
+        if index < 0 or not 0 <= position < max(len(here), 1):
+            raise ValueError(f"phase {index} has no hook {position}")
         self.progress, self.phase_progress = Progress(**state["progress"]), Progress(**state["phase_progress"])
-        self.index, self._position, self._done_here = state["index"], state["position"], state["done_here"]
+        self.index, self._position, self._done_here = index, position, state["done_here"]
         self._online_updates = state["online_updates"]
-        self.cycle_start, self._cycle_worked, self._cycle_fresh = state["cycle"]
-        self._owed = OwedCalls(self.calls[min(self.index, len(self.calls) - 1)] if self.calls else [])
+        start, worked, fresh = state["cycle"]
+        self.cycle_start, self._cycle_worked, self._cycle_fresh = int(start), bool(worked), bool(fresh)
+        self._owed = OwedCalls(here)
         self._owed.load_state_dict(state["owed"])
         if self.finished and self._ends_with_the_budget(self.phases[-1]) and self.position < self.budget.total:
             self.index = len(self.phases) - 1  # the budget has grown since: the last phase goes on

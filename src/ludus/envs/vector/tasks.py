@@ -171,9 +171,9 @@ class TaskVectorEnv(VectorEnv):
 
     def _restore(self, state: State) -> Tree:
         self._task.load(state["task"])
-        self._clock, self._began[...] = state["clock"], state["began"]
+        self._clock, self._began[...] = int(state["clock"]), state["began"]
         self._next_limit, self._late = int(self._began.min()) + self._limit, True
-        self._random = [unpack_generator("generator", packed) for packed in state["random"]]
+        self._random = [unpack_generator("generator", state["random"][i]) for i in range(self.num_envs)]
         return self._task.obs
 
     def _choose(self) -> SnapshotChoice:
