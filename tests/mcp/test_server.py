@@ -18,12 +18,15 @@ pytest.importorskip("mcp")
 import anyio
 
 from ludus.errors import ConfigError
+from ludus.mcp.judge import rank_correlation, trend
 from ludus.mcp.training import checked
 from mcp import Client, StdioServerParameters
 
 LOOK = {"list_runs", "show_run", "run_status", "run_logs", "run_metrics", "compare_runs", "run_alerts", "plot_runs",
-        "list_environments", "show_config", "inspect_step"}  # fmt: skip
-SMALL = ["training.total_timesteps=512", "training.evaluation.every_steps=256", "training.evaluation.episodes=2"]
+        "list_environments", "show_config", "inspect_step", "metric_trend", "correlate_metrics", "config_difference",
+        "diagnose_run", "wait_for_run", "evaluate_run"}  # fmt: skip
+SMALL = ["training.total_timesteps=512", "training.evaluation.every_steps=256", "training.evaluation.episodes=2",
+         "algorithm.rollout_steps=16"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +103,45 @@ def test_looking(runs: Path) -> None:
     assert after == before
 
 
+def test_judging(runs: Path) -> None:
+    async def conversation(client: Client) -> None:
+        (run,) = (await call(client, "list_runs"))["runs"]
+        heading = await call(client, "metric_trend", metric="train/policy/entropy", last=1.0)
+        assert heading["points"] > 2 and heading["verdict"] in ("rises", "falls", "flat")
+        with pytest.raises(ConfigError, match="has no metric 'nothing'; run_metrics names"):
+            await call(client, "metric_trend", metric="nothing")
+        with pytest.raises(ConfigError, match="no part of a run"):
+            await call(client, "metric_trend", last=0)
+        moving = (await call(client, "correlate_metrics", metric="train/policy/entropy"))["correlations"]
+        assert moving and "train/policy/entropy" not in moving and all(abs(value) <= 1 for value in moving.values())
+        assert (await call(client, "config_difference", run=run["id"], other="@last"))["differences"] == []
+        found = await call(client, "diagnose_run")
+        assert found["status"]["id"] == run["id"] and found["return"]["verdict"] == "fewer than four evaluations"
+        assert (await call(client, "wait_for_run"))["state"] == "finished"  # at once
+        played = await call(client, "evaluate_run", episodes=3, seed=5)
+        assert (played["episodes"], played["seed"]) == (3, 5) and played["min"] <= played["mean"] <= played["max"]
+        assert (await call(client, "evaluate_run", episodes=3, seed=5))["mean"] == played["mean"]
+
+    talk(runs, conversation)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"), [([0, 1, 2, 3.1], "rises"), ([3, 2, 1.1, 0], "falls"), ([1, 0, 1, 0], "flat")]
+)
+def test_a_trend_is_more_than_the_scatter_around_it(values: list[float], verdict: str) -> None:
+    assert trend([0, 10, 20, 30], values, 1.0)["verdict"] == verdict
+    assert trend([0, 10, 20, 30], [*values[:1], 5, 5, 5], 0.5)["points"] == 2
+
+
+def test_ranks_are_correlated_and_not_numbers() -> None:
+    assert rank_correlation([1, 2, 3, 4], [1, 10, 100, 1000]) == pytest.approx(1.0)
+    assert rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9487, abs=1e-4)
+    assert rank_correlation([1, 2, 3, 4], [2, 1, 4, 3]) == pytest.approx(0.6)
+    assert math.isnan(rank_correlation([1, 1, 1], [1, 2, 3]))
+
+
 def test_training(runs: Path) -> None:
-    """Started, followed, stopped and resumable; a mistake is one line."""
+    """Started, followed, stopped and resumed; a mistake is one line."""
 
     async def conversation(client: Client) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} > LOOK
@@ -118,6 +158,11 @@ def test_training(runs: Path) -> None:
         assert status["state"] == "stopped" and status["next"] == f"ludus resume {started['run']}"
         with pytest.raises(ConfigError, match="is not running here"):
             await call(client, "stop_training", run=started["run"])
+        assert (await call(client, "resume_training", run=started["run"]))["run"] == started["run"]
+        assert (await call(client, "wait_for_run", run=started["run"], seconds=0.1))["state"] == "running"
+        with pytest.raises(ConfigError, match="is running; list_runs shows"):
+            await call(client, "resume_training", run=started["run"])
+        await call(client, "stop_training", run=started["run"])
 
     talk(runs, conversation, "--allow-train")
 

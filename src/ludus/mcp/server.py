@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus import __version__, files
 from ludus.errors import LudusError, MissingExtra, of_system
+from ludus.mcp.judge import Judging
 from ludus.mcp.look import Looking
 from ludus.mcp.steps import Steps
 from ludus.mcp.training import Training
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = """Ludus trains agents by reinforcement learning; a run is a folder with config, metrics, checkpoints.
 Name a run by its id, a unique prefix, @last or @best. {training}"""
+Tool = Callable[..., Any]
 
 
 def make_server(runs_dir: Path, *, allow_train: bool) -> MCPServer:
     """A server over the runs of a folder; without `allow_train` it can change nothing."""
     try:
-        from mcp.server.mcpserver import Image, MCPServer
-        from mcp.server.mcpserver.exceptions import ToolError
+        from mcp.server.mcpserver import MCPServer
         from mcp_types import ToolAnnotations
     except ImportError:
         raise MissingExtra("mcp", "mcp") from None
@@ -32,18 +33,59 @@ def make_server(runs_dir: Path, *, allow_train: bool) -> MCPServer:
     server: MCPServer = MCPServer(
         "ludus", version=__version__, instructions=INSTRUCTIONS.format(training=told), log_level="ERROR"
     )
+    looks = ToolAnnotations(read_only_hint=True)
+    for tool in looking_tools(runs_dir):
+        server.tool(annotations=looks)(guarded(tool, runs_dir))
+    for tool in drawing_tools(runs_dir):
+        server.tool(annotations=looks, structured_output=False)(guarded(tool, runs_dir))
+    if allow_train:
+        training = Training(runs_dir)
+        for tool in (training.start_training, training.stop_training, training.resume_training):
+            server.tool(annotations=ToolAnnotations(read_only_hint=False))(guarded(tool, runs_dir))
+    return server
 
-    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            try:
-                return function(*arguments, **named)
-            except LudusError as error:
-                raise ToolError(error.line()) from None
-            except OSError as error:
-                raise ToolError(of_system(error, str(runs_dir)).line()) from None
 
-        return call
+def guarded(tool: Tool, runs_dir: Path) -> Tool:
+    """The tool; what goes wrong is one line for the agent."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    @functools.wraps(tool)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return tool(*arguments, **named)
+        except LudusError as error:
+            raise ToolError(error.line()) from None
+        except OSError as error:
+            raise ToolError(of_system(error, str(runs_dir)).line()) from None
+
+    return call
+
+
+def looking_tools(runs_dir: Path) -> list[Tool]:
+    """Tools that answer with data."""
+    looking, judging = Looking(runs_dir), Judging(runs_dir)
+    return [
+        looking.list_runs,
+        looking.show_run,
+        looking.run_status,
+        looking.run_logs,
+        looking.run_metrics,
+        looking.compare_runs,
+        looking.run_alerts,
+        looking.list_environments,
+        looking.show_config,
+        judging.metric_trend,
+        judging.correlate_metrics,
+        judging.config_difference,
+        judging.diagnose_run,
+        judging.wait_for_run,
+        judging.evaluate_run,
+    ]
+
+
+def drawing_tools(runs_dir: Path) -> list[Tool]:
+    """Tools that answer with pictures."""
+    from mcp.server.mcpserver import Image
 
     looking, steps = Looking(runs_dir), Steps(runs_dir)
 
@@ -61,23 +103,4 @@ def make_server(runs_dir: Path, *, allow_train: bool) -> MCPServer:
         facts, picture = steps.step(run, checkpoint, seed, t, mode)
         return [files.to_json(facts), *([] if picture is None else [Image(data=picture, format="png")])]
 
-    look: list[Callable[..., Any]] = [
-        looking.list_runs,
-        looking.show_run,
-        looking.run_status,
-        looking.run_logs,
-        looking.run_metrics,
-        looking.compare_runs,
-        looking.run_alerts,
-        looking.list_environments,
-        looking.show_config,
-    ]
-    for function in look:
-        server.tool(annotations=ToolAnnotations(read_only_hint=True))(guarded(function))
-    for drawn in (plot_runs, inspect_step):
-        server.tool(annotations=ToolAnnotations(read_only_hint=True), structured_output=False)(guarded(drawn))
-    if allow_train:
-        training = Training(runs_dir)
-        for change in (training.start_training, training.stop_training):
-            server.tool(annotations=ToolAnnotations(read_only_hint=False))(guarded(change))
-    return server
+    return [plot_runs, inspect_step]

@@ -52,9 +52,19 @@ class Training:
     def start_training(self, spec: str, overrides: list[str] | None = None, seed: int | None = None) -> dict[str, Any]:
         """Start a training in the background and return its run; follow it with run_status and run_logs."""
         spec, words = checked(spec, overrides or [])
-        words = [*words, *([] if seed is None else [f"experiment.seed={int(seed)}"]), "logging.console=false"]
-        command = running_module("ludus", "train", spec, *words, "-q", "--runs-dir", str(self.runs_dir))
-        before = set(runs_in(self.runs_dir))
+        words = [*words, *([] if seed is None else [f"experiment.seed={int(seed)}"]), "logging.console=false", "-q"]
+        return self._start(spec, ["train", spec, *words], set(runs_in(self.runs_dir)))
+
+    def resume_training(self, run: str) -> dict[str, Any]:
+        """Go on with a run that was stopped or lost, in the background, exactly where it was saved."""
+        record = Index(self.runs_dir).get(run)
+        if record.state in ("running", "finished"):
+            raise ConfigError(record.id, f"is {record.state}", "list_runs shows which were stopped or lost")
+        return self._start(record.id, ["resume", record.id], set(runs_in(self.runs_dir)) - {record.id})
+
+    def _start(self, name: str, words: list[str], before: set[str]) -> dict[str, Any]:
+        """A process of its own, once it works on a run that was not there before."""
+        command = running_module("ludus", *words, "--runs-dir", str(self.runs_dir))
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
@@ -68,10 +78,10 @@ class Training:
                     said.seek(0)
                     lines = said.read()[-2000:].decode(errors="replace").strip().splitlines()
                     problem = clean(hide(lines[-1].removeprefix("error: ") if lines else "said nothing"), 500)
-                    raise ConfigError(clean(spec, 80), problem)
+                    raise ConfigError(clean(name, 80), problem)
                 time.sleep(0.1)
         process.terminate()
-        raise ConfigError(clean(spec, 80), f"made no run folder within {PATIENCE:g} s", "train it in a terminal")
+        raise ConfigError(clean(name, 80), f"made no run folder within {PATIENCE:g} s", "train it in a terminal")
 
     def stop_training(self, run: str) -> dict[str, Any]:
         """Ask a running training to save and end; it can be resumed to the bit."""
