@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
-from match import interleave, note
+from match import interleave, note, steadiness
 from off_policy_task import TASKS
 from task import MUJOCO, SPEED, Task
 
@@ -75,6 +75,7 @@ def compare(case: str, old: Path, compiled: bool, repeats: int, scratch: Path) -
         "new_over_old": median,
         "each": each,
         **medians,
+        **steadiness(),
     }
 
 

@@ -15,11 +15,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from task import Task
 
 PEERS = Path(__file__).parent
 Contestant = tuple[str, ...]
 """A script in this folder and what it is told besides the task."""
+FIXED_LOOP: list[float] = []
+"""Seconds of the fixed loop before every measurement of this process."""
 
 
 def run(contestant: Contestant, task: Task, cache: Path, python: str = sys.executable) -> dict[str, Any]:
@@ -38,12 +41,22 @@ def run(contestant: Contestant, task: Task, cache: Path, python: str = sys.execu
     return {**json.loads(process.stdout.splitlines()[-1]), "seconds": time.perf_counter() - start}
 
 
+def fixed_loop() -> float:
+    """Seconds of a piece of work that never changes: what differs between two calls is the machine."""
+    weights, start = np.full((64, 64), 1 / 64, np.float32), time.perf_counter()
+    values = weights
+    for _ in range(5_000):
+        values = values @ weights
+    return time.perf_counter() - start
+
+
 def interleave(names: Iterable[str], repeats: int, measure: Callable[[str, int], None]) -> None:
-    """Every contestant once per repeat, each repeat starting with another one."""
+    """Every contestant once per repeat, each repeat starting with another one; the fixed loop before each."""
     names = list(names)
     for repeat in range(repeats):
         shift = repeat % len(names)
         for name in names[shift:] + names[:shift]:
+            FIXED_LOOP.append(fixed_loop())
             measure(name, repeat)
 
 
@@ -77,4 +90,13 @@ def machine(*packages: str) -> dict[str, object]:
         with suppress(PackageNotFoundError):  # Ludus may be measured alone
             versions[name] = version(name)
     load, python = round(os.getloadavg()[0], 2), platform.python_version()
-    return {"cores": os.cpu_count(), "load": load, "python": python, **versions}
+    return {"cores": os.cpu_count(), "load": load, **steadiness(), "python": python, **versions}
+
+
+def steadiness() -> dict[str, float]:
+    """How unsteady the machine was: the fixed loop's median in ms, and its slowest and fastest tenth beside it."""
+    if len(FIXED_LOOP) < 2:
+        return {}
+    low, middle, high = np.quantile(FIXED_LOOP, [0.1, 0.5, 0.9])
+    shares = {"slow_share": round(high / middle, 2), "fast_share": round(low / middle, 2)}
+    return {"fixed_loop_ms": round(1e3 * middle, 2), **{f"fixed_loop_{name}": share for name, share in shares.items()}}
