@@ -23,6 +23,7 @@ SPEED_FIELD: dict[str, Contestant] = {
     "cleanrl_shaped": ("cleanrl_shaped.py",),
     "ludus_eager": ("ludus_run.py", "runtime.compile=never"),
     "ludus_compiled": ("ludus_run.py", "runtime.compile=always"),
+    "floor": ("floor.py",),
 }
 SOLVE_FIELD: dict[str, Contestant] = {
     "sb3": ("sb3.py",),
