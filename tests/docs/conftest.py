@@ -16,7 +16,7 @@ from support import forget_plugins
 
 ROOT = Path(__file__).parents[2]
 BUDGET = "512"
-_FENCE = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _NO_BUDGET = ("--cfg", "--list-envs", "--help", "timesteps")
 
 

@@ -117,7 +117,7 @@ def test_paths_exist(page: Path) -> None:
     """A path in backticks is one of the repository, or of the package."""
     if page.name in OLD_NAMES:
         return
-    mine = set(re.findall(r"title=(\S+)", page.read_text()))
+    mine = set(re.findall(r'title="(\S+)"', page.read_text()))
     for path in re.findall(r"`((?:src|docs|tests|benchmarks|tools|algorithms|networks|envs|data|orchestration|metrics|"
                            r"runs|config|cli|math)/[\w./-]+\.(?:py|md|yaml))`", page.read_text()):  # fmt: skip
         assert path in mine or (ROOT / path).exists() or (ROOT / "src" / "ludus" / path).exists(), path
