@@ -35,7 +35,7 @@ class _Silent(SimpleHTTPRequestHandler):
 
 
 def build(tool: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    proxies = {name: DEAD_END for name in ("http_proxy", "https_proxy", "all_proxy")}
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), DEAD_END)
     command = [sys.executable, str(tool), str(target)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **proxies})
 
