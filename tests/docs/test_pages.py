@@ -20,7 +20,8 @@ GUIDES = [
     ROOT / f"{name}.md" for name in ("AGENTS", "CLAUDE", "ARCHITECTURE_GUIDE", "CODING_PRINCIPLES", "CONTRIBUTING")
 ]
 """For people and agents who work on the code: their commands are tools, so only links and paths are checked."""
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "extending").glob("*.md")])
+FOLDERS = [ROOT / "docs", ROOT / "docs" / "extending", ROOT / "docs" / "tutorials"]
+PAGES = sorted([ROOT / "README.md", *(page for folder in FOLDERS for page in folder.glob("*.md"))])
 AS_WRITTEN = {"algorithm.md", "environment.md"}
 """Pages whose trainings are short enough to run in full."""
 OLD_NAMES = {"coming-from.md"}
