@@ -5,7 +5,7 @@ The pages are laid out as in the repository, so that every link works in both pl
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,12 +25,12 @@ def build(target: Path) -> None:
         work = Path(name)
         lay_out(work)
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
-        done = subprocess.run(
-            command, cwd=work, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}, check=False
-        )
-        dead = dead_links(work / "site") if done.returncode == 0 else []
-        if done.returncode or dead:
-            raise SystemExit("\n".join([done.stdout + done.stderr, *dead, "error: the site was not built"]))
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True)
+        if done.returncode:
+            said = re.sub(r"\x1b\[[\d;]*m", "", done.stderr).partition("Traceback")[0]  # the colours of a terminal
+            raise SystemExit(f"{said}error: the site was not built")
+        if dead := dead_links(work / "site"):
+            raise SystemExit("\n".join([*dead, f"{len(dead)} issues found", "error: the site was not built"]))
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(work / "site", target)
 

@@ -110,7 +110,8 @@ def test_a_dead_link_ends_the_build(link: str, tmp_path: Path) -> None:
     assert build(tmp_path / "tools" / TOOL.name, tmp_path / "site").returncode == 0
     page.write_text(f"# Page\n\n[Runs]({link})\n")
     done = build(tmp_path / "tools" / TOOL.name, tmp_path / "other")
-    assert done.returncode != 0 and "error: the site was not built" in done.stderr
+    assert done.returncode == 1
+    assert "1 issue" in done.stderr and done.stderr.endswith("\nerror: the site was not built\n")
     assert not (tmp_path / "other").exists()
 
 
