@@ -15,7 +15,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train test test-all test-slow mutate lint format bench clean
+.PHONY: help install train test test-all test-slow mutate lint format bench docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,6 +52,10 @@ format: $(VENV)/.dev ## put the code in shape
 bench: $(VENV)/.dev ## speed against Stable-Baselines3 and a CleanRL-shaped loop
 	$(PIP) --editable '.[bench]'
 	$(BIN)/python benchmarks/ppo_cartpole.py $(ARGS)
+
+docs: $(VENV)/.dev ## the documentation as a site in site/
+	$(BIN)/python tools/docs_site.py site
+	@echo "python3 -m http.server --directory site shows it"
 
 clean: ## remove .venv and caches; runs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -36,20 +36,31 @@ def line(text: str, start: str) -> str:
     ("start", "registry"), [("| algorithms", ALGORITHMS), ("| memory cores", MEMORY), ("| encoders", ENCODERS)]
 )
 def test_the_box_holds_what_is_registered(start: str, registry: Registry[Any]) -> None:
-    assert set(re.findall(r"`(\w+)`", line(README, start))) == set(registry.names())
+    assert set(re.findall(r"`(\w+)`", line(page("in-the-box.md"), start))) == set(registry.names())
 
 
 def test_the_box_holds_every_suite_with_a_config() -> None:
     shipped = environment_files([ROOT / "src" / "ludus" / "configs"])
-    told = line(README, "| environments").split(";")[0]
+    told = line(page("in-the-box.md"), "| environments").split(";")[0]
     suites = {suite_of(spelled(id)).title for id in shipped}
     assert suites > {"Atari", "MuJoCo", "classic control"}
     assert {suite for suite in suites if suite not in told} == set()
 
 
+def test_the_readme_is_short_and_counts_right() -> None:
+    """What a stranger reads in two minutes: a picture, at most 500 words of text, and no number that is out of date."""
+    text = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert len(text.split()) <= 500 and "](docs/pictures/" in text
+    cores = set(MEMORY.names()) - {"none"}
+    suites = {suite_of(spelled(id)).title for id in environment_files([ROOT / "src" / "ludus" / "configs"])}
+    told = re.search(r"(\d+) algorithms .* (\d+) memory cores and configs for (\d+) suites", text)
+    assert told is not None
+    assert [int(number) for number in told.groups()] == [len(ALGORITHMS.names()), len(cores), len(suites)]
+
+
 def test_every_extra_is_told() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    table = README.split("| extra |")[1].split("\n\n")[0]
+    table = page("install.md").split("| extra |")[1].split("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()[2:]))) == set(extras)
 
 

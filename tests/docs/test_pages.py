@@ -20,7 +20,8 @@ GUIDES = [
     ROOT / f"{name}.md" for name in ("AGENTS", "CLAUDE", "ARCHITECTURE_GUIDE", "CODING_PRINCIPLES", "CONTRIBUTING")
 ]
 """For people and agents who work on the code: their commands are tools, so only links and paths are checked."""
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "extending").glob("*.md")])
+FOLDERS = [ROOT / "docs", ROOT / "docs" / "extending", ROOT / "docs" / "tutorials"]
+PAGES = sorted([ROOT / "README.md", *(page for folder in FOLDERS for page in folder.glob("*.md"))])
 AS_WRITTEN = {"algorithm.md", "environment.md"}
 """Pages whose trainings are short enough to run in full."""
 OLD_NAMES = {"coming-from.md"}
@@ -117,7 +118,7 @@ def test_paths_exist(page: Path) -> None:
     """A path in backticks is one of the repository, or of the package."""
     if page.name in OLD_NAMES:
         return
-    mine = set(re.findall(r"title=(\S+)", page.read_text()))
+    mine = set(re.findall(r'title="(\S+)"', page.read_text()))
     for path in re.findall(r"`((?:src|docs|tests|benchmarks|tools|algorithms|networks|envs|data|orchestration|metrics|"
                            r"runs|config|cli|math)/[\w./-]+\.(?:py|md|yaml))`", page.read_text()):  # fmt: skip
         assert path in mine or (ROOT / path).exists() or (ROOT / "src" / "ludus" / path).exists(), path

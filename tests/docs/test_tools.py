@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import ludus
+
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tools"
 
@@ -18,6 +20,16 @@ def test_the_tables_of_files_are_current() -> None:
     written = (ROOT / "docs" / "reference" / "files.md").read_text()
     assert written == page, "run python tools/file_tables.py --write"
     assert page.count("\n| `") > 200 and "|  |" not in page
+
+
+def test_the_python_reference_is_current_and_whole() -> None:
+    page = runpy.run_path(str(TOOLS / "api_reference.py"))["page"]()
+    written = (ROOT / "docs" / "reference" / "python.md").read_text()
+    assert written == page, "run python tools/api_reference.py --write"
+    for name in set(ludus.__all__) - {"__version__"}:
+        assert f"\n### ludus.{name}\n" in page, name
+    assert "#### Run.evaluate\n\n```python\nevaluate(\n    episodes: int = 100,\n    *,\n" in page
+    assert ludus.Run.evaluate.__doc__ in page and "- `folder: Path`: Where it is.\n" in page
 
 
 def test_a_function_that_nobody_calls_is_found(tmp_path: Path) -> None:

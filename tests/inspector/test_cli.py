@@ -90,4 +90,8 @@ def test_script_in_a_page_of_one_file_stays_data(runs: Path, ids: dict[str, str]
     for name in ("arrays.bin", "frames.bin", "seen.bin"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "episode.json").write_text(json.dumps({"info": {"</script><script>alert(1)</script>": [1]}}))
-    assert page_of(tmp_path).count("</script>") == 3
+    page = page_of(tmp_path)
+    assert page.count("</script>") == 3
+    assert (
+        "Copyright (c) 2022 Leon Sorokin" in page and page.count("-->") == 1
+    )  # a copy of uPlot has its licence with it

@@ -33,6 +33,9 @@ _PAGE = """<!doctype html>
 <body>
 <main id="main" tabindex="-1"></main>
 <script type="application/json" id="episode">{data}</script>
+<!-- uPlot, which the next script is:
+{licence}
+-->
 <script>{plot}</script>
 <script type="module">{script}</script>
 </body>
@@ -81,7 +84,8 @@ def page_of(folder: Path) -> str:
     )
     style = (STATIC / "uPlot.min.css").read_text() + (STATIC / "style.css").read_text()
     policy = f"default-src 'none'; script-src {sums}; style-src 'unsafe-inline'; img-src blob: data:"
-    return _PAGE.format(policy=policy, style=style, data=data, plot=plot, script=script)
+    licence = (STATIC / "uPlot.LICENSE").read_text()
+    return _PAGE.format(policy=policy, style=style, data=data, licence=licence, plot=plot, script=script)
 
 
 def joined() -> str:
