@@ -55,6 +55,11 @@ def load_plugins(names: Sequence[str | Path]) -> list[Plugin]:
 
 def load_environments(spec: str, overrides: Sequence[str]) -> list[Plugin]:
     """Import the class of `module:Class:algorithm` or `environment.id=module:Class`, which a user typed."""
+    return load_plugins(environment_classes(spec, overrides))
+
+
+def environment_classes(spec: str, overrides: Sequence[str]) -> list[str]:
+    """The classes that a spec and its overrides name: `module:Class`."""
     from ludus.config.aliases import canonical
 
     pairs = [override.partition("=") for override in overrides]
@@ -62,8 +67,7 @@ def load_environments(spec: str, overrides: Sequence[str]) -> list[Plugin]:
         value.strip("'\"") for key, _, value in pairs if canonical(tuple(key.split(".")))[0] == ("environment", "id")
     ]
     parts = [(name, *name.partition(":")) for name in (spec.rpartition(":")[0], *ids)]
-    names = [name for name, module, _, cls in parts if all(map(str.isidentifier, [cls, *module.split(".")]))]
-    return load_plugins(names)
+    return [name for name, module, _, cls in parts if all(map(str.isidentifier, [cls, *module.split(".")]))]
 
 
 def read_plugin(name: str) -> Plugin:

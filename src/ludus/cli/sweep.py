@@ -69,7 +69,7 @@ def sweep(
     if sweep_id is not None:
         where, words = Where(engine, jobs, where.worker, detach, trials), ["resume", sweep_id, *words]
     if words and words[0] in ACTIONS:
-        return act(words[0], words[1:], runs_dir, where, page, json=json)
+        return act(words[0], words[1:], runs_dir, where, page, plugin or [], json=json)
     changes: dict[str, Any] = {"name": name, "method": method, "sampler": sampler, "trials": trials, "jobs": jobs}
     changes |= {"seeds": seeds, "seed": search_seed, "plugins": tuple(str(one) for one in plugin or [])}
     changes["pruning"] = None if prune is None else {"type": prune}

@@ -53,6 +53,7 @@ def start(spec: SweepSpec, runs_dir: Path, where: Where, *, dry_run: bool, json:
     from ludus.archive.run_plugins import load_for_spec
     from ludus.sweeps.plan import Plan
     from ludus.sweeps.store import SweepFolder
+    from ludus.sweeps.trust import remember
 
     if where.detach:
         _check_detached(spec, where)
@@ -65,7 +66,9 @@ def start(spec: SweepSpec, runs_dir: Path, where: Where, *, dry_run: bool, json:
         from ludus.cli.sweep_plan import print_plan
 
         return print_plan(plan, runs_dir, where, json=json)
-    return go_on(SweepFolder.create(runs_dir, spec), where, json=json)
+    folder = SweepFolder.create(runs_dir, spec)
+    remember(folder, spec)
+    return go_on(folder, where, json=json)
 
 
 def _check_detached(spec: SweepSpec, where: Where) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,19 @@ if TYPE_CHECKING:
 ACTIONS = ("show", "best", "list", "resume", "retry-failed", "stop", "join")
 
 
-def act(action: str, words: list[str], runs_dir: Path, where: Where, page: Path | None, *, json: bool) -> int:
-    """Do something with a sweep that exists."""
+def act(
+    action: str,
+    words: list[str],
+    runs_dir: Path,
+    where: Where,
+    page: Path | None,
+    plugins: Sequence[Path] = (),
+    *,
+    json: bool,
+) -> int:
+    """Do something with a sweep that exists; `plugins` are those that the user names again."""
     from ludus.sweeps.store import SweepFolder, names
+    from ludus.sweeps.trust import load_code
 
     if action == "list":
         for name in names(runs_dir):
@@ -31,6 +42,7 @@ def act(action: str, words: list[str], runs_dir: Path, where: Where, page: Path 
     if action == "stop":
         print(f"process {folder.stop()} saves every run and ends; go on with ludus sweep resume {folder.name}")
         return 0
+    load_code(folder, plugins)
     if action == "best":
         return best(folder, json=json)
     if action == "show":
@@ -42,7 +54,6 @@ def act(action: str, words: list[str], runs_dir: Path, where: Where, page: Path 
 
 def _resume(folder: SweepFolder, where: Where, *, again: bool, json: bool) -> int:
     """Go on with a sweep, and with what failed if it is tried `again`."""
-    from ludus.archive.run_plugins import load_for_spec
     from ludus.sweeps.coordinator import retry_failed
 
     if again:
@@ -52,8 +63,6 @@ def _resume(folder: SweepFolder, where: Where, *, again: bool, json: bool) -> in
             print(f"{retry_failed(folder)} failed trials are tried again")
         finally:
             lock.release()
-    spec = folder.spec()
-    load_for_spec(spec.base, list(spec.overrides), [Path(name) for name in spec.plugins])
     return go_on(folder, where, json=json)
 
 

@@ -15,6 +15,7 @@ from ludus.sweeps.grammar import checked as checked_parameter
 from ludus.sweeps.grammar import parameter_of
 from ludus.sweeps.space import Kind, Parameter, as_override
 from ludus.sweeps.spec import SweepSpec, checked
+from ludus.sweeps.trust import refuse_code
 from ludus.text import clean, did_you_mean, near, safe_name
 
 WANDB = ("program", "method", "metric", "parameters", "early_terminate", "run_cap", "name", "description", "project",
@@ -57,7 +58,9 @@ def from_file(path: Path, base: str | None, changes: Mapping[str, Any]) -> Sweep
         raise ConfigError(
             file, "says not what to train", f"write spec: CartPole-v1:ppo, or ludus sweep {file} Env:variant"
         )
-    return build(fields, file)
+    spec = build(fields, file)
+    refuse_code(spec, base, changes.get("overrides", ()), file)
+    return spec
 
 
 def build(fields: Mapping[str, Any], where: str) -> SweepSpec:

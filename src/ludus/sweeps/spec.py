@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ludus.config.aliases import canonical
 from ludus.config.model import Model
@@ -107,6 +107,13 @@ class SweepSpec(Model):
     """Seed of the search."""
     plugins: tuple[str, ...] = ()
     """Plugins of every run."""
+
+    @model_validator(mode="after")
+    def _no_options(self) -> Self:
+        """The words of a sweep are arguments of `ludus train`: one that begins with a dash would be an option of it."""
+        if any(word.startswith("-") for word in (self.base, *self.overrides, *(one.key for one in self.parameters))):
+            raise ValueError("options are no part of a sweep")
+        return self
 
     @property
     def run_seeds(self) -> tuple[int | None, ...]:
