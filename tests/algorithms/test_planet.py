@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ludus.algorithms.planet import CrossEntropyPlanner, PlaNetConfig
+from ludus.algorithms.planet import CrossEntropyPlanner, PlaNet, PlaNetConfig
 from ludus.errors import ConfigError
 from support import build, close, config, moment
 
@@ -143,6 +143,20 @@ def test_its_learning_rate_rises_over_the_first_updates(monkeypatch: pytest.Monk
         one.algorithm.update_world_model(now)
     assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01])
     close(one)
+
+
+def test_its_model_learns_that_episodes_go_on_without_a_discount() -> None:
+    """Plans add up rewards as they are."""
+    given: list[float] = []
+
+    def losses(batch: Any, noise: Any, discount: float) -> Any:
+        given.append(discount)
+        return torch.zeros(()), None, {}
+
+    world = SimpleNamespace(representation=SimpleNamespace(noise_dim=1), losses=losses)
+    nets: Any = SimpleNamespace(world=world, noise=torch.zeros, step=lambda *_: None)
+    object.__new__(PlaNet).update(nets, {"first": torch.zeros(4, 3)}, {"lr": 1.0})
+    assert given == [1.0]
 
 
 def test_noise_is_added_while_collecting_only() -> None:

@@ -132,9 +132,12 @@ def test_the_divergence_has_equal_values_and_split_gradients(latent: str) -> Non
             torch.testing.assert_close(ours, scale * theirs)
 
 
-def test_the_divergence_is_that_of_torch() -> None:
-    model, h, posterior = made(unimix=0.0, free_nats=0.0), torch.randn(4, 3, 8), torch.randn(4, 3, 12)
-    p, q = (torch.distributions.Categorical(logits=x.unflatten(-1, (3, 4))) for x in (posterior, model._prior(h)))
+@pytest.mark.parametrize("unimix", [0.0, 0.4])
+def test_the_divergence_is_that_of_torch(unimix: float) -> None:
+    """Of the distributions that latents are drawn from, both with their uniform share."""
+    model, h, posterior = made(unimix=unimix, free_nats=0.0), torch.randn(4, 3, 8), 3 * torch.randn(4, 3, 12)
+    mixed = [(1 - unimix) * x.unflatten(-1, (3, 4)).softmax(-1) + unimix / 4 for x in (posterior, model._prior(h))]
+    p, q = (torch.distributions.Categorical(probs=probabilities) for probabilities in mixed)
     expected = torch.distributions.kl_divergence(p, q).sum(-1)
     torch.testing.assert_close(model._divergence(h, posterior)[0]["dynamics"], expected, atol=1e-6, rtol=1e-4)
 
