@@ -250,6 +250,14 @@ def test_what_the_slow_critic_is_for() -> None:
     torch.testing.assert_close(regularizer[1] - plain[1], torch.tensor(25.0, dtype=torch.float64))
 
 
+def test_a_world_without_ends_is_discounted_too() -> None:
+    """By gamma itself, where no head has learned it."""
+    nets = toy(BOX, fixed())
+    learned = losses(nets, 6, horizon=3)[2]
+    nets.world.lives = lambda features, otherwise: torch.full_like(features[..., 0], otherwise)
+    torch.testing.assert_close(losses(nets, 6, horizon=3)[2], learned)
+
+
 def test_imagination_can_begin_at_the_last_rows_only() -> None:
     nets, algorithm = toy(BOX, fixed()), object.__new__(Dreamer)
     batch = {"terminal": torch.zeros(4, 3, dtype=torch.bool), "first": torch.zeros(4, 3, dtype=torch.bool),
@@ -643,6 +651,16 @@ def test_an_entropy_bonus_is_left_out_only_if_it_is_always_zero() -> None:
         algorithm, now = begun(entropy_coef=coefficient)
         algorithm.update_everything(now)
         assert ("policy/entropy" in algorithm.learner.metrics()) == there
+
+
+def test_the_range_of_returns_moves_with_every_update_of_the_controller() -> None:
+    algorithm, now = begun(fused=False, critic={"output_scale": 1.0})
+    found = []
+    for _ in range(3):
+        algorithm.update_world_model(now)
+        algorithm.update_controller(now)
+        found.append(algorithm.scale.value.tolist())
+    assert found[0] != found[1] != found[2]
 
 
 def test_the_range_of_returns_is_part_of_a_checkpoint() -> None:
