@@ -67,6 +67,18 @@ def test_the_first_action_of_the_best_plan() -> None:
     assert value.tolist() == pytest.approx(best, abs=0.02)
 
 
+def test_every_step_of_every_candidate_is_imagined_with_noise_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prior is rolled forward at random, as in the paper."""
+    one, given = planner(rounds=1, horizon=3), []
+    monkeypatch.setattr(one.world, "representation", SimpleNamespace(noise_dim=2), raising=False)
+    imagine = one.world.imagine
+    monkeypatch.setattr(one.world, "imagine", lambda *a: given.append(a[2]) or imagine(*a))
+    one.plan({"x": torch.zeros(2, 1)}, np.random.default_rng(0))
+    noise = torch.stack(given)
+    assert noise.shape == (3, 600, 2) and len(noise.unique()) > 3500
+    assert noise.std().item() == pytest.approx(1.0, abs=0.05)
+
+
 def test_plans_of_environments_do_not_influence_each_other() -> None:
     one, other = (torch.tensor([[0.0], [x]]) for x in (0.3, -50.0))
     found = [planner().plan({"x": x}, np.random.default_rng(0))[0][0] for x in (one, other)]
@@ -172,6 +184,7 @@ def test_noise_is_added_while_collecting_only() -> None:
     outputs = type("Outputs", (), {"batch": 2, "__call__": lambda *_: plan})()
     drawn = np.concatenate([strategy.stored(strategy.explore(outputs, np.random.default_rng(s))) for s in range(50)])
     assert drawn.std() > 0.4 and np.abs(drawn).max() <= 1
+    assert strategy.facts(outputs, drawn[:2])["std"]() == pytest.approx(0.9)
     np.testing.assert_array_equal(strategy.stored(strategy.draw(outputs, None)), plan)
     close(one)
 
