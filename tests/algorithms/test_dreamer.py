@@ -175,6 +175,38 @@ def test_the_gradient_by_log_probabilities_is_that_of_all_trajectories(gradient:
     assert ((ours[at] - rest - mix * exact).abs() < 5 * error[at] + 1e-9).all()
 
 
+@pytest.mark.parametrize("distribution", ["normal", "tanh_normal", "truncated_normal"])
+def test_a_draw_counts_as_given_where_its_log_probability_is_taken(distribution: str) -> None:
+    """Also where the draw itself has a gradient, for the way through the world."""
+    nets = toy(BOX, fixed(), distribution=distribution)
+    bias = nets.actor.output.bias
+    kinds = {"reinforce": 0.1, "both": 1.0}  # nothing but log-probabilities
+    found = [
+        torch.autograd.grad(losses(nets, 50, horizon=2, actor_gradient=kind, mix=mix)[0], bias)[0]
+        for kind, mix in kinds.items()
+    ]
+    torch.testing.assert_close(*found)
+
+
+def test_the_range_is_that_of_the_returns() -> None:
+    _, _, returns, _, scale = losses(toy(BOX, fixed()), 50, return_normalization=True)
+    levels = torch.tensor([0.05, 0.95], dtype=torch.float64)
+    torch.testing.assert_close(scale, 0.01 * torch.quantile(returns.flatten(), levels))
+
+
+def test_the_range_of_returns_does_not_change_what_entropy_is_worth() -> None:
+    nets = toy(BOX, fixed())
+    for kind in ("reinforce", "dynamics", "both"):
+        found = []
+        for scale in ((0.0, 0.0), (0.0, 8.0)):
+            plain, bonus = (
+                losses(nets, 5, actor_gradient=kind, scale=scale, entropy=True, entropy_coef=weight)[0]
+                for weight in (0.0, 1.0)
+            )
+            found.append(bonus - plain)
+        torch.testing.assert_close(*found)
+
+
 def test_returns_are_normalised_in_every_gradient() -> None:
     """By the range of returns if that is more than 1 (a known mistake: only in the gradient through the world)."""
     nets = toy(BOX, fixed())
@@ -218,10 +250,18 @@ def test_what_the_slow_critic_is_for() -> None:
     torch.testing.assert_close(regularizer[1] - plain[1], torch.tensor(25.0, dtype=torch.float64))
 
 
+def test_a_world_without_ends_is_discounted_too() -> None:
+    """By gamma itself, where no head has learned it."""
+    nets = toy(BOX, fixed())
+    learned = losses(nets, 6, horizon=3)[2]
+    nets.world.lives = lambda features, otherwise: torch.full_like(features[..., 0], otherwise)
+    torch.testing.assert_close(losses(nets, 6, horizon=3)[2], learned)
+
+
 def test_imagination_can_begin_at_the_last_rows_only() -> None:
     nets, algorithm = toy(BOX, fixed()), object.__new__(Dreamer)
     batch = {"terminal": torch.zeros(4, 3, dtype=torch.bool), "first": torch.zeros(4, 3, dtype=torch.bool),
-             "last": torch.zeros(4, 3, dtype=torch.bool), "reward": torch.zeros(4, 3, dtype=torch.float64),
+             "last": torch.zeros(4, 3, dtype=torch.bool), "reward": torch.randn(4, 3, dtype=torch.float64),
              "scale": torch.zeros(2, dtype=torch.float64)}  # fmt: skip
     states = {"x": torch.randn(4, 3, 2, dtype=torch.float64)}
     c = {"gamma": GAMMA, "lam": LAM, "entropy": 0.0, "mix": 0.1}
@@ -232,7 +272,7 @@ def test_imagination_can_begin_at_the_last_rows_only() -> None:
         x = states["x"][-last:]
         alone = {**batch, **{name: batch[name][-last:] for name in ("terminal", "first", "last", "reward")}}
         again = algorithm.controller_losses(nets, alone, {"x": x}, c, **{**how, "imagine_last": None})
-        torch.testing.assert_close(again[2], returns)
+        torch.testing.assert_close(again[1:3], (critic, returns))
 
 
 def replayed_rows() -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
@@ -509,6 +549,12 @@ def test_learning_rates_of_actor_and_critic_rise_with_their_own_updates(monkeypa
     assert [c["actor_lr"] for c in seen[5:]] == [c["critic_lr"] for c in seen[5:]] == [0.25, 0.5, 0.75, 1.0, 1.0]
 
 
+def test_world_model_actor_and_critic_have_learning_rates_of_their_own() -> None:
+    algorithm, now = begun(warmup_updates=0, lr=1.0, actor_lr=2.0, critic_lr=3.0)
+    scalars = algorithm._scalars(now)
+    assert [scalars[name] for name in ("lr", "actor_lr", "critic_lr")] == [1.0, 2.0, 3.0]
+
+
 def test_a_curriculum_of_warm_up_world_model_controller_and_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each phase changes what it is for; in the joint one every controller update has states of its own cycle."""
     both = [{name: {"per_env_step": 0.8}} for name in ("update_world_model", "update_controller")]
@@ -564,6 +610,17 @@ def test_nothing_is_learned_before_there_is_enough() -> None:
     close(one)
 
 
+def test_learning_begins_with_the_first_whole_sequence() -> None:
+    """Three rows are two steps."""
+    one = made(learning_starts=1, sequence_length=3)
+    now, updates = moment(one.config.algorithm.config), []
+    for _ in range(3):
+        one.algorithm.collect(now)
+        updates.append(one.algorithm.update_everything(now).updates)
+    assert updates == [0, 1, 1]
+    close(one)
+
+
 def test_stored_steps_are_learned_from_however_few_they_are() -> None:
     """Nothing is collected in an offline phase, so that there is nothing to wait for."""
     algorithm, now = begun(learning_starts=400)
@@ -594,6 +651,16 @@ def test_an_entropy_bonus_is_left_out_only_if_it_is_always_zero() -> None:
         algorithm, now = begun(entropy_coef=coefficient)
         algorithm.update_everything(now)
         assert ("policy/entropy" in algorithm.learner.metrics()) == there
+
+
+def test_the_range_of_returns_moves_with_every_update_of_the_controller() -> None:
+    algorithm, now = begun(fused=False, critic={"output_scale": 1.0})
+    found = []
+    for _ in range(3):
+        algorithm.update_world_model(now)
+        algorithm.update_controller(now)
+        found.append(algorithm.scale.value.tolist())
+    assert found[0] != found[1] != found[2]
 
 
 def test_the_range_of_returns_is_part_of_a_checkpoint() -> None:
@@ -724,6 +791,7 @@ WRONG: list[dict[str, Any]] = [
     {"representation": {"type": "rsm"}},
     {"representation": {"type": "identity", "deter": 8}},
     {"actor": {"hidden": 3}},
+    {"train_ratio": float("inf")},
 ]
 
 

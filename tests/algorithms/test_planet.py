@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ludus.algorithms.planet import CrossEntropyPlanner, PlaNetConfig
+from ludus.algorithms.planet import CrossEntropyPlanner, PlaNet, PlaNetConfig
 from ludus.errors import ConfigError
 from support import build, close, config, moment
 
@@ -65,6 +65,18 @@ def test_the_first_action_of_the_best_plan() -> None:
     assert action[:, 0].tolist() == pytest.approx([1.0, 0.4, 0.0, -1.0], abs=0.05)
     best = [-(0.49 + 0.04), 0.0, 0.0, -(1.3**2 + 0.8**2 + 0.3**2)]
     assert value.tolist() == pytest.approx(best, abs=0.02)
+
+
+def test_every_step_of_every_candidate_is_imagined_with_noise_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prior is rolled forward at random, as in the paper."""
+    one, given = planner(rounds=1, horizon=3), []
+    monkeypatch.setattr(one.world, "representation", SimpleNamespace(noise_dim=2), raising=False)
+    imagine = one.world.imagine
+    monkeypatch.setattr(one.world, "imagine", lambda *a: given.append(a[2]) or imagine(*a))
+    one.plan({"x": torch.zeros(2, 1)}, np.random.default_rng(0))
+    noise = torch.stack(given)
+    assert noise.shape == (3, 600, 2) and len(noise.unique()) > 3500
+    assert noise.std().item() == pytest.approx(1.0, abs=0.05)
 
 
 def test_plans_of_environments_do_not_influence_each_other() -> None:
@@ -145,6 +157,20 @@ def test_its_learning_rate_rises_over_the_first_updates(monkeypatch: pytest.Monk
     close(one)
 
 
+def test_its_model_learns_that_episodes_go_on_without_a_discount() -> None:
+    """Plans add up rewards as they are."""
+    given: list[float] = []
+
+    def losses(batch: Any, noise: Any, discount: float) -> Any:
+        given.append(discount)
+        return torch.zeros(()), None, {}
+
+    world = SimpleNamespace(representation=SimpleNamespace(noise_dim=1), losses=losses)
+    nets: Any = SimpleNamespace(world=world, noise=torch.zeros, step=lambda *_: None)
+    object.__new__(PlaNet).update(nets, {"first": torch.zeros(4, 3)}, {"lr": 1.0})
+    assert given == [1.0]
+
+
 def test_noise_is_added_while_collecting_only() -> None:
     """Stored actions stay in the unit box."""
     one = made(exploration=0.9)
@@ -158,6 +184,7 @@ def test_noise_is_added_while_collecting_only() -> None:
     outputs = type("Outputs", (), {"batch": 2, "__call__": lambda *_: plan})()
     drawn = np.concatenate([strategy.stored(strategy.explore(outputs, np.random.default_rng(s))) for s in range(50)])
     assert drawn.std() > 0.4 and np.abs(drawn).max() <= 1
+    assert strategy.facts(outputs, drawn[:2])["std"]() == pytest.approx(0.9)
     np.testing.assert_array_equal(strategy.stored(strategy.draw(outputs, None)), plan)
     close(one)
 

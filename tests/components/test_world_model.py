@@ -191,6 +191,20 @@ def test_images_of_many_sizes_are_encoded_and_decoded(height: int, width: int) -
     torch.testing.assert_close(alone[0, 0], embed[1, 2], atol=1e-5, rtol=1e-4)
 
 
+def test_an_image_of_middle_grey_is_zero_to_the_encoder() -> None:
+    encoder = ImageEncoder(ImageConfig(depth=1), (1, 8, 8), 2.0)
+    assert encoder(torch.full((1, 1, 1, 8, 8), 1, dtype=torch.uint8)).eq(0).all()
+
+
+def test_an_image_is_decoded_from_memory_and_latent() -> None:
+    torch.manual_seed(0)
+    decoder, features = ImageDecoder(ImageConfig(depth=1), 5, 2, 4, (1, 8, 8)), torch.randn(1, 1, 5)
+    for number in range(5):
+        other = features.clone()
+        other[..., number] += 1
+        assert not torch.equal(decoder(other), decoder(features))
+
+
 @pytest.mark.parametrize("side", [4, 6, 7])
 def test_pixels_of_any_image_may_be_dark_and_bright(side: int) -> None:
     """Also where the image is as small as the grid that larger ones are reduced to."""

@@ -32,6 +32,7 @@ OBSERVATIONS: dict[str, Any] = {
     ),
     "dict_with_image": lambda: spaces.Dict({"a": spaces.Discrete(2), "image": spaces.Box(0, 255, (8, 8, 3), np.uint8)}),
     "tuple": lambda: spaces.Tuple((spaces.Discrete(32), spaces.Discrete(11), spaces.Discrete(2))),
+    "tuple_uneven": lambda: spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (3,), np.float32))),
 }
 REFUSED_OBSERVATIONS: dict[str, Any] = {
     "text": lambda: spaces.Text(5),

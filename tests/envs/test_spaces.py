@@ -38,6 +38,7 @@ EXPECTED: dict[str, tuple[type, tuple[int, ...], Any]] = {
     "dict_nested": (spaces.Dict, [(2,), (2,)], {"a": {"b": np.int8}, "c": (np.int64,)}),
     "dict_with_image": (spaces.Dict, [(), (3, 8, 8)], {"a": np.int64, "image": np.uint8}),
     "tuple": (spaces.Tuple, [(), (), ()], (np.int64, np.int64, np.int64)),
+    "tuple_uneven": (spaces.Tuple, [(), (3,)], (np.int64, np.float32)),
 }
 
 

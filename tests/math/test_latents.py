@@ -49,6 +49,12 @@ def test_extreme_uniform_numbers_still_choose_a_class() -> None:
         assert latents.one_hot_sample(log_p, torch.tensor(number)).tolist() == torch.eye(3)[index].tolist()
 
 
+def test_a_single_class_is_always_chosen() -> None:
+    log_p = torch.zeros(2, 3, 1)
+    assert torch.equal(latents.one_hot_sample(log_p, torch.rand(2, 3)), torch.ones(2, 3, 1))
+    assert torch.equal(latents.one_hot_mode(log_p), torch.ones(2, 3, 1))
+
+
 def test_the_mode_is_one_class_even_if_several_are_alike() -> None:
     log_p = torch.tensor([[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]).log()
     assert latents.one_hot_mode(log_p).tolist() == [[0, 0, 1], [1, 0, 0]]

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from ludus.acting.behaviour import Behaviour
 from ludus.algorithms import AlgorithmConfig, Context, PhaseContext
@@ -49,7 +49,7 @@ class RatioConfig(AlgorithmConfig):
 class UpdateRatioConfig(RatioConfig):
     """The ratio is a setting."""
 
-    update_ratio: PositiveFloat = 1.0
+    update_ratio: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Updates per environment step."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from ludus.acting.behaviour import Behaviour
 from ludus.acting.exploration import Level
@@ -92,7 +92,7 @@ class WorldConfig(WorldModelConfig, RatioConfig):
     """Sequences per update."""
     sequence_length: int = Field(default=64, ge=2)
     """Rows per sequence."""
-    train_ratio: PositiveFloat = 32.0
+    train_ratio: float = Field(default=32.0, gt=0, allow_inf_nan=False)
     """Replayed rows per environment step: `train_ratio / (batch_size * sequence_length)` updates per step."""
     exploration: UnitSchedule = constant(0.0)
     """While collecting: deviation of noise on continuous actions, probability of a random discrete one."""

@@ -64,7 +64,7 @@ class PlaNetConfig(WorldConfig):
     """Sequences per update."""
     sequence_length: int = Field(default=50, ge=2)
     """Rows per sequence."""
-    train_ratio: float = Field(default=250.0, gt=0)
+    train_ratio: float = Field(default=250.0, gt=0, allow_inf_nan=False)
     """Replayed rows per environment step: `train_ratio / (batch_size * sequence_length)` updates per step."""
     lr: PositiveSchedule = constant(1e-3)
     """Learning rate."""

@@ -27,7 +27,7 @@ def uniform(noise: Tensor) -> Tensor:
 def one_hot_sample(log_p_SC: Tensor, uniform_S: Tensor) -> Tensor:
     """One-hot samples [..., S, C] by the inverse of the distribution function."""
     below = uniform_S.unsqueeze(-1) < log_p_SC.exp().cumsum(-1)[..., :-1]
-    reached = torch.cat([below, torch.ones_like(below[..., :1])], -1).to(log_p_SC.dtype)
+    reached = torch.cat([below, below.new_ones(*below.shape[:-1], 1)], -1).to(log_p_SC.dtype)
     return torch.cat([reached[..., :1], reached[..., 1:] - reached[..., :-1]], -1)
 
 

@@ -21,8 +21,11 @@ def symexp(x: Tensor) -> Tensor:
 
 def symexp_bins(limit: float, count: int) -> Tensor:
     """`count` bins that `symlog` spaces evenly between -limit and limit, exactly symmetric around zero."""
-    half = symexp(torch.linspace(-limit, 0.0, count // 2 + 1, dtype=torch.float64)).float()
-    return torch.cat([half, -half[:-1].flip(0)]) if count % 2 else torch.cat([half[:-1], -half[:-1].flip(0)])
+    if count % 2:
+        half = symexp(torch.linspace(-limit, 0.0, count // 2 + 1, dtype=torch.float64)).float()
+        return torch.cat([half, -half[:-1].flip(0)])
+    half = symexp(torch.linspace(-limit, limit, count, dtype=torch.float64)[: count // 2]).float()  # none is zero
+    return torch.cat([half, -half.flip(0)])
 
 
 def two_hot(y: Tensor, bins_K: Tensor) -> tuple[Tensor, Tensor]:

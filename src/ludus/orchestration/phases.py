@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -141,9 +142,10 @@ def parse_cycle(phase: Phase, hooks: Sequence[str]) -> list[HookCall]:
 def parse_call(name: str, count: Any, where: str) -> HookCall:
     """A hook with its count, `3` or `{per_env_step: 0.5}`."""
     if isinstance(count, dict) and set(count) == {"per_env_step"}:
-        ratio = Fraction(str(count["per_env_step"]))
-        if ratio > 0:
-            return HookCall(name, per_env_step=ratio)
+        with suppress(ValueError, ZeroDivisionError):  # infinity, a word, 1/0
+            ratio = Fraction(str(count["per_env_step"]))
+            if ratio > 0:
+                return HookCall(name, per_env_step=ratio)
     elif isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         return HookCall(name, repeats=count)
     raise ConfigError(where, f"'{name}: {count}' is no repeat count", "use a whole number or {per_env_step: ratio}")

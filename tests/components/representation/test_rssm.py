@@ -105,6 +105,24 @@ def test_latents_have_gradients(latent: str) -> None:
     assert gradient.any()
 
 
+@pytest.mark.parametrize("latent", KINDS)
+def test_what_is_predicted_later_teaches_the_encoder_now(latent: str) -> None:
+    model, embed = made(latent=latent), torch.randn(3, 2, 5, requires_grad=True)
+    first = torch.tensor([[True, True], [False, False], [False, False]])
+    seen = model.observe(embed, torch.zeros(3, 2, 2), first, model.initial_state(2), torch.randn(3, 2, 3))
+    (gradient,) = torch.autograd.grad(seen.states["deter"][-1].sum(), embed)
+    assert gradient[:2].flatten(1).any(1).all() and not gradient[2].any()
+
+
+@pytest.mark.parametrize("latent", KINDS)
+def test_imagined_memory_and_latent_have_the_gradient_of_the_action(latent: str) -> None:
+    model, action = made(latent=latent), torch.randn(2, 2, requires_grad=True)
+    after = model.imagine(model.initial_state(2), action, torch.randn(2, 3))
+    for part in after.values():
+        (gradient,) = torch.autograd.grad((part * torch.randn(part.shape)).sum(), action, retain_graph=True)
+        assert gradient.any(1).all()
+
+
 def test_imagined_latents_come_from_the_prior() -> None:
     """Not from the posterior's weights, which no imagined step reads."""
     model = made(unimix=0.0)
@@ -132,11 +150,16 @@ def test_the_divergence_has_equal_values_and_split_gradients(latent: str) -> Non
             torch.testing.assert_close(ours, scale * theirs)
 
 
-def test_the_divergence_is_that_of_torch() -> None:
-    model, h, posterior = made(unimix=0.0, free_nats=0.0), torch.randn(4, 3, 8), torch.randn(4, 3, 12)
-    p, q = (torch.distributions.Categorical(logits=x.unflatten(-1, (3, 4))) for x in (posterior, model._prior(h)))
+@pytest.mark.parametrize("unimix", [0.0, 0.4])
+def test_the_divergence_is_that_of_torch(unimix: float) -> None:
+    """Of the distributions that latents are drawn from, both with their uniform share."""
+    model, h, posterior = made(unimix=unimix, free_nats=0.0), torch.randn(4, 3, 8), 3 * torch.randn(4, 3, 12)
+    mixed = [(1 - unimix) * x.unflatten(-1, (3, 4)).softmax(-1) + unimix / 4 for x in (posterior, model._prior(h))]
+    p, q = (torch.distributions.Categorical(probs=probabilities) for probabilities in mixed)
     expected = torch.distributions.kl_divergence(p, q).sum(-1)
-    torch.testing.assert_close(model._divergence(h, posterior)[0]["dynamics"], expected, atol=1e-6, rtol=1e-4)
+    losses, metrics = model._divergence(h, posterior)
+    torch.testing.assert_close(losses["dynamics"], expected, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(metrics["world/divergence"], expected.mean(), atol=1e-6, rtol=1e-4)
 
 
 def test_free_nats_of_steps_and_of_the_mean() -> None:

@@ -31,6 +31,14 @@ def test_every_stretch_is_drawn_once_in_order_before_others() -> None:
     assert starts(script, buffer.sample_sequences(1, 4)) == [(0, 0, 20)]
 
 
+def test_stretches_with_memory_begin_where_it_is_stored() -> None:
+    """The memory before the first step of each rollout is; stretches of four steps would begin elsewhere."""
+    script = Script(1, 0, ends=0.0, dtype=np.float32)
+    buffer = make("online", script, 400)
+    fill(buffer, script, [("add", 6)] * 4)
+    assert {t for *_, t in starts(script, buffer.sample_sequences(50, 4, state=True))} == {0, 6, 12, 18}
+
+
 def test_a_stretch_waits_until_it_is_whole() -> None:
     script, buffer = endless()
     fill(buffer, script, [("add", 7)])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ludus.data.buffers.sampling import Buffer, Sample
-from ludus.data.buffers.store import REAL
+from ludus.data.buffers.store import REAL, STATE
 from ludus.registry import BUFFERS
 from ludus.types import Array, State
 
@@ -27,7 +27,7 @@ class Online(Buffer):
         count = batch - len(new_b)
         if not count:
             return self._sequences(new_b, new_a, np.arange(length + 1)[:, None] + new_a, 1.0, state=state)
-        b, a, _ = self._draw(count, length, REAL)
+        b, a, _ = self._draw(count, length, REAL | (STATE if state else 0))
         b, a = np.concatenate([new_b, b]), np.concatenate([new_a, a])
         return self._sequences(b, a, np.arange(length + 1)[:, None] + a, 1.0, state=state)
 

@@ -38,7 +38,7 @@ class Stepper:
         self._obs = [[tree_index(side, (i, ...)) for i in range(len(self.envs))] for side in arrays.sides]
         self._final = [tree_index(arrays.final_obs, (i, ...)) for i in range(len(self.envs))]
         self._flat, self._flat_final = [_views(rows) for rows in self._obs], _views(self._final)
-        self._whole: Any = slice(None) if np.ndim(self._final[0]) else ()  # index of a whole row
+        self._whole: Any = slice(None) if getattr(self._final[0], "ndim", 0) else ()  # index of a whole row
         self._frames: dict[int, Array] | None = {} if self.envs[0].render_mode == "rgb_array" else None
         self._cursor = arrays.cursor.data  # a memoryview: cheaper to write to
         self._cursor[0] = -1
