@@ -370,6 +370,19 @@ def test_a_loss_of_weights_that_have_moved_since_is_refused(function) -> None:
         joint().update(function, transitions(1)[0], NUMBERS)
 
 
+def test_columns_that_a_function_adds_to_its_batch_are_its_own() -> None:
+    """As in a compiled or accumulated update: the caller may use the batch again."""
+
+    def writes(nets, batch, c):
+        batch["x"] = batch["x"] * 2
+        return fit(nets, batch, c)
+
+    (batch,) = batches(1)
+    before = batch["x"]
+    learner().update(writes, batch, LR)
+    assert batch["x"] is before
+
+
 def test_an_unknown_network_cannot_be_followed() -> None:
     def misspelt(nets, batch, c):
         found = fit(nets, batch, c)

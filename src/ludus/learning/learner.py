@@ -170,7 +170,7 @@ class Learner:
         assert self.batch is not None
         nets = Networks(self)
         if accumulate == 1:
-            metrics, outputs = finished(function(nets, self.batch, self.scalars, **static))
+            metrics, outputs = finished(function(nets, {**self.batch}, self.scalars, **static))
         else:
             from ludus.learning.accumulate import accumulated
 
