@@ -326,6 +326,20 @@ def test_several_steps_without_a_yield_cannot_accumulate() -> None:
         learner().update(hasty, time_major(4), LR, accumulate=2)
 
 
+def test_every_draw_of_an_accumulated_update_is_another_one() -> None:
+    def noisy(nets, batch, c):
+        value = nets.critic(torch.cat([nets.trunk(batch["x"]), batch["a"]], -1))
+        error = value - nets.noise(value.shape) * nets.noise(value.shape)
+        nets.step("critic", error.square().mean(), c["lr"])
+        return {"loss/critic": error.mean()}
+
+    whole, parts = joint(), joint()
+    whole.update(noisy, transitions(1)[0], NUMBERS)
+    parts.update(noisy, transitions(1)[0], NUMBERS, accumulate=2)
+    torch.testing.assert_close(parts.theta, whole.theta, atol=1e-6, rtol=1e-4)
+    assert not whole.updating, "modules are compiled in updates only"
+
+
 def test_noise_without_a_column_for_each_sample_cannot_be_cut() -> None:
     """Cut along another dimension it would be broadcast, and nobody would notice."""
 

@@ -84,8 +84,7 @@ class CompiledUpdates:
         self, kind: tuple[UpdateFunction, object, object], leaves: list[Tensor], static: Mapping[str, object]
     ) -> CompiledUpdate:
         """One for each kind of update and shape of batch, compiled when it is first asked for."""
-        assert self.learner.batch is not None
-        key = (kind, tuple(self.learner.batch), tuple([form(leaf) for leaf in leaves]))
+        key = (kind, tuple([form(leaf) for leaf in leaves]))
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self._compile(kind[0], leaves, static)
