@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.acting.actor import Outputs
 from ludus.acting.exploration import scale_to
 from ludus.algorithms import Context
 from ludus.config.schema import Network
@@ -183,3 +184,8 @@ def test_actions_come_back_to_the_unit_box() -> None:
     stored = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(np.float32)
     np.testing.assert_allclose(scale_from(UNEVEN)(scale_to(UNEVEN)(stored)), stored, atol=1e-6)
     assert scale_from(UNEVEN)(UNEVEN.high).tolist() == [1, 1] and scale_from(ACTIONS)(2) == 2
+
+
+def test_what_a_critic_says_about_an_action_is_not_what_it_says_about_none() -> None:
+    outputs = Outputs(1, ("critic",), np.zeros(1), lambda _, _head, *inputs: np.array(inputs).sum())
+    assert (outputs("critic", np.ones(1)), outputs("critic")) == (1.0, 0.0)

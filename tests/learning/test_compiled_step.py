@@ -164,6 +164,66 @@ def test_updates_of_another_function_shape_or_flag_are_compiled_apart(compiler: 
     assert len(asked) == 3, "a size that nobody planned is eager"
 
 
+def test_code_gets_only_tensors_that_lie_in_memory_as_its_example_did(compiler: Compiler) -> None:
+    """It reads memory without asking for types and strides; a copy, which code is made for, has no gaps."""
+    strict_get, forms = compiler.get, []
+
+    def get(function: Any, example: Any, *rest: Any) -> Any:
+        code, made_for = strict_get(function, example, *rest), [(x.dtype, x.clone().stride()) for x in example]
+
+        def run(arguments: Any) -> Any:
+            assert [(x.dtype, x.stride()) for x in arguments[: len(example)]] == made_for
+            forms.append(made_for)
+            return code(arguments)
+
+        return run
+
+    compiler.get = get
+    eager, traced = toy.joint(), toy.joint(compiler=compiler)
+    plain, turned, gaps, double, renamed = toy.transitions(5)
+    turned["x"] = turned["x"].transpose(1, 2).contiguous().transpose(1, 2)
+    gaps["x"] = gaps["x"].repeat_interleave(2, -1)[..., ::2]
+    double["r"] = double["r"].double()
+    renamed = {name: renamed[name] for name in ("y", "x", "a", "r", "first")}
+    for batch in (plain, turned, gaps, double, renamed):
+        for learner in (eager, traced):
+            learner.update(toy.actor_critic, batch, NUMBERS)
+    assert_same(eager, traced)
+    assert len(forms) == 5
+
+
+def test_a_part_of_an_update_gets_such_tensors_too(compiler: Compiler) -> None:
+    def part(nets: Any, inputs: Any) -> Any:
+        return {"out": nets.net(inputs["x"])}
+
+    def update(nets: Any, batch: Any, c: Any) -> Any:
+        loss = (nets.fixed(part, {"x": batch["x"]})["out"] - nets.net(batch["x"]) - batch["y"]).square().mean()
+        nets.step("net", loss, c["lr"])
+        return {"loss/error": loss}
+
+    strict_get, strides = compiler.get, []
+
+    def get(function: Any, example: Any, *rest: Any) -> Any:
+        code = strict_get(function, example, *rest)
+        return lambda arguments: strides.append(arguments[-1].stride()) or code(arguments)
+
+    compiler.get = get
+    learner, batch = toy.learner(compiler=compiler, whole=False), toy.batches(1)[0]
+    learner.update(update, batch, toy.LR)
+    learner.update(update, {**batch, "x": batch["x"].t().contiguous().t()}, toy.LR)
+    assert strides == [(4, 1), (4, 1)]
+
+
+def test_a_misspelt_network_is_not_compiled_away(compiler: Compiler) -> None:
+    def misspelt(nets: Any, batch: Any, c: Any) -> Any:
+        found = toy.fit(nets, batch, c)
+        nets.polyak("nett", 0.5)
+        return found
+
+    with pytest.raises(KeyError, match="there is no network 'nett'"):
+        toy.learner(compiler=compiler).update(misspelt, toy.batches(1)[0], toy.LR)
+
+
 # ---- with a compiler -----------------------------------------------------------------------------------
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")

@@ -326,6 +326,87 @@ def test_several_steps_without_a_yield_cannot_accumulate() -> None:
         learner().update(hasty, time_major(4), LR, accumulate=2)
 
 
+def test_every_draw_of_an_accumulated_update_is_another_one() -> None:
+    def noisy(nets, batch, c):
+        value = nets.critic(torch.cat([nets.trunk(batch["x"]), batch["a"]], -1))
+        error = value - nets.noise(value.shape) * nets.noise(value.shape)
+        nets.step("critic", error.square().mean(), c["lr"])
+        return {"loss/critic": error.mean()}
+
+    whole, parts = joint(), joint()
+    whole.update(noisy, transitions(1)[0], NUMBERS)
+    parts.update(noisy, transitions(1)[0], NUMBERS, accumulate=2)
+    torch.testing.assert_close(parts.theta, whole.theta, atol=1e-6, rtol=1e-4)
+    assert not whole.updating, "modules are compiled in updates only"
+
+
+def test_noise_without_a_column_for_each_sample_cannot_be_cut() -> None:
+    """Cut along another dimension it would be broadcast, and nobody would notice."""
+
+    def noisy(nets, batch, c):
+        value = nets.critic(torch.cat([nets.trunk(batch["x"]), batch["a"]], -1)).squeeze(-1)
+        error = value - nets.noise(value.shape)
+        nets.step("critic", error.square().mean(), c["lr"])
+        return {"loss/critic": error.mean()}
+
+    joint().update(noisy, transitions(1)[0], NUMBERS)
+    with pytest.raises(TypeError, match=r"noise of shape \(1, 8\).*\[\.\.\., B, D\]"):
+        joint().update(noisy, transitions(1)[0], NUMBERS, accumulate=2)
+
+
+# ---- mistakes of an update function --------------------------------------------------------------
+
+
+def stale(nets, batch, c):
+    """The actor's loss was computed with the critic before its step."""
+    features = nets.trunk(batch["x"])
+    critic = nets.critic(torch.cat([features, batch["a"]], -1)).square().mean()
+    features = features.detach()
+    actor = -nets.critic(torch.cat([features, nets.actor(features)], -1)).mean()
+    nets.step("critic", critic, c["lr"])
+    nets.step("actor", actor, c["actor_lr"])
+    return {"loss/actor": actor}
+
+
+def through_the_slow_copy(nets, batch, c):
+    """The slow copy moves between the loss and its gradient."""
+    features = nets.trunk(batch["x"]).detach()
+    actor = -nets.target_critic(torch.cat([features, nets.actor(features)], -1)).mean()
+    nets.polyak("critic", c["tau"])
+    nets.step("actor", actor, c["actor_lr"])
+    return {"loss/actor": actor}
+
+
+@pytest.mark.parametrize("function", [stale, through_the_slow_copy])
+def test_a_loss_of_weights_that_have_moved_since_is_refused(function) -> None:
+    """Its gradient would be that of other weights, and compiled updates would take the right one."""
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        joint().update(function, transitions(1)[0], NUMBERS)
+
+
+def test_columns_that_a_function_adds_to_its_batch_are_its_own() -> None:
+    """As in a compiled or accumulated update: the caller may use the batch again."""
+
+    def writes(nets, batch, c):
+        batch["x"] = batch["x"] * 2
+        return fit(nets, batch, c)
+
+    (batch,) = batches(1)
+    before = batch["x"]
+    learner().update(writes, batch, LR)
+    assert batch["x"] is before
+
+
+def test_an_unknown_network_cannot_be_followed() -> None:
+    def misspelt(nets, batch, c):
+        found = fit(nets, batch, c)
+        nets.polyak("nett", 0.5)
+        return found
+
+    with pytest.raises(KeyError, match="there is no network 'nett'"):
+        learner().update(misspelt, batches(1)[0], LR)
+
+
 # ---- metrics and state -------------------------------------------------------------------------------
 
 

@@ -232,6 +232,14 @@ def test_nan_stops_the_run_and_names_the_culprit() -> None:
         run.run()
 
 
+@pytest.mark.parametrize("report", [None, {"updates": 1}, Report(updates=-1), Report(env_steps=-10)])
+def test_a_hook_that_returns_no_report_or_counts_backwards_is_refused(report: Any) -> None:
+    run = toy_run(40)
+    run.hooks["update_controller"] = lambda _: report
+    with pytest.raises(ConfigError, match=r"hook 'update_controller': returned .*a hook returns a Report"):
+        run.run()
+
+
 def test_evaluation_cadence_and_stop() -> None:
     run = toy_run(1_000, evaluation={"every_steps": 25}, stop={"eval_reward": 100, "confirm_episodes": 0})
     stopper = EarlyStop(run.config.training.stop, 100.0)

@@ -79,6 +79,8 @@ class PartNetworks(Networks):
 
     def noise(self, shape: Sequence[int]) -> Tensor:
         """This part's columns of the noise for the whole batch."""
+        if len(shape) < 2 or shape[-2] != self.where.stop - self.where.start:
+            raise TypeError(f"noise of shape {tuple(shape)}: to accumulate, it has to be [..., B, D]")
         if self._asked == len(self._drawn):
             self._drawn.append(self._learner.draw((*shape[:-2], self.size, shape[-1])))
         self._asked += 1

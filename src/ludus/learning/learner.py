@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.flat import FlatParameters
@@ -169,7 +170,7 @@ class Learner:
         assert self.batch is not None
         nets = Networks(self)
         if accumulate == 1:
-            metrics, outputs = finished(function(nets, self.batch, self.scalars, **static))
+            metrics, outputs = finished(function(nets, {**self.batch}, self.scalars, **static))
         else:
             from ludus.learning.accumulate import accumulated
 
@@ -191,9 +192,17 @@ class Learner:
     @torch.no_grad()
     def polyak(self, name: str, tau: Scalar) -> None:
         """The slow copy of a network moves the fraction `tau` of the way to it; 1 copies it."""
+        copied = self.slow(name)
         if name in self._follows:
             slow, network = self._follows[name]
             slow.lerp_(network, tau)
+            increment_version(self.networks[copied].parameters())
+
+    def slow(self, name: str) -> str:
+        """The name of a network's slow copy, if it has one."""
+        if name not in self.networks:
+            raise KeyError(f"there is no network '{name}' among {', '.join(self.networks)}")
+        return f"target_{name}"
 
     # ---- metrics and state -----------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 from ludus.config.optimizer import OptimizerConfig as OptimizerConfig
 from ludus.learning.adaptive_clipping import clip_adaptively
@@ -37,7 +38,8 @@ class TrainedGroup:
         views = flat.unflatten(self.theta, self.where)
         self.sizes = [view.numel() for view in views.values()]
         self._pairs = self.grad.split(self.sizes), self.theta.split(self.sizes)
-        self.inputs: list[nn.Parameter] | None = None if alone else [flat.named[name] for name in views]
+        self._parameters = [flat.named[name] for name in views]
+        self.inputs: list[nn.Parameter] | None = None if alone else self._parameters
         """Parameters that get the gradient of the group's losses; None (less work) where there are no others."""
         self._rates = {name: self.inside(flat.span(group.full(prefixes))) for name, prefixes in group.rates.items()}
         spans = {name: flat.span(group.full(prefixes)) for name, prefixes in group.parts.items() if name}
@@ -58,6 +60,7 @@ class TrainedGroup:
         if self.optimizer.cfg.agc is not None:
             clip_adaptively(*self._pairs, self.optimizer.cfg.agc)
         self.optimizer.step(self.grad, self.spread(lr, own) or lr)
+        increment_version(self._parameters)  # views made by `.data`: autograd would not see that a loss is stale
         return torch.stack([total, *norms] if self.parts else norms)
 
     def spread(self, lr: Scalar, own: Mapping[str, Scalar | None]) -> Rates:

@@ -63,7 +63,7 @@ class CompiledUpdates:
         assert learner.compiler is not None and learner.batch is not None
         if not self.wanted():
             return None
-        leaves = tree_leaves(learner.batch)
+        leaves = [packed(leaf) for leaf in tree_leaves(learner.batch)]
         update = self.find(kind, leaves, static)
         if update.code is None:
             return None
@@ -84,7 +84,7 @@ class CompiledUpdates:
         self, kind: tuple[UpdateFunction, object, object], leaves: list[Tensor], static: Mapping[str, object]
     ) -> CompiledUpdate:
         """One for each kind of update and shape of batch, compiled when it is first asked for."""
-        key = (kind, tuple([leaf.shape for leaf in leaves]))
+        key = (kind, tuple([form(leaf) for leaf in leaves]))
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self._compile(kind[0], leaves, static)
@@ -123,10 +123,10 @@ class CompiledUpdates:
         assert learner.compiler is not None and learner.batch is not None
         if not self.wanted():
             return None
-        leaves = list(inputs.values())
-        key = (function, tuple(inputs), tuple([leaf.shape for leaf in leaves]))
+        leaves = [leaf.contiguous() for leaf in inputs.values()]
+        key = (function, tuple(inputs), tuple([form(leaf) for leaf in leaves]))
         if key not in self.known:
-            self.known[key] = self._compile_part(function, inputs)
+            self.known[key] = self._compile_part(function, dict(zip(inputs, leaves, strict=True)))
         found = self.known[key]
         if found.code is None:
             return None
@@ -144,7 +144,7 @@ class CompiledUpdates:
             made.outputs = list(outputs)
             return tuple(outputs.values())
 
-        example = [*self._flat.values(), *(leaf.contiguous() for leaf in inputs.values())]
+        example = [*self._flat.values(), *inputs.values()]
         made.code = learner.compiler.get(part, example, learner.batch["first"].numel())
         return made
 
@@ -168,10 +168,10 @@ class RepeatedModule:
     def __call__(self, *inputs: Tensor | None) -> Any:
         """The module's outputs."""
         learner = self.updates.learner
-        given = [x for x in inputs if x is not None]
+        given = [packed(x) for x in inputs if x is not None]
         if len(given) < len(inputs) or not learner.updating or not self.updates.wanted():
             return self.eager(*inputs)
-        key = tuple([x.shape for x in given])
+        key = tuple([form(x) for x in given])
         if key not in self.known:
             self.known[key] = self._compile(given)
         code = self.known[key]
@@ -285,7 +285,7 @@ class TracedNetworks(Networks):
 
     def polyak(self, name: str, tau: Scalar) -> None:
         """The same with the tensors as they are now."""
-        slow = f"target_{name}"
+        slow = self._learner.slow(name)
         if slow in self._flat:
             label, group = next(item for item in self._learner.groups.items() if name in item[1].networks)
             where = group.inside(self._learner.layout.span([f"{name}."]))
@@ -299,6 +299,21 @@ class TracedNetworks(Networks):
         for group in self.stepped:
             for given, new in zip(self._given_moments[group], self._moments[group], strict=True):
                 given.copy_(new)
+
+
+# ---- tensors as compiled code reads them ---------------------------------------------------------
+
+
+def packed(leaf: Tensor) -> Tensor:
+    """The tensor without gaps in memory: code is made for a copy, which has none."""
+    if leaf.is_contiguous() or leaf.stride() == torch.empty_like(leaf, device="meta").stride():
+        return leaf
+    return leaf.contiguous()
+
+
+def form(leaf: Tensor) -> tuple[object, ...]:
+    """What code takes for granted about a tensor, without a look at it."""
+    return leaf.shape, leaf.dtype, None if leaf.is_contiguous() else leaf.stride()
 
 
 # ---- one step as a pure function -----------------------------------------------------------------

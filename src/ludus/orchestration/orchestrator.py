@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ludus.algorithms import AlgorithmConfig, Hook, PhaseContext
 from ludus.orchestration.agreement import agreed_settings
 from ludus.orchestration.evaluations import Evaluations
+from ludus.orchestration.phases import check_returned
 from ludus.orchestration.rows import write_row
 from ludus.types import Report
 
@@ -72,6 +73,7 @@ class Orchestrator:
     def _take(self, name: str, report: Report) -> None:
         """Count and record what a hook did."""
         run = self._run
+        check_returned(name, report)
         if run.ranks.count > 1:  # every rank took as many
             report = replace(report, env_steps=report.env_steps * run.ranks.count)
         report = run.nan_guard.check(name, report, self._moment)

@@ -169,6 +169,12 @@ def check_phase(phase: Phase, unit: Unit = "env_steps") -> None:
         raise ConfigError(where, "nothing in it steps the environment, so it never ends", "add collect or a duration")
 
 
+def check_returned(hook: str, report: object) -> None:
+    """Refuse what is no Report, or one that counts backwards: its run would never end."""
+    if not isinstance(report, Report) or min(report.env_steps, report.updates) < 0:
+        raise ConfigError(f"hook '{hook}'", f"returned {report!r}", "a hook returns a Report of what it did, 0 or more")
+
+
 def check_report(phase: Phase, report: Report) -> None:
     """Refuse what a hook did if the type of its phase rules it out."""
     where = f"training.phases.{phase.name}.type"
