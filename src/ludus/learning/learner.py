@@ -149,11 +149,9 @@ class Learner:
         self.batch, self.scalars, self.updating = batch, scalars, True
         self.look("batch", batch)
         kind = (function, tuple(scalars), tuple(static.items()))
-        compiles = self.compiler is not None and self.whole and accumulate == 1
-        done = self.compiled.run(kind, static) if compiles else None
-        names, row, outputs = done or self._run(function, accumulate, static)
-        self.updating = False
-        self.version += 1
+        whole = self.compiler is not None and self.whole and accumulate == 1
+        names, row, outputs = (whole and self.compiled.run(kind, static)) or self._run(function, accumulate, static)
+        self.updating, self.version = False, self.version + 1
         if self.watched:
             row = self.ranks.average(row)
         self._last = names, row
@@ -192,11 +190,10 @@ class Learner:
     @torch.no_grad()
     def polyak(self, name: str, tau: Scalar) -> None:
         """The slow copy of a network moves the fraction `tau` of the way to it; 1 copies it."""
-        copied = self.slow(name)
-        if name in self._follows:
+        if self.slow(name) in self.where:
             slow, network = self._follows[name]
             slow.lerp_(network, tau)
-            increment_version(self.networks[copied].parameters())
+            increment_version(self.networks[self.slow(name)].parameters())
 
     def slow(self, name: str) -> str:
         """The name of a network's slow copy, if it has one."""
