@@ -20,3 +20,13 @@ def test_imports_exist(path: Path) -> None:
             module = importlib.import_module(node.module)
             for name in node.names:
                 assert hasattr(module, name.name) or importlib.util.find_spec(f"{node.module}.{name.name}"), name.name
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_the_off_policy_benchmark_has_a_config(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ludus.config.compose import load
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "peers"))
+    task = importlib.import_module("off_policy_task").TASKS[algorithm]
+    words = importlib.import_module("off_policy_ludus").overrides(task)
+    assert load(f"{task.env}:{task.algorithm}", words).config.algorithm.name == algorithm

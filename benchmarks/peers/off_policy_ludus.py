@@ -26,6 +26,7 @@ class Watch(Callback):
 def overrides(task: OffPolicyTask) -> list[str]:
     """The task in the config's own words."""
     layers = f"[{task.width},{task.width}]"
+    parts = ["critic"] if task.algorithm == "dqn" else ["actor", "critic"]
     return [
         "environment.num_envs=1",
         f"algorithm.lr={task.lr}",
@@ -35,10 +36,8 @@ def overrides(task: OffPolicyTask) -> list[str]:
         "algorithm.train_freq=1",
         "algorithm.update_ratio=1.0",
         f"buffers.replay.size={task.buffer}",
-        f"network.actor.hidden_dims={layers}",
-        f"network.critic.hidden_dims={layers}",
-        "network.actor.activation=relu",
-        "network.critic.activation=relu",
+        *(f"network.{part}.hidden_dims={layers}" for part in parts),
+        *(f"network.{part}.activation=relu" for part in parts),
         "training.evaluation.every_steps=0",
         "training.evaluation.every_epochs=0",
         "training.stop.eval_reward=null",
