@@ -439,6 +439,18 @@ def test_a_cycle_is_one_update_or_two() -> None:
         assert cfg.cycle == ("collect", *({hook: {"per_env_step": 2.0}} for hook in hooks))
 
 
+def test_planned_updates_count_every_hook() -> None:
+    given = {"batch_size": 4, "sequence_length": 8, "train_ratio": 16, "learning_starts": 100}
+    for variant, hooks in (("v1", 2), ("v2", 2), ("v3", 1)):
+        cfg = DreamerConfig.model_validate({"variant": variant, **given})
+        assert cfg.planned_updates(300, 1) == 100 * hooks
+
+
+def test_older_variants_take_observations_as_gaussian() -> None:
+    scales = {name: DreamerConfig.model_validate({"variant": name}).observation_scale for name in VARIANTS}
+    assert scales == {"v1": 0.5, "v2": 0.5, "v3": 1.0}
+
+
 def spied(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """(function, batch, outputs) of every update from here on."""
     calls: list[Any] = []

@@ -145,7 +145,7 @@ def rows(T: int, B: int, **obs: Any) -> dict[str, Any]:
 
 
 def test_the_loss_is_the_sum_of_the_means_of_its_parts() -> None:
-    world, batch = small_world(reward_scale=3.0, continue_scale=5.0), rows(4, 2)
+    world, batch = small_world(observation_scale=0.5, reward_scale=3.0, continue_scale=5.0), rows(4, 2)
     plain = small_world()
     plain.load_state_dict(world.state_dict())
     noise = torch.zeros(4, 2, world.representation.noise_dim)
@@ -153,6 +153,7 @@ def test_the_loss_is_the_sum_of_the_means_of_its_parts() -> None:
     parts = {name for name in found if name.startswith("loss/") and name != "loss/world"}
     assert parts == {"loss/vector", "loss/dynamics", "loss/representation", "loss/reward", "loss/continue"}
     assert total.item() == pytest.approx(sum(found[name].item() for name in parts), rel=1e-5)
+    assert found["loss/vector"].item() == pytest.approx(once["loss/vector"].item() / 2, rel=1e-5)
     assert found["loss/reward"].item() == pytest.approx(3 * once["loss/reward"].item(), rel=1e-5)
     assert found["loss/continue"].item() == pytest.approx(5 * once["loss/continue"].item(), rel=1e-5)
 

@@ -9,6 +9,7 @@ ELU = {"activation": "elu", "norm": False}
 OLDER = {
     "gamma": 0.99, "return_normalization": False, "replay_critic_scale": 0.0, "fused": False, "warmup_updates": 0,
     "actor_lr": 8e-5, "critic_lr": 8e-5, "max_grad_norm": 100.0,
+    "observation_scale": 0.5,
 }  # fmt: skip
 """What Dreamer 1 and 2 have in common."""
 VARIANTS: dict[str, dict[str, Any]] = {

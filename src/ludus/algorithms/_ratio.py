@@ -42,8 +42,8 @@ class RatioConfig(AlgorithmConfig):
         return "collect", *({name: {"per_env_step": self.per_env_step}} for name in self.updating)
 
     def planned_updates(self, env_steps: int, num_envs: int) -> int:
-        """The same ratio, once learning began."""
-        return int(max(0, env_steps - self.learning_starts) * self.per_env_step)
+        """The same ratio for each hook, once learning began."""
+        return int(max(0, env_steps - self.learning_starts) * self.per_env_step) * len(self.updating)
 
 
 class UpdateRatioConfig(RatioConfig):

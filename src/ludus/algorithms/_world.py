@@ -81,7 +81,8 @@ class WorldConfig(WorldModelConfig, RatioConfig):
     """Settings of every algorithm that learns a world model from replayed rows."""
 
     fixed = frozenset(
-        {"size", "encoder", "representation", "decoder", "reward", "continues", "reward_scale", "continue_scale"}
+        {"size", "encoder", "representation", "decoder", "reward", "continues"}
+        | {"observation_scale", "reward_scale", "continue_scale"}
         | {"optimizer", "max_grad_norm", "train_ratio", "batch_size", "sequence_length", "epoch_steps"}
     )
     search = {"lr": "loguniform(1e-5,1e-3)", "train_ratio": "32,128,512", "sequence_length": "16,32,64"}

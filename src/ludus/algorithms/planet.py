@@ -51,6 +51,8 @@ PLANET: dict[str, Any] = {
     "decoder": {"type": "auto", "symlog": False, "activation": "elu", "norm": False},
     "reward": {"type": "gaussian", "layers": 2, "activation": "elu", "norm": False},
     "continues": {"activation": "elu", "norm": False},
+    "observation_scale": 0.5,
+    "optimizer": {"eps": 1e-4},
 }
 """What PlaNet fills in."""
 

@@ -41,6 +41,8 @@ class WorldModelConfig(Model):
     """Features -> reward."""
     continues: Annotated[Choice, CONTINUES] = CONTINUES.parse({})
     """Features -> probability that the episode goes on."""
+    observation_scale: float = Field(default=1.0, ge=0)
+    """Weight of the decoder's squared errors; 0.5 makes them the likelihood of Gaussians with deviation 1."""
     reward_scale: float = Field(default=1.0, ge=0)
     """Weight of the reward's loss."""
     continue_scale: float = Field(default=1.0, ge=0)
@@ -117,7 +119,8 @@ class WorldModel(nn.Module):
         state = self.representation.initial_state(first_TB.shape[1])
         action_TBA = self.act_vector(batch["action"])
         seen = self.observe(batch["obs"], action_TBA, first_TB, state, noise_TBN, learn=True)
-        parts = {**self.decoder.losses(seen.features, batch["obs"]), **seen.losses}
+        observed = self.decoder.losses(seen.features, batch["obs"])
+        parts = {name: cfg.observation_scale * loss_TB for name, loss_TB in observed.items()} | seen.losses
         rewards = self.reward(seen.features)
         parts["reward"] = cfg.reward_scale * self.reward.loss(rewards, batch["reward"]) * batch["known"]
         if self.continues is not None:
