@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -403,8 +404,28 @@ def test_an_unknown_network_cannot_be_followed() -> None:
         nets.polyak("nett", 0.5)
         return found
 
-    with pytest.raises(KeyError, match="there is no network 'nett'"):
+    with pytest.raises(KeyError, match="there is no network 'nett' among net"):
         learner().update(misspelt, batches(1)[0], LR)
+
+
+def test_an_unknown_group_cannot_take_a_step() -> None:
+    def misspelt(nets, _, c):
+        nets.step("nett", torch.zeros(()), c["lr"])
+
+    with pytest.raises(KeyError, match="there is no group 'nett' among"):
+        learner().update(misspelt, batches(1)[0], LR)
+
+
+@pytest.mark.parametrize("returned", [None, {"loss": 0.5}, ({}, None), ({"loss": torch.zeros(())}, [1])])
+def test_an_update_that_returns_no_tensors_is_told_so(returned: Any) -> None:
+    with pytest.raises(TypeError, match=r"an update returns metrics, or \(metrics, outputs\), as dicts of tensors"):
+        learner().update(lambda *_: returned, batches(1)[0], LR)
+
+
+@pytest.mark.parametrize("name", ["step", "noise", "norms"])
+def test_a_network_cannot_hide_what_nets_can_do(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a network"):
+        Learner({name: nn.Linear(1, 1)}, {}, generator=np.random.default_rng(0))
 
 
 # ---- metrics and state -------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from torch.autograd.graph import increment_version
 from ludus.learning.allocation import keep_freed_memory
 from ludus.learning.flat import FlatParameters
 from ludus.learning.metric_sums import MetricSums
+from ludus.learning.names import Named, check_free
 from ludus.learning.optimizer import OptimizerConfig, TrainedGroup
 from ludus.learning.ranks import ALONE, Ranks
 from ludus.learning.several_steps import Running, finished
@@ -90,14 +91,16 @@ class Learner:
         whole: bool = True,
     ) -> None:
         slow = {f"target_{name}": copy.deepcopy(networks[name]).requires_grad_(False) for name in targets}
-        self.networks: dict[str, nn.Module] = {**networks, **slow}
+        self.networks: dict[str, nn.Module] = Named("network", {**networks, **slow})
+        check_free(self.networks, (*dir(Networks), "norms", "norm_names"))
         self.model = nn.ModuleDict(self.networks)
         self.generator, self.compiler, self.whole = generator, compiler, whole
         trained = [prefix for group in groups.values() for part in group.parts.values() for prefix in group.full(part)]
         copies = [f"target_{prefix}" for name in targets for prefix in trained if prefix.startswith(f"{name}.")]
         self.layout = FlatParameters(self.model, [*trained, *copies])
         self.theta, self.grad = self.layout.theta, self.layout.grad
-        self.groups = {k: TrainedGroup(k, group, self.layout, alone=len(groups) == 1) for k, group in groups.items()}
+        made = {k: TrainedGroup(k, group, self.layout, alone=len(groups) == 1) for k, group in groups.items()}
+        self.groups: dict[str, TrainedGroup] = Named("group", made)
         self._place(targets)
         self.version = 0
         """Counts updates, so that copies of the weights know when they are stale."""
@@ -125,12 +128,13 @@ class Learner:
         """Find each slow copy and the network that it follows; one without parameters follows nothing."""
         self.where = {label: group.where for label, group in self.groups.items()}
         """Where each group and each slow copy lies in the flat tensor."""
-        self._follows: dict[str, tuple[Tensor, Tensor]] = {}
+        self.follows: dict[str, tuple[Tensor, Tensor] | None] = Named("network", dict.fromkeys(self.networks))
+        """(slow copy, network) inside the flat tensor, for networks that have a slow copy with parameters."""
         for name in targets:
             span, slow_span = (self.layout.span([f"{prefix}{name}."]) for prefix in ("", "target_"))
             if span.stop:
                 self.where[f"target_{name}"] = slow_span
-                self._follows[name] = self.theta[slow_span], self.theta[span]
+                self.follows[name] = self.theta[slow_span], self.theta[span]
 
     def update(
         self,
@@ -190,16 +194,10 @@ class Learner:
     @torch.no_grad()
     def polyak(self, name: str, tau: Scalar) -> None:
         """The slow copy of a network moves the fraction `tau` of the way to it; 1 copies it."""
-        if self.slow(name) in self.where:
-            slow, network = self._follows[name]
+        if (follows := self.follows[name]) is not None:
+            slow, network = follows
             slow.lerp_(network, tau)
-            increment_version(self.networks[self.slow(name)].parameters())
-
-    def slow(self, name: str) -> str:
-        """The name of a network's slow copy, if it has one."""
-        if name not in self.networks:
-            raise KeyError(f"there is no network '{name}' among {', '.join(self.networks)}")
-        return f"target_{name}"
+            increment_version(self.networks[f"target_{name}"].parameters())
 
     # ---- metrics and state -----------------------------------------------------------------------
 

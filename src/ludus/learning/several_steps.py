@@ -20,4 +20,10 @@ def finished(run: Running) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             next(run)
         except StopIteration as end:
             run = end.value
-    return run if isinstance(run, tuple) else (run, {})
+    metrics, outputs = run if isinstance(run, tuple) else (run, {})
+    for what, found in (("metrics", metrics), ("outputs", outputs)):
+        if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+            raise TypeError(
+                f"an update returns metrics, or (metrics, outputs), as dicts of tensors; its {what}: {found!r}"
+            )
+    return metrics, outputs

@@ -285,8 +285,8 @@ class TracedNetworks(Networks):
 
     def polyak(self, name: str, tau: Scalar) -> None:
         """The same with the tensors as they are now."""
-        slow = self._learner.slow(name)
-        if slow in self._flat:
+        if self._learner.follows[name] is not None:
+            slow = f"target_{name}"
             label, group = next(item for item in self._learner.groups.items() if name in item[1].networks)
             where = group.inside(self._learner.layout.span([f"{name}."]))
             self._set(slow, torch.lerp(self._flat[slow], self._flat[label].detach()[where], tau))
