@@ -154,6 +154,29 @@ def test_what_steps_a_group_twice_stays_eager(compiler: Compiler) -> None:
     assert learner.updates == 2 and "only once" in compiler.reason
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_changes_a_buffer_stays_eager(compiler: Compiler, replaced: bool) -> None:
+    """Statistics of BatchNorm would be constants of the code, and tracing would move them."""
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.seen = toy.network(), nn.Buffer(torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if replaced:
+                self.seen = self.seen + 1
+            else:
+                self.seen += 1
+            return self.inner(x) * (1 + self.seen)
+
+    net, group = Counting(), Group(("net",), toy.CFG, rates={"slow": ()})
+    learner = Learner({"net": net}, {"net": group}, generator=np.random.default_rng(0), compiler=compiler)
+    for batch in toy.batches(2):
+        learner.update(toy.fit, batch, {"lr": 0.01})
+    assert net.seen == 2 and "changes the buffer net.seen" in compiler.reason
+
+
 def test_updates_of_another_function_shape_or_flag_are_compiled_apart(compiler: Compiler) -> None:
     learner, asked = toy.joint(compiler=compiler), []
     get = compiler.get

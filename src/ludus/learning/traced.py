@@ -104,6 +104,7 @@ class CompiledUpdates:
             batch = tree_fill(learner.batch, queue)
             with TracedNetworks(learner, flat, moments, numbers, list(queue)) as nets:
                 metrics, outputs = finished(function(nets, batch, scalars, **static))
+                check_kept(learner.model, buffers)
                 nets.write_back()
             made.names, made.outputs = [*metrics, *nets.norm_names], list(outputs)
             made.stepped, made.noise = nets.stepped, nets.shapes
@@ -113,7 +114,8 @@ class CompiledUpdates:
             return [torch.zeros(shape) for shape in made.noise]
 
         example = [*self._arguments, self._numbers(), *leaves]
-        with torch.random.fork_rng(devices=[]):
+        buffers = {name: buffer.clone() for name, buffer in learner.model.named_buffers()}
+        with torch.random.fork_rng(devices=[]), _reparametrize_module(learner.model, buffers):
             made.code = learner.compiler.get(update, example, learner.batch["first"].numel(), noise)
         return made
 
@@ -302,6 +304,13 @@ class TracedNetworks(Networks):
 
 
 # ---- tensors as compiled code reads them ---------------------------------------------------------
+
+
+def check_kept(model: nn.Module, buffers: Mapping[str, Tensor]) -> None:
+    """Refuse an update that changes a buffer, such as the statistics of BatchNorm: for code they are constants."""
+    for name, buffer in model.named_buffers():
+        if buffer is not buffers[name] or buffer._version:
+            raise TypeError(f"it changes the buffer {name}, and compiled updates change parameters only")
 
 
 def packed(leaf: Tensor) -> Tensor:
