@@ -21,10 +21,8 @@ import yaml
 from pytest import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
-OLD = "092e6e4"
-"""The commit the testers tested."""
-SECONDS = 600
-"""For a test or a script."""
+OLD = "092e6e4"  # what the testers tested
+SECONDS = 600  # for a test or a script
 NO_PROOF = re.compile(r"(\w+\.)*(ImportError|ModuleNotFoundError|NameError|SyntaxError|AttributeError|TypeError)\b")
 """Errors that only tell that the code was another one."""
 RAISED = re.compile(r"^Traceback .*\n(?:(?: .*)?\n)*(\S[\s\S]*)", re.MULTILINE)
@@ -55,7 +53,7 @@ def load() -> list[Entry]:
 
 def unpack(commit: str, folder: Path, *paths: str) -> None:
     """Lay files of a commit into a folder."""
-    packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit, *paths], check=True, capture_output=True)
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit, *paths], check=True, stdout=subprocess.PIPE)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="tar")
 
@@ -142,8 +140,7 @@ def main() -> int:
         for number, entry in enumerate(entries):
             why = problem(entry, Path(folder), number)
             seen += not why
-            line = f"{entry.finding}: {entry.test}"
-            print(f"NOT SEEN {line}: {why}" if why else f"seen {line}", flush=True)
+            print(f"{'NOT SEEN' if why else 'seen'} {entry.finding}: {entry.test}{why and ': '}{why}", flush=True)
     print(f"{seen} of {len(entries)} seen")
     return 0 if seen == len(entries) else 1
 
