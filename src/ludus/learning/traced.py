@@ -63,7 +63,9 @@ class CompiledUpdates:
         assert learner.compiler is not None and learner.batch is not None
         if not self.wanted():
             return None
-        leaves = [packed(leaf) for leaf in tree_leaves(learner.batch)]
+        leaves = tree_leaves(learner.batch)
+        if not all([leaf.is_contiguous() for leaf in leaves]):
+            leaves = [packed(leaf) for leaf in leaves]
         update = self.find(kind, leaves, static)
         if update.code is None:
             return None

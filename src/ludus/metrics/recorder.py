@@ -57,8 +57,9 @@ class Recorder:
 
     def record(self, stage: str, metrics: Mapping[str, float]) -> None:
         """Keep the metrics of a stage for the next row."""
-        self._row.add(stage, metrics)
-        self._epoch.add(stage, metrics)
+        if metrics:  # many hooks have none
+            self._row.add(stage, metrics)
+            self._epoch.add(stage, metrics)
 
     @property
     def epoch(self) -> dict[str, float]:

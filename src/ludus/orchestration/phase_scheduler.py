@@ -154,8 +154,9 @@ class PhaseScheduler:
 
     def _phase_over(self) -> bool:
         phase, done = self.phase, self.phase_progress
-        limits = ((phase.duration_updates, done.updates), (phase.duration_cycles, done.cycles))
-        if any(limit is not None and count >= limit for limit, count in limits):
+        if phase.duration_updates is not None and done.updates >= phase.duration_updates:
+            return True
+        if phase.duration_cycles is not None and done.cycles >= phase.duration_cycles:
             return True
         if phase.duration_steps is not None and done.env_steps >= self._whole(phase.duration_steps):
             return True

@@ -238,7 +238,10 @@ def tensors(sample: Sample, device: torch.device | str = "cpu") -> dict[str, Any
     """The same as tensors; on the CPU they share memory with the arrays."""
     import torch
 
+    here = torch.device(device).type == "cpu"  # `to` would return the tensor itself, and takes its time for it
+
     def tensor(leaf: Any) -> torch.Tensor:
-        return (torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf).to(device)
+        found = torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf
+        return found if here else found.to(device)
 
     return {name: tree_map(tensor, tree) for name, tree in sample.items()}
