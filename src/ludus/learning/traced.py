@@ -64,7 +64,7 @@ class CompiledUpdates:
         if not self.wanted():
             return None
         leaves = tree_leaves(learner.batch)
-        if not all([leaf.is_contiguous() for leaf in leaves]):
+        if not all(leaf.is_contiguous() for leaf in leaves):
             leaves = [packed(leaf) for leaf in leaves]
         update = self.find(kind, leaves, static)
         if update.code is None:
