@@ -164,6 +164,11 @@ REPOSITORIES: dict[str, tuple[Callable[[Files], Files], str]] = {
     "code to import": (with_config("experiment:", "_target_: os.system\nexperiment:"), "_target_"),
     "a local file for the environment": (
         with_config("kwargs: {}", "kwargs: {files: [{scenario: /etc/passwd}]}"), "names a file of this machine"),
+    "a way to a local file": (
+        with_config("kwargs: {}", "kwargs: {xml: ../../x.xml}"), "kwargs.xml: names a file of this machine"),
+    "a local file of the user": (with_config("kwargs: {}", "kwargs: {xml: ~/x.xml}"), "names a file of this machine"),
+    "stored steps of this machine": (
+        with_config("buffers: {}", "buffers: {replay: {type: stored, path: runs}}"), "buffers.replay.path: names a"),
     "a local state to read": (with_config("resume_path: null", "resume_path: /etc"), "names a folder of this machine"),
     "a bomb of yaml": (yaml_bomb, "config.yaml"),
     "an environment to restore": (with_state(evil_environment), "environments, which are never restored"),

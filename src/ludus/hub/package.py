@@ -129,7 +129,7 @@ def local_paths(value: object, at: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from local_paths(item, at)
-    elif isinstance(value, str) and value.startswith(("/", "~", "\\\\")):
+    elif isinstance(value, str) and (value.startswith(("/", "~", "\\\\")) or ".." in value.split("/")):
         yield at
 
 
