@@ -55,6 +55,11 @@ def test_what_is_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert f"ludus resume {run.id}" in told and "points to a run that is gone" in told and "only 1.0 kB free" in told
 
 
+def test_a_file_where_runs_belong_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    assert f"{tmp_path / 'runs'} is no folder; choose another place" in "\n".join(doctor.problems(tmp_path / "runs"))
+
+
 @pytest.mark.parametrize(
     ("state", "command"),
     [("finished", "play"), ("stopped", "resume"), ("lost", "resume"), ("failed", "show"), ("running", "show")],

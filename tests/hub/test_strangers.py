@@ -19,6 +19,8 @@ from ludus.hub import package
 
 Files = dict[str, Any]
 CANARY = "canary-ran"
+BOX = {"type": "box", "shape": [4], "low": "0", "high": "1", "dtype": "float32"}
+LARGE = {**BOX, "shape": [6 * 10**7], "dtype": "uint8"}
 
 
 class Bomb:
@@ -67,6 +69,25 @@ def with_state(change: Callable[[dict[str, Any]], None]) -> Callable[[Files], Fi
         return listed({**files, package.STATE: json.dumps(state).encode()})
 
     return changed
+
+
+def with_spaces(**changes: Any) -> Callable[[Files], Files]:
+    def change(files: Files) -> Files:
+        spaces = {**json.loads(files[package.SPACES]), **changes}
+        return listed({**files, package.SPACES: json.dumps(spaces).encode()})
+
+    return change
+
+
+def with_evaluation(**changes: Any) -> Callable[[Files], Files]:
+    return lambda files: listed(files, evaluation={**json.loads(files[package.MANIFEST])["evaluation"], **changes})
+
+
+def nested(depth: int) -> dict[str, Any]:
+    space: dict[str, Any] = BOX
+    for _ in range(depth):
+        space = {"type": "tuple", "parts": [space]}
+    return space
 
 
 def adding(name: str, data: bytes = b"import os") -> Callable[[Files], Files]:
@@ -143,6 +164,11 @@ REPOSITORIES: dict[str, tuple[Callable[[Files], Files], str]] = {
     "code to import": (with_config("experiment:", "_target_: os.system\nexperiment:"), "_target_"),
     "a local file for the environment": (
         with_config("kwargs: {}", "kwargs: {files: [{scenario: /etc/passwd}]}"), "names a file of this machine"),
+    "a way to a local file": (
+        with_config("kwargs: {}", "kwargs: {xml: ../../x.xml}"), "kwargs.xml: names a file of this machine"),
+    "a local file of the user": (with_config("kwargs: {}", "kwargs: {xml: ~/x.xml}"), "names a file of this machine"),
+    "stored steps of this machine": (
+        with_config("buffers: {}", "buffers: {replay: {type: stored, path: runs}}"), "buffers.replay.path: names a"),
     "a local state to read": (with_config("resume_path: null", "resume_path: /etc"), "names a folder of this machine"),
     "a bomb of yaml": (yaml_bomb, "config.yaml"),
     "an environment to restore": (with_state(evil_environment), "environments, which are never restored"),
@@ -150,7 +176,22 @@ REPOSITORIES: dict[str, tuple[Callable[[Files], Files], str]] = {
     "a space that fills the memory": (
         lambda f: listed({**f, package.SPACES: json.dumps({"carried": 0, "observation": {
             "type": "box", "shape": [10**6, 10**6], "low": "0", "high": "1", "dtype": "float32"}}).encode()}),
-        "a space of more than"),
+        "spaces of more than"),
+    "spaces that fill the memory together": (
+        with_spaces(observation={"type": "dict", "parts": dict.fromkeys("ab", LARGE)}),
+        "spaces of more than"),
+    "a choice that fills the memory": (
+        with_spaces(observation={"type": "multi_discrete", "nvec": [[10**9]], "start": [[0]]}), "spaces of more than"),
+    "numbers without a size": (with_spaces(observation={**BOX, "dtype": "S100000"}), "spaces of more than"),
+    "a size that is no number": (with_spaces(observation={**BOX, "shape": [float("nan")]}), "spaces of more than"),
+    "spaces that are none": (with_spaces(action={"type": "dict", "parts": []}), "spaces.json: not readable"),
+    "spaces without end": (with_spaces(observation=nested(440)), "spaces.json: not readable"),
+    "a return beyond all numbers": (with_evaluation(returns=[10**400]), "no list of returns"),
+    "a return that is no number": (with_evaluation(returns=[float("nan")]), "no list of returns"),
+    "an evaluation without a mean": (with_evaluation(mean=None), "no numbers as mean"),
+    "a deviation in words": (with_evaluation(std="small"), "no numbers as mean"),
+    "half an interval": (with_evaluation(high=None), "no numbers as mean"),
+    "a plugin without a name": (lambda f: listed(f, plugins=[{}]), "cannot be the name of a plugin"),
     "compressed rows": (lambda f: {**f, package.ROWS: gzip.compress(b"0" * 10**6)}, "bytes on the Hub"),
     "a link": (lambda f: {**f, package.CONFIG: b"/etc/passwd"}, "bytes on the Hub"),
 }  # fmt: skip

@@ -56,6 +56,24 @@ def test_a_port_that_is_taken_is_one_line(runs: Path, capsys: pytest.CaptureFixt
     assert "choose another one, or 0 for any" in said
 
 
+@pytest.mark.parametrize(
+    "words", [["--static", "."], ["--static", "no/x.html"], ["--static", "x.html", "--seed", "9" * 20]]
+)
+def test_a_page_that_cannot_be_written_is_one_line(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said = failure(["inspect", "@last", "--runs-dir", str(runs), *words], capsys)
+    assert (code, said.count("\n"), words[-2] in said) == (2, 1, True)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nobody.invalid"])
+def test_an_address_of_another_machine_is_one_line(runs: Path, capsys: pytest.CaptureFixture[str], host: str) -> None:
+    code, said = failure(["inspect", str(runs), "--port", "0", "--host", host], capsys)
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("error: --host: cannot listen") and "name an address of this machine" in said
+
+
 def test_what_is_missing_is_one_line(
     tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,11 @@ def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient) ->
     for path in ("/", "/static/main.js", "/api/runs"):
         headers = client.get(path).headers
         assert "default-src 'none'" in headers["content-security-policy"]
-        assert "unsafe" not in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"] and "*" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"  # no page of another site embeds it
+        assert headers["referrer-policy"] == "no-referrer"  # the address may hold the token
+        assert headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize(
@@ -105,8 +108,10 @@ def test_a_run_that_is_a_link_does_not_exist(tmp_path: Path, opened: Callable[..
 
 
 @pytest.mark.parametrize(
-    "name", ["metrics.jsonl", "config.yaml", "report.html", "meta.json", "videos", "checkpoints/last"]
-)
+    "name",
+    ["metrics.jsonl", "config.yaml", "report.html", "meta.json", "videos", "checkpoints/last",
+     "checkpoints/step=1000/tensors.safetensors"],
+)  # fmt: skip
 def test_a_run_with_a_link_that_leads_out_is_refused(
     tmp_path: Path, opened: Callable[..., TestClient], name: str
 ) -> None:
@@ -126,6 +131,7 @@ def test_a_run_with_a_link_that_leads_out_is_refused(
         assert "canary" not in answer.text
     curve = client.get("/api/curve", params={"run": "mine", "metric": "train/loss/total"})
     assert curve.status_code == 400
+    assert "/" in name or client.get("/api/runs").json()["runs"] == []
 
 
 def test_links_within_a_run_are_fine(tmp_path: Path, opened: Callable[..., TestClient]) -> None:
@@ -133,6 +139,18 @@ def test_links_within_a_run_are_fine(tmp_path: Path, opened: Callable[..., TestC
     client = opened(tmp_path / "runs")
     assert client.get("/api/runs/mine").json()["checkpoints"][0]["marks"] == ["best", "last"]
     assert client.get("/api/runs/mine/videos/a.mp4").headers["content-type"] == "video/mp4"
+
+
+def test_only_the_report_and_videos_are_sent(tmp_path: Path, opened: Callable[..., TestClient]) -> None:
+    folder = plain_run(tmp_path / "runs", "mine", heavy=True)
+    (folder / "videos" / "page.html").write_text("canary")
+    (folder / "secret").write_text("canary")
+    (folder / "report.html").unlink(missing_ok=True)
+    (folder / "report.html").symlink_to("secret")
+    client = opened(tmp_path / "runs")
+    for path in ("videos/page.html", "report"):
+        answer = client.get(f"/api/runs/mine/{path}")
+        assert (answer.status_code, "canary" in answer.text) == (400, False), path
 
 
 def test_a_report_can_draw_but_reach_nothing(tmp_path: Path, opened: Callable[..., TestClient]) -> None:
@@ -198,6 +216,19 @@ def test_bad_orders_are_one_line(client: TestClient, body: str) -> None:
     answer = client.post("/api/episodes", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
     assert "\n" not in answer.json()["error"]
+
+
+def test_a_long_order_is_refused_while_it_arrives(client: TestClient) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 1 << 20:
+            sent += 1 << 14
+            yield b" " * (1 << 14)
+
+    answer = client.post("/api/episodes", content=endless(), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, "is too long" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("wish", [{"seed": -1}, {"seed": "x"}, {"steps": 0}, {"steps": 10**9}, {"mode": "wild"},

@@ -19,6 +19,7 @@ import anyio
 
 from ludus.errors import ConfigError
 from ludus.mcp.judge import rank_correlation, trend
+from ludus.mcp.look import Looking
 from ludus.mcp.training import checked
 from mcp import Client, StdioServerParameters
 
@@ -123,6 +124,22 @@ def test_judging(runs: Path) -> None:
         assert (await call(client, "evaluate_run", episodes=3, seed=5))["mean"] == played["mean"]
 
     talk(runs, conversation)
+
+
+def test_a_log_that_is_a_link_is_not_read(runs: Path, tmp_path: Path) -> None:
+    (folder,) = runs.glob("*_*")
+    (tmp_path / "secret").write_text("canary")
+    (folder / "run.log").unlink()
+    (folder / "run.log").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match=r"run\.log cannot be read"):
+        Looking(runs).run_logs(folder.name)
+
+
+def test_a_run_without_a_config_has_a_status(runs: Path) -> None:
+    (folder,) = runs.glob("*_*")
+    (folder / "config.yaml").write_text("[broken")
+    status = Looking(runs).run_status(folder.name)
+    assert status["state"] == "finished" and status["total_timesteps"] is None
 
 
 @pytest.mark.parametrize(

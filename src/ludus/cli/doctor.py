@@ -127,6 +127,8 @@ def problems(runs_dir: Path) -> Iterator[str]:
     from ludus.watch import ram
 
     place = _existing(runs_dir)
+    if not place.is_dir():
+        yield f"{place} is no folder; choose another place with --runs-dir"
     if not os.access(place, os.W_OK):
         yield f"{place} cannot be written; choose another place with --runs-dir"
     if (free := _free(runs_dir)) < LEAST_DISK:

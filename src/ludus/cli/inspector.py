@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 import webbrowser
@@ -25,7 +26,7 @@ def inspect(
     open: Annotated[bool, Option("--open/--no-open", help="Open the browser.")] = False,
     static: Annotated[Path | None, Option(metavar="FILE.html", help="Write one episode as one page instead.")] = None,
     checkpoint: Checkpoint = None,
-    seed: Annotated[int, Option(min=0, help="Of the episode of --static.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**31 - 1, help="Of the episode of --static.")] = 0,
     mode: Annotated[str, Option(metavar="evaluation|greedy|sampled", help="How it acts in --static.")] = "evaluation",
     steps: Annotated[int, Option(min=1, max=100_000, help="Most steps of --static.")] = 1000,
     plugin: Plugin = None,
@@ -35,6 +36,8 @@ def inspect(
     root, chosen = _place(run, runs_dir)
     plugins = [str(path) for path in plugin or []]
     if static is not None:
+        if static.is_dir() or not static.parent.is_dir():
+            raise ConfigError(f"--static {static}", "is no file in a folder that is there", "name one: episode.html")
         from ludus.inspector.single_page import write_page
 
         wanted: dict[str, Any] = {"checkpoint": checkpoint, "seed": seed, "mode": mode, "steps": steps}
@@ -89,5 +92,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         problem = f"cannot listen on {host}:{port}: {error.strerror}"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError("--host", problem, "name an address of this machine") from None
         raise ConfigError("--port", problem, "choose another one, or 0 for any") from None
     return listener

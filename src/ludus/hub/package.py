@@ -32,6 +32,7 @@ SHOWN = frozenset({CARD, VIDEO, CURVE, ".gitattributes"})
 NOT_PUBLISHED = "not-published"
 """Stands for the folder of stored steps, which stay where they are."""
 NOTHING_KEPT = "nothing of it was kept"
+_LARGEST = 2**63
 _SUM, _TEXT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.:/+ @()-]{0,120}")
 _PLUGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 
@@ -128,7 +129,7 @@ def local_paths(value: object, at: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from local_paths(item, at)
-    elif isinstance(value, str) and value.startswith(("/", "~", "\\\\")):
+    elif isinstance(value, str) and (value.startswith(("/", "~", "\\\\")) or ".." in value.split("/")):
         yield at
 
 
@@ -155,7 +156,7 @@ def _plugins(found: object, where: str) -> list[dict[str, str]]:
     """Names without a path: they only say what the user has to bring along."""
     entries = [_mapping(entry) for entry in found] if isinstance(found, list) else []
     for entry in entries:
-        if not _PLUGIN.fullmatch(str(entry.get("name"))):
+        if not _PLUGIN.fullmatch(str(entry.get("name", ""))):
             raise refusal(where, MANIFEST, f"'{clean(entry.get('name'), 60)}' cannot be the name of a plugin")
     return [{"name": str(entry["name"]), "sha256": clean(entry.get("sha256", ""), 64)} for entry in entries[:20]]
 
@@ -164,12 +165,19 @@ def _evaluation(found: object, where: str) -> dict[str, Any]:
     facts = _mapping(found)
     returns = facts.get("returns")
     good = isinstance(returns, list) and 0 < len(returns) <= 100_000
-    if not good or not all(isinstance(one, int | float) and not isinstance(one, bool) for one in returns or ()):
+    if not good or not all(map(_is_number, returns or ())):
         raise refusal(where, MANIFEST, "evaluation: no list of returns")
+    interval = [] if facts.get("low") is facts.get("high") is None else ["low", "high"]
+    if not all(_is_number(facts.get(key)) for key in ("mean", "std", *interval)):
+        raise refusal(where, MANIFEST, "evaluation: no numbers as mean, deviation and interval")
     seed, habit = facts.get("seed"), facts.get("deterministic")
     if type(seed) is not int or not 0 <= seed < 2**32 or not isinstance(habit, bool):
         raise refusal(where, MANIFEST, "evaluation: no seed, or not said whether actions are greedy")
     return {**{key: _plain(value) for key, value in facts.items()}, "returns": [float(one) for one in returns or ()]}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 def _facts(value: object) -> object:
@@ -183,7 +191,7 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
-        return value if abs(value) < 2**63 else None
+        return value if abs(value) < _LARGEST else None
     return value if isinstance(value, str) and _TEXT.fullmatch(value) else None
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +27,10 @@ from ludus.saved import SavedRun
 from ludus.text import clean, safe_name
 
 MOST_NUMBERS = 10**8
-"""Numbers in one observation or action of a space."""
+"""Numbers of an observation and an action together."""
+_NO_SPACE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
+"""What a description that is none may raise."""
+_DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 
 
 def pull(
@@ -102,7 +107,7 @@ def _assembled(manifest: Manifest, staging: Path, where: str, source: dict[str, 
         (fetched / package.ROWS).rename(folder / "metrics.jsonl")
         (folder / "metrics.jsonl").chmod(0o600)
     if package.SPACES in manifest.files:
-        files.write_json(folder / package.SPACES, _spaces(fetched / package.SPACES, where))
+        files.write_text(folder / package.SPACES, _spaces(fetched / package.SPACES, where))
     about = {"config": config, "meta": meta}
     checkpoint.save(folder, {**state, "about": about}, name=manifest.checkpoint, best=True)
     files.write_json(folder / "meta.json", meta)
@@ -163,29 +168,39 @@ def _state(fetched: Path, where: str) -> dict[str, Any]:
     return state
 
 
-def _spaces(path: Path, where: str) -> dict[str, Any]:
-    """The spaces, if none of them would fill the memory."""
+def _spaces(path: Path, where: str) -> str:
+    """The description of the spaces, if they can be read and do not fill the memory."""
+    from ludus.data.buffers.saving import read_space
+
     try:
         data = read_json(path)
+        if not _numbers(data) <= MOST_NUMBERS:  # NaN is no size either
+            raise DataError(package.SPACES, f"spaces of more than {MOST_NUMBERS:,} numbers")
+        for side in ("observation", "action"):
+            read_space(data[side])
+        return files.to_json(data)
     except DataError as error:
         raise refusal(where, package.SPACES, error.problem[:120]) from None
-    if _largest(data) > MOST_NUMBERS:
-        raise refusal(where, package.SPACES, f"a space of more than {MOST_NUMBERS:,} numbers")
-    return data
+    except _NO_SPACE as error:
+        raise refusal(where, package.SPACES, f"not readable: {clean(repr(error), 120)}") from None
 
 
-def _largest(data: object) -> float:
-    """The number of elements of the largest space in a description."""
+def _numbers(data: object) -> float:
+    """How many numbers the spaces of a description have, a choice of n counted as n; infinite if of a foreign type."""
     if isinstance(data, list):
-        return max((_largest(part) for part in data if isinstance(part, dict)), default=0)
+        return sum(map(_numbers, data))
     if not isinstance(data, dict):
         return 0
-    own = 1.0
-    for key in ("shape", "nvec", "n"):
-        sizes = data.get(key, [])
-        for size in sizes if isinstance(sizes, list) else [sizes]:
-            own *= abs(size) if key != "nvec" and isinstance(size, int | float) else 1
-    return max([own, *(_largest(part) for part in data.values())])
+    if data.get("type") == "box" and not _DTYPE.fullmatch(str(data.get("dtype"))):
+        return math.inf
+    own = math.prod(_sizes(data.get("shape"))) * math.prod(_sizes(data.get("n"))) * sum(_sizes(data.get("nvec", 1)))
+    return own + sum(map(_numbers, data.values()))
+
+
+def _sizes(value: object) -> list[float]:
+    if isinstance(value, list):
+        return [size for item in value for size in _sizes(item)]
+    return [abs(value)] if isinstance(value, int | float) else []
 
 
 def _meta(manifest: Manifest, config: Mapping[str, Any], source: dict[str, str]) -> dict[str, Any]:

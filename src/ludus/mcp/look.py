@@ -46,7 +46,7 @@ class Looking:
         """How far a run is: state, counters, returns, and what to do if it stopped."""
         record = Index(self.runs_dir).get(run)
         keys = ("id", "state", "reason", "env_steps", "updates", "seconds", "reward", "last", "threshold", "solved")
-        budget = record.get("training.total_timesteps")
+        budget = record.values(["training.total_timesteps"])["training.total_timesteps"]
         remedy = {"lost": f"ludus resume {record.id}", "stopped": f"ludus resume {record.id}"}.get(record.state)
         return plain({**record.values(keys), "total_timesteps": budget, "next": remedy})
 
