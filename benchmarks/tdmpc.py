@@ -3,6 +3,7 @@
 python benchmarks/tdmpc.py                             tiny and 1m, eager and compiled; one thread
 python benchmarks/tdmpc.py --sizes tiny --repeats 30   prints one JSON line, progress to stderr
 
+`floor` is the matrix products of our own eager call, repeated with nothing around them: it learns and plans nothing.
 Walker-like observations (24) and actions (6) without ends; batches are given, environments not stepped.
 Milliseconds are processor time; `times_plain` is the median of the ratios within each repeat.
 """
@@ -25,6 +26,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from match import machine, note
+from products import floor_of
 from tdmpc_plain import PlainTDMPC2, Widths
 
 from ludus.config.schema import ExperimentConfig
@@ -134,6 +136,7 @@ def main() -> None:
         updates, acts = {"plain": plain_update, "ludus_eager": update}, {"plain": plain_act, "ludus_eager": act}
         if not args.eager_only:
             updates["ludus_compiled"], acts["ludus_compiled"], _ = ours(size, compiled=True)
+        updates["floor"], acts["floor"] = floor_of(update), floor_of(act)
         result[size] = {"update": measured(updates, args.repeats), "act": measured(acts, args.repeats)}
         note(f"{size}: {json.dumps(result[size])}")
     print(json.dumps({**result, "machine": machine()}))

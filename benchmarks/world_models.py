@@ -1,4 +1,4 @@
-"""Dreamer 3 (1m): one update and one step of acting, Ludus beside sheeprl; then how our update grows with its sizes.
+"""Dreamer 3 (1m): one update and one step of acting, Ludus beside sheeprl and the floor; then how our update grows.
 
 python benchmarks/world_models.py --sheeprl .venv-sheeprl/bin/python       everything; README.md says how to make it
 python benchmarks/world_models.py --only "vector 8 x 32" --repeats 1       one row; Ludus alone without --sheeprl
@@ -12,7 +12,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from match import Contestant, interleave, machine, note, ratio, run
 from world_model_task import WorldModelTask
 
-PEER = "sheeprl"
+PEER, FLOOR = "sheeprl", "floor"
 FIELD: dict[str, Contestant] = {
     PEER: ("sheeprl_dreamer.py",),
     "ludus_eager": ("world_models_ludus.py", "runtime.compile=never"),
     "ludus_compiled": ("world_models_ludus.py", "runtime.compile=always"),
+    FLOOR: ("world_models_floor.py",),
 }
 SMALL = WorldModelTask(batch=8, length=32, updates=20)
 IMAGE = WorldModelTask(observation="image", updates=4)
@@ -57,7 +58,7 @@ class Match:
         """Trained parameters by kind of observation and contestant."""
         self.versions: dict[str, str] = {}
 
-    def measure(self, label: str, task: WorldModelTask, names: Mapping[str, object]) -> Found:
+    def measure(self, label: str, task: WorldModelTask, names: Collection[str]) -> Found:
         """Milliseconds of wall and processor time of every contestant in every repeat (seeds 1, 2, ...)."""
         found: Found = {name: {"ms": [], "cpu_ms": []} for name in names}
         if "ludus_compiled" in names and task.mode == "update":  # building the package is not part of an update
@@ -89,10 +90,11 @@ def compared(contest: Match, only: list[str] | None) -> dict[str, Any]:
     for label, (task, aim) in COMPARED.items():
         if only and label not in only:
             continue
-        found = contest.measure(label, task, contest.field)
-        rows[label] = {"aim": aim, **{name: figures(found, name) for name in contest.field}}
+        names = [name for name in contest.field if name != FLOOR or task.mode == "update"]
+        found = contest.measure(label, task, names)
+        rows[label] = {"aim": aim, **{name: figures(found, name) for name in names}}
         if task.mode == "act":
-            for name in contest.field:
+            for name in names:
                 rows[label][name]["steps_per_second"] = round(1e3 / rows[label][name]["ms"])
     return rows
 
@@ -112,7 +114,7 @@ def figures(found: Found, name: str) -> dict[str, float]:
 
 def growth(contest: Match, only: list[str] | None) -> dict[str, Any]:
     """Our update by length, horizon and size of the image."""
-    ours = {name: how for name, how in contest.field.items() if name != PEER}
+    ours = [name for name in contest.field if name not in (PEER, FLOOR)]
     return {
         label: {name: figures(found, name) for name in ours}
         for label, task in GROWTH.items()
@@ -127,7 +129,7 @@ def table(title: str, rows: dict[str, Any], names: list[str]) -> None:
         return
     note(f"\n{title:<24}" + "".join(f"{name:>24}" for name in names))
     for label, row in rows.items():
-        note(f"{label:<24}" + "".join(f"{cell(row[name]):>24}" for name in names))
+        note(f"{label:<24}" + "".join(f"{cell(row[name]) if name in row else '':>24}" for name in names))
 
 
 def cell(got: dict[str, float]) -> str:
@@ -153,7 +155,7 @@ def main() -> None:
         for name, parts in counts.items():
             note(f"{observation} {name}: {sum(parts.values()):,} parameters {parts}")
     table("update, act", rows, list(field))
-    table("growth", grown, [name for name in field if name != PEER])
+    table("growth", grown, [name for name in field if name not in (PEER, FLOOR)])
     facts = {"parameters": contest.parameters, "versions": contest.versions, "repeats": args.repeats}
     result = {"benchmark": "world_models", "compared": rows, "growth": grown, **facts, "machine": machine()}
     print(json.dumps(result))

@@ -12,6 +12,7 @@ from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.config.schema import ExperimentConfig
 from ludus.experiment import build
+from ludus.metrics.sinks import Sink
 from ludus.orchestration.callbacks import Callback
 from ludus.orchestration.callbacks.checkpoints import Checkpoints
 from ludus.verify import TIMING
@@ -20,17 +21,14 @@ LEARNS = ("a2c", "dqn rainbow", "dqn phases", "sac overlap", "q_learning")
 WORLDS = ("dreamer", "dreamer v2", "dreamer v1", "dreamer image", "planet", "tdmpc", "tdmpc v1")
 
 
-class Rows:
-    """A sink that keeps rows without timings."""
+class Rows(Sink):
+    """Keeps rows without timings."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
     def write(self, row: dict[str, Any]) -> None:
         self.rows.append({name: value for name, value in row.items() if not name.startswith(TIMING)})
-
-    def close(self) -> None:
-        pass
 
 
 class Signal(Callback):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ludus.metrics.sinks import Sink
 from support import config, run
 
 ALGORITHMS = {
@@ -13,16 +14,13 @@ ALGORITHMS = {
 }
 
 
-class Rows:
+class Rows(Sink):
     def __init__(self) -> None:
         self.rows: list[dict] = []
 
     def write(self, row) -> None:
         timing = ("seconds", "train/time/fps", "val/time/seconds")
         self.rows.append({k: v for k, v in row.items() if k not in timing})
-
-    def close(self) -> None:
-        pass
 
 
 def trained(algorithm: str, seed: int, **parts):

@@ -252,6 +252,22 @@ def test_a_finished_run_is_left_alone_and_can_be_extended(tmp_path: Path) -> Non
 
 
 @pytest.mark.integration
+def test_a_run_that_reached_its_goal_goes_on_to_a_higher_one_within_its_budget(tmp_path: Path) -> None:
+    evaluation = ["training.evaluation.every_steps=512", "training.evaluation.episodes=2"]
+    goal = ["training.stop.eval_reward=1", "training.stop.confirm_episodes=0"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    words = ["train", "CartPole-v1:ppo", *PPO, "runtime.compile=never", *evaluation, "training.total_timesteps=2048"]
+    for folder, own in ((whole, ["training.stop.eval_reward=600"]), (broken, goal)):
+        folder.mkdir()
+        finished(ludus(*words, *own, "training.checkpoints.every_steps=512", "-q", folder=folder))
+    run = only_run(broken)
+    assert list(read_rows(run / "metrics.jsonl"))[-1]["env_steps"] == 512
+    finished(ludus("resume", "@last", "training.stop.eval_reward=600", folder=broken))
+    assert outcome(run)[0] == outcome(only_run(whole))[0]
+    assert read_json(run / "status.json")["env_steps"] == 2_048
+
+
+@pytest.mark.integration
 def test_a_resumed_run_refuses_to_become_another(tmp_path: Path) -> None:
     words = ["train", "CartPole-v1:ppo", *PPO, "runtime.compile=never", *EVALUATION, "-q"]
     finished(ludus(*words, "training.total_timesteps=512", folder=tmp_path))

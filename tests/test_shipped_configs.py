@@ -12,6 +12,7 @@ from ludus.config.compose import find_experiments, find_targets, load, parse
 from ludus.envs.facts import shipped
 from ludus.envs.suites import OURS
 from ludus.experiment import build
+from ludus.metrics.sinks import Sink
 from ludus.registry import ALGORITHMS, MEMORY
 from support import close
 
@@ -86,12 +87,9 @@ def test_trains_and_evaluates(spec: str) -> None:
     changes = small(load(spec).config, 600)
     rows = []
 
-    class Rows:
+    class Rows(Sink):
         def write(self, row):
             rows.append(dict(row))
-
-        def close(self):
-            pass
 
     run = build(load(spec, changes).config, sinks=[Rows()])
     run.run()

@@ -75,6 +75,9 @@ def threshold_of(
             raise ConfigError(where, "evaluate needs an environment", "set environment.id")
         return None
     if hooked is None and not config.training.evaluation.wanted:
+        if config.training.stop.eval_reward == "threshold":
+            remedy = "set it to null, or training.evaluation.every_updates to a number"
+            raise ConfigError("training.stop.eval_reward", "nothing is evaluated in this run", remedy)
         return config.environment.reward_threshold
     info = describe(config.environment)
     if (info.observation_space, info.action_space) != (spaces.observation, spaces.action):

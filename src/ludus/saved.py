@@ -118,13 +118,14 @@ class SavedRun:
         return policy_of_run(self._folder, checkpoint_name(self._folder, checkpoint), deterministic, seed)
 
     def resume(self, overrides: Overrides = (), *, quiet: bool = False) -> SavedRun:
-        """Go on bit for bit from the newest checkpoint, or that of `reference`; a finished run needs more budget."""
+        """Go on to the bit from `reference` or the newest checkpoint; a finished run needs a new budget or goal."""
         from ludus.session.resume import budget_field, resume
 
         words = [*override_words(overrides), *(["logging.console=false"] if quiet else [])]
         if resume(self.reference, words, runs_dir=self.folder.parent, plugins=self._load_plugins()) is None:
             problem, field = f"{self.id} has already finished", budget_field(self._folder)
-            raise ConfigError("resume", problem, f'give it a larger budget: resume({{"training.{field}": ...}})')
+            remedy = f'give it a larger budget, resume({{"training.{field}": ...}}), or another goal'
+            raise ConfigError("resume", problem, remedy)
         return SavedRun(RunFolder(self.folder), self._plugins)
 
     def report(self) -> Path:

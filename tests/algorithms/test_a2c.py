@@ -26,7 +26,8 @@ def collected(memory: str = "none", env: str = "CartPole-v1", **algorithm: Any) 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_one_update_by_hand(normalize: bool) -> None:
     run, now = collected(normalize_advantage=normalize, **SGD)
-    a2c, batch = run.algorithm, dict(run.algorithm.experience)
+    a2c, (columns, state) = run.algorithm, run.algorithm.experience
+    batch = {**columns, "state": state}
     policy = copy.deepcopy(a2c.policy)
     params, value, _ = policy(batch["obs"], (), batch["first"])
     pi, advantage = torch.distributions.Categorical(logits=params), batch["advantage"]

@@ -22,6 +22,7 @@ from support import build, close, moment, run
 
 pytest.importorskip("minari")
 
+PARTS = ("actor.", "value.", "trunk.", "critic.")
 SMALL = {"actor": {"hidden_dims": [32]}, "critic": {"hidden_dims": [32]}}
 
 
@@ -85,6 +86,24 @@ def test_one_update_by_hand(tmp_path: Path) -> None:
     assert any(not torch.equal(p, before[name]) for name, p in nets["actor"].named_parameters())
     moved = nets["target_critic"].layers[0].weight - nets["critic"].layers[0].weight
     assert 0 < moved.abs().max() < 0.011, "the slow critics follow"
+    close(built)
+
+
+def test_the_actor_has_a_rate_of_its_own_and_the_slow_trunk_follows(tmp_path: Path) -> None:
+    folder, _ = demonstrations(tmp_path / "demos-v0", PENDULUM)
+    network = {**SMALL, "memory": {"type": "gru", "hidden_dim": 8}}
+    settings = {"actor_lr": 1e-9, "tau": 0.5, "batch_size": 4, "sequence_length": 6, "burn_in": 2}
+    built = build(config(folder, algorithm=settings, network=network))
+    model = built.algorithm.learner.model
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    built.algorithm.update_controller(replace(moment(built.config.algorithm.config), type="offline"))
+    after = model.state_dict()
+    far = {part: max((after[n] - before[n]).abs().max() for n in before if n.startswith(part)) for part in PARTS}
+    assert far["actor."] < 1e-7 and min(far["value."], far["trunk."], far["critic."]) > 1e-4
+    slow = [name for name in before if name.startswith("target_trunk.")]
+    for name in slow:
+        torch.testing.assert_close(after[name], (before[name] + after[name.removeprefix("target_")]) / 2)
+    assert slow
     close(built)
 
 

@@ -65,9 +65,9 @@ def test_the_command_trains_what_is_missing_and_writes_the_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def command(*words: str) -> str:
+    def command(*words: str, spec: str = "Bandit-v0:ppo") -> str:
         with pytest.raises(SystemExit) as end:
-            cli.main(["bench", "results", "Bandit-v0:ppo", "--jobs", "1", "--out", "found", *words])
+            cli.main(["bench", "results", spec, "--jobs", "1", "--out", "found", *words])
         said = capsys.readouterr().err
         assert not end.value.code, said
         return said
@@ -80,3 +80,30 @@ def test_the_command_trains_what_is_missing_and_writes_the_page(
     (found,) = json.loads((tmp_path / "found/results.json").read_text())["results"]
     assert found["seeds"] == [1, 2] and len(found["values"]) == 2
     assert "Bandit-v0:ppo: 2 of 3 runs are finished" in command("--seeds", "1..3", "--write-only")
+    command("--seeds", "1,2", "--write-only")
+    assert "and earlier calls" not in (tmp_path / "found/results.md").read_text()
+    command("--seeds", "7", spec="Bandit-v0:reinforce")
+    text = (tmp_path / "found/results.md").read_text()
+    assert "results Bandit-v0:reinforce --seeds 7` and earlier calls at commit" in text
+    assert text.index("| Bandit-v0:ppo | 2 | ") < text.index("| Bandit-v0:reinforce | 1 | ")
+    command("--seeds", "1,2", "--write-only")  # in whatever order they are called
+    assert (tmp_path / "found/results.md").read_text().splitlines()[-2:] == text.splitlines()[-2:]
+    both = json.loads((tmp_path / "found/results.json").read_text())["results"]
+    assert [(one["spec"], one["seeds"]) for one in both] == [("Bandit-v0:ppo", [1, 2]), ("Bandit-v0:reinforce", [7])]
+
+
+def test_runs_of_other_settings_are_not_on_the_page(tmp_path: Path) -> None:
+    """Of a config that has changed since, of a spec that is gone, and runs that are under way."""
+    from synthetic import make_run
+
+    claim = results.Claim("Bandit-v0:ppo", (4,))
+    facts = {"config_hash": results.config_hash(claim.runs()[0].config)}
+    make_run(tmp_path, "good", spec=claim.spec, seed=4, meta=facts)
+    make_run(tmp_path, "old", spec="Taxi-v4:ppo", seed=4)
+    make_run(tmp_path, "gone", spec="Nowhere-v0:ppo", seed=4)
+    make_run(tmp_path, "going", spec=claim.spec, seed=5, state="running", meta=facts)
+    asked = results.Claim("CartPole-v1:ppo", (1,))
+    listed = [results.Claim("CartPole-v1:ppo", (1,)), results.Claim("Bandit-v0:ppo", (1,), "0.9 (them)")]
+    found = results.with_earlier([asked], listed, tmp_path)
+    assert found == [asked, results.Claim("Bandit-v0:ppo", (4,), "0.9 (them)")]
+    assert results.with_earlier([asked], listed[::-1], tmp_path) == found[::-1]

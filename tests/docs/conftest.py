@@ -86,8 +86,8 @@ def _cut(word: str) -> str:
 
 
 def _short(line: str) -> list[str]:
-    if "runtime.compile=always" in line:
-        return ["--cfg", "job"]  # compiling takes half a minute
+    if "runtime.compile=always" in line or "InvertedPendulum-v5:diffusion_policy" in line:
+        return ["--cfg", "job"]  # compiling, or episodes of a thousand steps, takes a minute
     if "+experiment=diffusion_policy" in line:
         return [
             "training.total_updates=4",

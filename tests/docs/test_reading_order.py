@@ -48,3 +48,9 @@ def test_build_is_one_page() -> None:
     from ludus.experiment import build
 
     assert len(inspect.getsource(build).splitlines()) <= 50
+
+
+def test_the_files_of_policy_gradients_are_short() -> None:
+    most = {"ppo": 200, "reinforce": 110, "a2c": 90}
+    found = {name: len((ROOT / f"src/ludus/algorithms/{name}.py").read_text().splitlines()) for name in most}
+    assert all(found[name] <= most[name] for name in most), found

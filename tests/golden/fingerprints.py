@@ -31,6 +31,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # when run as a script
 
 from demonstrations import CART, PENDULUM, demonstrations
+from ludus.metrics.sinks import Sink
 from ludus.registry import ALGORITHMS, MEMORY
 from support import config, run
 
@@ -64,6 +65,7 @@ TDMPC |= {"epoch_steps": 64, "candidates": 12, "policy_candidates": 3, "elites":
 TRIED = {"population": 4, "rollouts": 2, "dream_steps": 3, "hidden": 2, "temperature": 1.2}
 EVOLVED = {"vision": {"latent": 3, "depth": 2}, "memory": {"units": 4}, "controller": TRIED, "rollout_steps": 8}
 EVOLVED |= {"vision_batch": 4, "vision_lr": 3e-3, "memory_batch": 3, "sequence_length": 4, "epoch_steps": 64}
+EVOLVED |= {"optimizer": {"eps": 1e-3}}  # gradients that rounding alone makes are not steps of full length
 DIFFUSION = {"batch_size": 8, "lr": 3e-3, "denoiser": {"widths": [8, 16], "groups": 4}, "diffusion_steps": 20}
 TRANSFORMER = {"type": "transformer", "width": 16, "layers": 2, "heads": 2}
 NORMALIZED = {"normalize_obs": "rolling", "normalize_reward": True}
@@ -241,8 +243,8 @@ def arrays(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
             yield path, array
 
 
-class Rows:
-    """A sink that keeps the first rows without timings."""
+class Rows(Sink):
+    """Keeps the first rows without timings."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -251,9 +253,6 @@ class Rows:
         """One more row."""
         if len(self.rows) < ROWS:
             self.rows.append({name: value for name, value in row.items() if not name.startswith(TIMING)})
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def fingerprint(cfg: Any) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fake_hub import FakeHub, Fault
-from ludus.hub import client, package
+from ludus.archive import package
+from ludus.hub import client
 
 
 @pytest.fixture

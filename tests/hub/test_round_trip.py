@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 from fake_hub import Blob, FakeHub, Fault
 from ludus import load_run
 from ludus import pull as pull_run
-from ludus.hub import package
+from ludus.archive import package
 
 
 def publish(ludus: Any, runs: Path, *more: object) -> dict[str, Any]:
@@ -48,6 +49,20 @@ def test_pulled_runs_train_on_and_lend_their_weights(ludus: Any, runs: Path, hub
     code, out, err = ludus("train", "CartPole-v1:ppo", "logging.console=false", *more)
     assert code == 0, err
     assert load_run(runs_dir=tmp_path / "new").record.init_from.startswith(run.id)
+
+
+def test_half_a_checkpoint_is_not_published(ludus: Any, runs: Path, hub: FakeHub, tmp_path: Path) -> None:
+    """As a run has it that an older `ludus pull` took from a stranger."""
+    from ludus.archive import checkpoint
+
+    (folder,) = [path for path in runs.iterdir() if path.is_dir() and not path.is_symlink()]
+    for name in checkpoint.checkpoints(folder):
+        state = checkpoint.load(checkpoint.find(folder, name))
+        shutil.rmtree(folder / "checkpoints" / name)
+        checkpoint.save(folder, {**state, "collector": {}}, name=name)
+    code, _, err = ludus("publish", "@last", "-n", 1, "--runs-dir", runs, "--dry-run", tmp_path / "dry")
+    assert code == 3 and "the state of its collector has no 'returns'; publish a checkpoint" in err, err
+    assert err.count("\n") == 1 and not (tmp_path / "dry").exists()
 
 
 def test_off_policy_runs_begin_with_empty_buffers(ludus: Any, hub: FakeHub, tmp_path: Path) -> None:
@@ -199,7 +214,7 @@ def test_a_fault_of_the_past_does_not_matter(ludus: Any, runs: Path, hub: FakeHu
 
 def test_a_config_loses_what_only_this_machine_has() -> None:
     """Folders of stored steps, device, logs and programs; what is learned from it is the same."""
-    from ludus.hub.publish import portable_config
+    from ludus.archive.portable import portable_config
     from support import config
 
     given = config(
@@ -220,9 +235,9 @@ def test_the_last_look_finds_what_slipped_through(
     secret: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token by its form, or the value of a variable that holds a secret, in any text of the package."""
+    from ludus.archive.portable import refuse_private
     from ludus.archive.store import RunFolder
     from ludus.errors import ConfigError
-    from ludus.hub.publish import refuse_private
 
     monkeypatch.setenv("MY_PASSWORD", "a-long-passphrase")
     (tmp_path / "package").mkdir()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fake_hub import Blob, FakeHub
-from ludus.hub import package
+from ludus.archive import package
 
 Files = dict[str, Any]
 CANARY = "canary-ran"
@@ -172,6 +172,7 @@ REPOSITORIES: dict[str, tuple[Callable[[Files], Files], str]] = {
     "a local state to read": (with_config("resume_path: null", "resume_path: /etc"), "names a folder of this machine"),
     "a bomb of yaml": (yaml_bomb, "config.yaml"),
     "an environment to restore": (with_state(evil_environment), "environments, which are never restored"),
+    "an empty collector": (with_state(lambda state: state.update(collector={})), "collector has no 'barrier_seeds'"),
     "steps to read": (with_state(stored_steps), "refers to stored steps"),
     "a space that fills the memory": (
         lambda f: listed({**f, package.SPACES: json.dumps({"carried": 0, "observation": {

@@ -17,10 +17,11 @@ import pytest
 pytest.importorskip("mcp")
 import anyio
 
-from ludus.errors import ConfigError
-from ludus.mcp.judge import rank_correlation, trend
+from ludus.errors import ConfigError, DataError
+from ludus.mcp.judge import Judging, rank_correlation, trend
 from ludus.mcp.look import Looking
-from ludus.mcp.training import checked
+from ludus.mcp.steps import Steps
+from ludus.mcp.training import Training, checked
 from mcp import Client, StdioServerParameters
 
 LOOK = {"list_runs", "show_run", "run_status", "run_logs", "run_metrics", "compare_runs", "run_alerts", "plot_runs",
@@ -109,7 +110,7 @@ def test_judging(runs: Path) -> None:
         (run,) = (await call(client, "list_runs"))["runs"]
         heading = await call(client, "metric_trend", metric="train/policy/entropy", last=1.0)
         assert heading["points"] > 2 and heading["verdict"] in ("rises", "falls", "flat")
-        with pytest.raises(ConfigError, match="has no metric 'nothing'; run_metrics names"):
+        with pytest.raises(ConfigError, match="has no metric 'nothing'; "):
             await call(client, "metric_trend", metric="nothing")
         with pytest.raises(ConfigError, match="no part of a run"):
             await call(client, "metric_trend", last=0)
@@ -126,13 +127,82 @@ def test_judging(runs: Path) -> None:
     talk(runs, conversation)
 
 
-def test_a_log_that_is_a_link_is_not_read(runs: Path, tmp_path: Path) -> None:
+def test_a_log_that_is_a_link_is_not_read(runs: Path) -> None:
     (folder,) = runs.glob("*_*")
-    (tmp_path / "secret").write_text("canary")
     (folder / "run.log").unlink()
-    (folder / "run.log").symlink_to(tmp_path / "secret")
+    (folder / "run.log").symlink_to(folder / "config.yaml")
     with pytest.raises(ConfigError, match=r"run\.log cannot be read"):
         Looking(runs).run_logs(folder.name)
+
+
+LINKED: dict[str, Callable[[Path, str], Any]] = {
+    "show_run": lambda runs, id: Looking(runs).show_run(id),
+    "run_status": lambda runs, id: Looking(runs).run_status(id),
+    "run_logs": lambda runs, id: Looking(runs).run_logs(id),
+    "run_metrics": lambda runs, id: Looking(runs).run_metrics(id),
+    "run_alerts": lambda runs, id: Looking(runs).run_alerts(id),
+    "list_runs": lambda runs, id: Looking(runs).list_runs([id]),
+    "compare_runs": lambda runs, id: Looking(runs).compare_runs([id]),
+    "plot_runs": lambda runs, id: Looking(runs).plot([id], None, "config"),
+    "inspect_step": lambda runs, id: Steps(runs).step(id, None, 0, 0, "greedy"),
+    "metric_trend": lambda runs, id: Judging(runs).metric_trend(id),
+    "correlate_metrics": lambda runs, id: Judging(runs).correlate_metrics(id),
+    "config_difference": lambda runs, id: Judging(runs).config_difference("@last", id),
+    "diagnose_run": lambda runs, id: Judging(runs).diagnose_run(id),
+    "wait_for_run": lambda runs, id: Judging(runs).wait_for_run(id, 0),
+    "evaluate_run": lambda runs, id: Judging(runs).evaluate_run(id, 1),
+    "stop_training": lambda runs, id: Training(runs).stop_training(id),
+    "resume_training": lambda runs, id: Training(runs).resume_training(id),
+}
+
+
+@pytest.fixture
+def linked(runs: Path, tmp_path: Path) -> Path:
+    """The runs, and a second one, `other`, whose rows are a link to a file elsewhere."""
+    (folder,) = runs.glob("*_*")
+    other = Path(shutil.copytree(folder, runs / "other", symlinks=True))
+    (other / "metrics.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    (other / "metrics.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    return runs
+
+
+@pytest.mark.parametrize("tool", LINKED)
+def test_no_tool_follows_a_link_out_of_a_run_folder(tool: str, linked: Path) -> None:
+    with pytest.raises(DataError, match=r"other: metrics\.jsonl is a link that leads out of the run folder"):
+        LINKED[tool](linked, "other")
+
+
+def test_runs_with_links_are_not_listed_and_not_the_best(linked: Path) -> None:
+    (good,) = linked.glob("*_*")
+    found = Looking(linked)
+    assert [run["id"] for run in found.list_runs()["runs"]] == [good.name]
+    assert found.show_run("@best")["id"] == good.name
+    assert "n |" in found.compare_runs() and Judging(linked).evaluate_run("@best/@last", 1)["episodes"] == 1
+    (good / "checkpoints" / "step=1").symlink_to(linked)
+    with pytest.raises(DataError, match="step=1 is a link that leads out"):
+        found.show_run("@best")
+
+
+def test_a_spec_is_no_link_to_a_file_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "own.yaml").write_text("secret: canary")
+    (tmp_path / "here" / "mine.yaml").symlink_to(tmp_path / "own.yaml")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ConfigError, match="is a link that leads out of this folder"):
+        Looking(tmp_path).show_config("mine.yaml")
+
+
+def test_a_metric_that_no_run_has_is_refused_with_the_nearest_name(runs: Path) -> None:
+    with pytest.raises(ConfigError, match="has no metric 'train/policy/entrop'; did you mean 'train/policy/entropy'"):
+        Looking(runs).run_metrics(metrics=["val/roll/ep_rew/mean", "train/policy/entrop"])
+    (folder,) = runs.glob("*_*")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"env_steps": 600, "epoch": 9, "train/broken": NaN}\n')
+    assert Looking(runs).run_metrics(metrics=["train/broken"])["curves"] == {
+        "train/broken": {"steps": [], "values": []}
+    }
+    with pytest.raises(ConfigError, match="no value of 'train/broken' is finite"):
+        Judging(runs).metric_trend(metric="train/broken")
 
 
 def test_a_run_without_a_config_has_a_status(runs: Path) -> None:

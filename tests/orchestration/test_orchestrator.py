@@ -13,7 +13,7 @@ from pydantic import PositiveInt
 from ludus.algorithms import Algorithm, AlgorithmConfig, PhaseContext
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.config.schema import ExperimentConfig
-from ludus.config.training import Training
+from ludus.config.training import Stop, Training
 from ludus.errors import ConfigError
 from ludus.metrics.recorder import Recorder
 from ludus.orchestration.callbacks import Callback
@@ -284,6 +284,13 @@ def test_a_phase_that_only_evaluates_is_confirmed_too() -> None:
     run.run()
     assert run.evaluator.confirmed == [(200, 5)]
     assert run.last.episodes == 5
+
+
+@pytest.mark.parametrize("field", ["eval_reward", "train_reward"])
+def test_a_goal_of_nan_is_refused(field: str) -> None:
+    """A run that has it could be resumed again and again: it differs from itself."""
+    with pytest.raises(ConfigError, match=f"training.stop.{field}: is no number"):
+        EarlyStop(Stop(**{field: float("nan")}), 100.0)
 
 
 def test_train_reward_stop() -> None:

@@ -335,6 +335,23 @@ def test_what_cannot_be_plotted_is_refused(root: Path, tmp_path: Path) -> None:
         plot(compare(Index(root).pick([]), metrics=["seconds"]), tmp_path / "a.png")
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_near_the_largest_float_count_as_infinite(tmp_path: Path) -> None:
+    """Sums and axes of them overflow: compared and drawn is what is left, and nothing is a traceback."""
+    pytest.importorskip("matplotlib")
+    for seed, returns in enumerate([(1e308, -1e308, 300.0), (100.0, 1.7e308, 320.0)]):
+        make_run(tmp_path / "some", f"run{seed}", returns, seed=seed, threshold=1e308)
+        make_run(tmp_path / "none", f"run{seed}", (1.7e308, 1.7e308), seed=seed)
+    found = compare(Index(tmp_path / "some").pick([]), metrics=["final", "best"])
+    assert found.groups[0].scores["final"].mean == 310 and "best" not in found.groups[0].scores
+    text = plot(found, tmp_path / "a.svg").read_text()
+    assert "(n=2)" in text and "solved" not in text and "320" in text
+    nothing = compare(Index(tmp_path / "none").pick([]))
+    assert not nothing.groups[0].scores
+    with pytest.raises(ConfigError, match="no run has a finite point of val/roll/ep_rew/mean; train them longer"):
+        plot(nothing, tmp_path / "b.svg")
+
+
 def test_a_missing_extra_is_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"ludus-rl\[report\]"):

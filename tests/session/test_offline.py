@@ -152,11 +152,17 @@ def test_an_environment_with_other_spaces_is_refused(ludus: Any, tmp_path: Path,
     assert "environment.id: its observation or action space differs from that of the stored steps" in done.err
 
 
+def test_a_goal_that_nobody_evaluates_is_refused(ludus: Any, tmp_path: Path, steps: Path) -> None:
+    done = ludus("train", offline(tmp_path, steps, "CartPole-v1", stop={"eval_reward": "threshold"}), "-q")
+    assert done.code == 2
+    assert "training.stop.eval_reward: nothing is evaluated in this run; set it to null" in done.err
+
+
 @pytest.mark.usefixtures("no_environments")
 def test_a_finished_run_can_be_extended(ludus: Any, tmp_path: Path, steps: Path) -> None:
     assert ludus("train", offline(tmp_path, steps), "-q").code == 0
     done = ludus("resume", "@last")
-    assert "give it a larger training.total_updates to go on" in done.out
+    assert "give it a larger training.total_updates, or another goal of training.stop, to go on" in done.out
     assert ludus("resume", "@last", "training.total_updates=80").code == 0
     assert str((last_run(tmp_path) / "checkpoints" / "last").readlink()) == "update=80"
 

@@ -48,6 +48,28 @@ def test_rows_without_progress_are_silence() -> None:
         sink.close()
 
 
+def test_a_long_evaluation_is_progress_until_it_stands_still() -> None:
+    monitor, heard, played = Monitor(Rules()), threading.Event(), iter(range(6))
+    monitor.listeners.append(lambda _: heard.set())
+    played_out = threading.Event()
+
+    def under_way() -> int:
+        number = next(played, 5)
+        if number == 5:
+            played_out.set()
+        else:
+            assert not heard.is_set()
+        return number
+
+    sink = Stalled(monitor, 1.2, under_way)  # looks four times in that time: each look sees another episode
+    try:
+        assert played_out.wait(20)
+        assert not heard.is_set()
+        assert heard.wait(20)
+    finally:
+        sink.close()
+
+
 def test_a_moving_run_is_left_alone_and_closing_ends_the_thread() -> None:
     sink, told, _ = _watch(0.4)
     for step in range(30):

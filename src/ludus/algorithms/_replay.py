@@ -114,7 +114,8 @@ class ReplayBuffers(Replay):
         batch, index = drawn
         batch |= more or {}
         found = self.learner.update(function, batch, scalars, accumulate=cfg.accumulate, burn_in=cfg.burn_in, **static)
-        buffer.update_priorities(index, priorities(found["error"]))
+        if buffer.has_priorities:
+            buffer.update_priorities(index, priorities(found["error"]))
         return Report(updates=1)
 
 

@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
-from ludus.algorithms._on_policy import advantages, build_policy, scalars_of
+from ludus.algorithms._on_policy import Experience, advantages, build_policy, scalars_of
 from ludus.algorithms._on_policy_config import AdvantageConfig
 from ludus.config.schedule import PositiveSchedule, constant
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
@@ -40,10 +40,9 @@ class A2C(Algorithm):
     data_parallel = True
 
     def __init__(self, cfg: A2CConfig, context: Context) -> None:
-        self.collector = context.collector
+        self.collector, self.epoch_steps = context.collector, cfg.epoch_steps
         self.policy, self.learner, self.behaviour = build_policy(cfg, context)
-        self.epoch_steps = cfg.epoch_steps
-        self.experience: Batch | None = None
+        self.experience: Experience | None = None
 
     def hooks(self) -> dict[str, Hook]:
         """`collect`, then `update_controller`."""
@@ -60,19 +59,18 @@ class A2C(Algorithm):
     def collect(self, now: PhaseContext) -> Report:
         """A short rollout of the current policy, and its advantages."""
         rollout = self.rollout(now, now.cfg.rollout_steps)
-        columns, state = advantages(self.policy, rollout, now.at(now.cfg.gamma), now.at(now.cfg.gae_lambda))
-        self.experience = {**columns, "state": state}
+        self.experience = advantages(self.policy, rollout, now.at(now.cfg.gamma), now.at(now.cfg.gae_lambda))
         return Report(env_steps=rollout.env_steps)
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One step along the gradient of the newest rollout."""
         if self.experience is None:
             return Report()
-        batch, self.experience = self.experience, None
+        (columns, state), self.experience = self.experience, None  # each rollout is learned from once
         if now.cfg.normalize_advantage:
-            batch["advantage"] = self.learner.ranks.normalized(batch["advantage"], batch.get("weight"))
+            columns["advantage"] = self.learner.ranks.normalized(columns["advantage"], columns.get("weight"))
         scalars = scalars_of(now, "value_coef", "entropy_coef")
-        self.learner.update(self.update, batch, scalars, accumulate=now.cfg.accumulate)
+        self.learner.update(self.update, {**columns, "state": state}, scalars, accumulate=now.cfg.accumulate)
         return Report(updates=1)
 
     def update(self, nets: Networks, batch: Batch, c: Scalars) -> Metrics:

@@ -15,9 +15,10 @@ from ludus.algorithms import Algorithm, Context, Hook, PhaseContext
 from ludus.algorithms._on_policy import build_policy, scalars_of
 from ludus.algorithms._on_policy_config import OnPolicyConfig
 from ludus.config.schedule import PositiveSchedule, constant
+from ludus.data.broken_rows import in_finished_episodes
 from ludus.data.rollout import Rollout
 from ludus.learning.learner import Batch, Metrics, Networks, Scalars
-from ludus.math.values import episode_returns, reward_to_go
+from ludus.math.values import episode_returns, reward_to_go, weighted_moments
 from ludus.networks.policy import PolicyNetwork
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful, to_device, tree_index
@@ -66,15 +67,9 @@ class Reinforce(Algorithm):
         rollout = self.rollout(now, now.cfg.rollout_steps)
         target, weight = self.targets(rollout, now)
         (every_weight,) = self.learner.ranks.whole_arrays(weight)
-        columns = {
-            "obs": tree_index(rollout.obs, slice(-1)),
-            "action": rollout.action,
-            "first": rollout.first[:-1],
-            "target": target,
-            # a mean over all steps is one over these
-            "weight": weight * (every_weight.size / max(every_weight.sum(), 1.0)),
-            "state": rollout.state,
-        }
+        scale = every_weight.size / max(every_weight.sum(), 1.0)  # a mean over all steps is one over these
+        columns = {"obs": tree_index(rollout.obs, slice(-1)), "action": rollout.action, "first": rollout.first[:-1]}
+        columns |= {"target": target, "weight": weight * scale, "state": rollout.state}
         self.experience = None
         if every_weight.any():
             self.experience = {name: to_device(column, self.device) for name, column in columns.items()}
@@ -86,16 +81,10 @@ class Reinforce(Algorithm):
         compute = reward_to_go if cfg.returns == "mc:rtg" else episode_returns
         zeros = np.zeros_like(rollout.reward)  # the value beyond an end: there is no value function
         returns = compute(rollout.reward, zeros, rollout.terminated, rollout.done, now.at(cfg.gamma))
-        weight = np.flip(np.logical_or.accumulate(np.flip(rollout.done, 0), 0), 0).astype(np.float32)
-        if rollout.broken is not None:  # a broken episode did not end either
-            lost = episode_returns(rollout.broken.astype(np.float32), zeros, rollout.terminated, rollout.done, 1.0)
-            weight = weight * (lost == 0)
-        every_return, every_weight = self.learner.ranks.whole_arrays(returns, weight)
-        count = max(float(every_weight.sum()), 1.0)
-        mean = float((every_return * every_weight).sum()) / count
-        deviation = float(np.sqrt((np.square(every_return - mean) * every_weight).sum() / count)) + 1e-8
+        weight = in_finished_episodes(rollout)
+        mean, deviation = weighted_moments(*self.learner.ranks.whole_arrays(returns, weight))
         target = returns - mean if cfg.targets == "advantages" else returns
-        return (target / deviation if cfg.normalize else target).astype(np.float32), weight
+        return (target / (deviation + 1e-8) if cfg.normalize else target).astype(np.float32), weight
 
     def update_controller(self, now: PhaseContext) -> Report:
         """One step along the policy gradient of the newest rollout; none if no episode ended in it."""

@@ -228,7 +228,8 @@ class TDMPC(Algorithm):
         scalars["tau"] = now.at(cfg.tau) if (self.learner.updates + 1) % cfg.slow_every == 0 else 0.0
         found = self.learner.update(self.learn, batch, scalars)
         self.scale.value = found["scale"]
-        buffer.update_priorities(sample["index"], priorities(found["error"]))
+        if buffer.has_priorities:
+            buffer.update_priorities(sample["index"], priorities(found["error"]))
         return Report(updates=1)
 
     def _batch(self, sample: Sample) -> Batch:

@@ -14,6 +14,8 @@ from ludus.metrics.names import COLUMNS, EVAL_RETURN
 from ludus.metrics.sinks.jsonl import parse_row
 
 FILE = "metrics.jsonl"
+LARGEST = 1e150
+"""Beyond it a number counts as infinite: squares, sums and axes of such numbers overflow."""
 _TAIL, _BLOCK = 1 << 16, 1 << 20
 Row = dict[str, float | str]
 
@@ -58,11 +60,11 @@ def last_row(folder: Path) -> Row:
 
 
 def curve(folder: Path, key: str) -> tuple[list[float], list[float]]:
-    """A metric over environment steps, or updates in a run that took none; finite points only."""
+    """A metric over environment steps, or updates in a run that took none; finite points only, up to LARGEST."""
     found = list(rows(folder, key))
     x = x_axis(found)
     points = [(number(row.get(x)), number(row[key])) for row in found]
-    good = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+    good = [(x, y) for x, y in points if abs(x) < LARGEST and abs(y) < LARGEST]
     return [x for x, _ in good], [y for _, y in good]
 
 

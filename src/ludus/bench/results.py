@@ -60,6 +60,32 @@ def listed(path: Path = LIST) -> list[Claim]:
     return claims
 
 
+def with_earlier(asked: Sequence[Claim], known: Sequence[Claim], runs_dir: Path) -> list[Claim]:
+    """What is asked for, and what earlier calls have finished in the folder, with the settings that ship now.
+
+    In the order of `known`, then by name: the page does not depend on the order of the calls.
+    """
+    published = {claim.spec: claim.published for claim in known}
+    seeds: dict[str, set[int]] = {}
+    for record in Index(runs_dir).records():
+        if record.spec not in {claim.spec for claim in asked} and _is_of_a_claim(record):
+            seeds.setdefault(record.spec, set()).add(record.seed or 0)
+    earlier = [Claim(spec, tuple(sorted(own)), published.get(spec, "")) for spec, own in seeds.items()]
+    places = {spec: place for place, spec in enumerate(published)}
+    return sorted([*asked, *earlier], key=lambda claim: (places.get(claim.spec, len(places)), claim.spec))
+
+
+def _is_of_a_claim(record: Record) -> bool:
+    """Whether a run is finished, evaluated and exactly what a claim of its spec would train."""
+    if record.state != "finished" or record.last is None or record.seed is None:
+        return False
+    try:
+        (run,) = Claim(record.spec, (record.seed,)).runs()
+    except ConfigError:  # a spec that is no longer there
+        return False
+    return config_hash(run.config) == record.config_hash
+
+
 def seeds_from(first: int, count: int) -> tuple[int, ...]:
     """`count` seeds, the first of them included."""
     return tuple(range(first, first + count))
@@ -127,12 +153,13 @@ def finished(claims: Sequence[Claim], runs_dir: Path) -> tuple[list[Result], lis
     return results, missing
 
 
-def page(results: Sequence[Result], missing: Sequence[str], command: Iterable[str]) -> str:
-    """The page in Markdown."""
+def page(results: Sequence[Result], missing: Sequence[str], command: Iterable[str], *, earlier: bool = False) -> str:
+    """The page in Markdown; `earlier` says that other calls have made some of the results."""
     rows = [result.cells() for result in results]
     table = TextTable(HEAD, rows, [False, True, True, True, True, True, True, True, True, False])
     commits = sorted({commit for result in results for commit in result.commits})
-    made = f"Made by `{shlex.join(command)}` at commit {', '.join(commits)}."
+    calls = f"`{shlex.join(command)}`{' and earlier calls' if earlier else ''}"
+    made = f"Made by {calls} at commit {', '.join(commits)}."
     solved = sum(result.solved == len(result.scores.values) for result in results if result.threshold is not None)
     count = sum(len(result.scores.values) for result in results)
     told = f"{len(results)} configs, {count} runs; of {solved} configs every seed reached the threshold."

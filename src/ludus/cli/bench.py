@@ -119,7 +119,7 @@ def results(
     page: Annotated[Path | None, Option(metavar="FILE", help="Where the page goes; default: DIR/results.md.")] = None,
     write_only: Annotated[bool, Option("--write-only", help="Train nothing, write the page again.")] = False,
 ) -> int:
-    """Train shipped configs on fresh seeds, and write what they reach with intervals over the seeds."""
+    """Train shipped configs on fresh seeds, and write what they and earlier ones in DIR reach, with intervals."""
     from ludus import files
     from ludus.bench import results as found
     from ludus.cli.many import at_once, options_of, train_all
@@ -136,13 +136,14 @@ def results(
         code = ended.code
         for line in ended.failures:
             warn(line)
-    done, missing = found.finished(claims, out / "runs")
+    everything = found.with_earlier(claims, list(chosen.values()), out / "runs")
+    done, missing = found.finished(everything, out / "runs")
     for line in missing:
         warn(line)
     words = ["ludus", "bench", "results", *(specs or []), *(["--seeds", seeds] if seeds else [])]
     if done:
         page = page or out / "results.md"
-        files.write_text(page, found.page(done, missing, words))
+        files.write_text(page, found.page(done, missing, words, earlier=len(everything) > len(claims)))
         files.write_json(out / "results.json", {"results": [result.data() for result in done]})
         print(f"{page} and {out}/results.json are written")
     return code

@@ -46,7 +46,8 @@ def resume(
             run, overrides or [], runs_dir=runs_dir, plugins=plugins, debug=debug, rebuild_buffer=rebuild_buffer
         )
         if done is None:
-            print(f"{run}: has already finished; give it a larger training.{budget_field(folder)} to go on")
+            more = f"a larger training.{budget_field(folder)}, or another goal of training.stop,"
+            print(f"{run}: has already finished; give it {more} to go on")
             return 0
     else:
         spec = str(rebuild.meta(folder.path).get("spec") or folder.id)

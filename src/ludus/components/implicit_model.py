@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt, field_validator
 from torch import Tensor, nn
 
 from ludus.components.coding import Coding, Number, SymlogBins
@@ -46,11 +46,19 @@ class ImplicitModelConfig(Model):
     dropout: float = Field(default=0.01, ge=0, lt=1)
     """Share of the units in the critics' first layer that an update leaves out."""
     bins: int = Field(default=101, ge=0)
-    """Bins that rewards and values are distributions over; 0: squared errors."""
-    limit: PositiveFloat = 10.0
+    """Bins that rewards and values are distributions over, at least 2; 0: squared errors."""
+    limit: float = Field(default=10.0, gt=0, le=80)
     """symlog of the largest bin."""
     episodic: bool = True
     """Learn which states end an episode, for plans; false saves time where none does."""
+
+    @field_validator("bins")
+    @classmethod
+    def none_or_several(cls, value: int) -> int:
+        """Refuse a single bin: a number lies between two."""
+        if value == 1:
+            raise ValueError("a number lies between two bins: at least 2, or 0 for squared errors")
+        return value
 
     @property
     def hidden(self) -> list[Kind]:

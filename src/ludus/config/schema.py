@@ -153,6 +153,16 @@ class WandbConfig(Model):
     """Team or user."""
     tags: tuple[str, ...] = ()
     """Tags of the run on W&B."""
+    archive: bool = False
+    """Store every checkpoint there, too, as a version of an artifact that `ludus pull wandb:ENTITY/PROJECT/RUN` brings
+    back; what has not changed is not sent again."""
+
+    @model_validator(mode="after")
+    def on_to_archive(self) -> WandbConfig:
+        """Refuse an archive that nothing would be written to."""
+        if self.archive and not self.enabled:
+            raise ValueError("archive needs enabled: true")
+        return self
 
 
 class Logging(Model):
@@ -172,7 +182,7 @@ class Logging(Model):
     """Program and arguments to run on each new alert, with the alert's text as the last argument and without a shell. A
     command from a file runs only after the user has agreed to it."""
     stalled_seconds: float | None = Field(default=600.0, gt=0)
-    """Alert when no epoch has finished for this many seconds; none is off."""
+    """Alert when no epoch, step of a rollout or evaluated episode has ended for this many seconds; none is off."""
 
 
 class Runtime(Model):

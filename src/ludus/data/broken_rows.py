@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ludus.data.rollout import Rollout
+from ludus.math.values import episode_returns
 from ludus.types import Array
 
 
@@ -24,3 +25,13 @@ def credited(rollout: Rollout, value_TB: Array) -> tuple[Array, Array]:
     if rollout.broken is None:
         return rollout.reward, rollout.terminated
     return np.where(rollout.broken, value_TB, rollout.reward), rollout.terminated | rollout.broken
+
+
+def in_finished_episodes(rollout: Rollout) -> Array:
+    """[T, B] float32: 1 for steps whose episode ended in this rollout, 0 where it goes on or is broken."""
+    weight = np.flip(np.logical_or.accumulate(np.flip(rollout.done, 0), 0), 0).astype(np.float32)
+    if rollout.broken is None:
+        return weight
+    broken = rollout.broken.astype(np.float32)
+    lost = episode_returns(broken, np.zeros_like(broken), rollout.terminated, rollout.done, 1.0)
+    return weight * (lost == 0)

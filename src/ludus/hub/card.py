@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ludus.archive.package import CURVE, VIDEO, Manifest
 from ludus.config.schema import ExperimentConfig
-from ludus.hub.package import CURVE, VIDEO, Manifest
 from ludus.reports.export import markdown_text
 from ludus.text import clean, duration
 

@@ -12,8 +12,8 @@ from logging import CRITICAL
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ludus.archive.package import LIMITS, SHOWN
 from ludus.errors import ConfigError, LudusError, MissingExtra
-from ludus.hub.package import LIMITS, SHOWN
 from ludus.text import clean
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ _LOGIN = "set HF_TOKEN, or log in: hf auth login"
 
 class Hub:
     """Calls to the Hub; every failure is a LudusError."""
+
+    whole = False
+    """Whether a run has its environments and stored steps with it."""
+    there = "on the Hub"
 
     def __init__(self) -> None:
         self._api = _client()

@@ -42,8 +42,7 @@ class Runs:
         """One run by its exact id; anything else, such as a path or a link, is refused."""
         if not has_run(self.root, id):
             raise ConfigError(id[:80], "there is no such run", "go back to the list of runs")
-        if found := leaves(self.root / id):
-            raise DataError(id, f"{found} is a link that leads out of the run folder", "put the file itself there")
+        refuse_leaving(self.root / id)
         sign, (known, record) = signature(self.root / id), self._known.get(id, ("", None))
         if record is None or known != sign:
             record = read(self.root / id)
@@ -84,6 +83,12 @@ class Runs:
         path = checkpoint.find(record.folder, wanted or None)
         manifest = checkpoint.read_manifest(path)
         return str(manifest["name"]), str(manifest["files"])
+
+
+def refuse_leaving(folder: Path) -> None:
+    """Refuse a run folder with a link that leads out of it."""
+    if found := leaves(folder):
+        raise DataError(folder.name, f"{found} is a link that leads out of the run folder", "put the file itself there")
 
 
 def leaves(folder: Path, *, deep: bool = True) -> str:

@@ -63,9 +63,7 @@ class CompiledUpdates:
         assert learner.compiler is not None and learner.batch is not None
         if not self.wanted():
             return None
-        leaves = tree_leaves(learner.batch)
-        if not all(leaf.is_contiguous() for leaf in leaves):
-            leaves = [packed(leaf) for leaf in leaves]
+        leaves = [packed(leaf) for leaf in tree_leaves(learner.batch)]
         update = self.find(kind, leaves, static)
         if update.code is None:
             return None

@@ -100,6 +100,13 @@ def episode_returns(
     return np.take_along_axis(rtg_TB, np.maximum.accumulate(index_TB, axis=0), axis=0)
 
 
+def weighted_moments(x_TB: Array, weight_TB: Array) -> tuple[float, float]:
+    """(mean, deviation) of numbers that count as much as their weight."""
+    count = max(float(weight_TB.sum()), 1.0)
+    mean = float((x_TB * weight_TB).sum()) / count
+    return mean, float(np.sqrt((np.square(x_TB - mean) * weight_TB).sum() / count))
+
+
 def scan_tensor(decay_T: Tensor, x_T: Tensor) -> Tensor:
     """`scan_TB` for tensors: differentiable, nothing in place."""
     y_T, product_T = x_T, decay_T

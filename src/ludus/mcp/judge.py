@@ -12,12 +12,11 @@ import numpy as np
 
 from ludus.archive import history
 from ludus.archive.differences import differences
-from ludus.archive.index import Index
 from ludus.archive.record import Record
-from ludus.archive.store import RunFolder
 from ludus.errors import ConfigError
 from ludus.interpreter import running_module
 from ludus.mcp.look import Looking, plain
+from ludus.mcp.runs import SafeIndex, refuse_unknown
 from ludus.metrics.names import EVAL_RETURN
 from ludus.reports.report import watch
 from ludus.secrets import hide
@@ -35,19 +34,19 @@ class Judging:
     """The runs of one folder, judged by their numbers."""
 
     def __init__(self, runs_dir: Path) -> None:
-        self.runs_dir = runs_dir
+        self.runs_dir, self.index = runs_dir, SafeIndex(runs_dir)
         self._looking = Looking(runs_dir)
 
     def metric_trend(self, run: str = "@last", metric: str = EVAL_RETURN, last: float = 0.5) -> dict[str, Any]:
         """Where a metric is heading: its change over the last part of the run, beside how much it scatters there."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         if not 0 < last <= 1:
             raise ConfigError("last", f"{last} is no part of a run", "use a number above 0, at most 1")
         return plain({"run": record.id, "metric": metric, **trend(*self._curve(record, metric), last)})
 
     def correlate_metrics(self, run: str = "@last", metric: str = EVAL_RETURN) -> dict[str, Any]:
         """Which metrics rise and fall with this one (Spearman's rank correlation over the rows that have both)."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         steps, values = self._curve(record, metric)
         rows = history.sampled(record.folder, 2_000)
         found = {}
@@ -61,13 +60,13 @@ class Judging:
 
     def config_difference(self, run: str, other: str) -> dict[str, Any]:
         """The settings in which two runs differ, with the value of each."""
-        one, two = (Index(self.runs_dir).get(name) for name in (run, other))
+        one, two = (self.index.get(name) for name in (run, other))
         found = [{"path": d.path, "run": d.before, "other": d.after} for d in differences(one.config, two.config)]
         return plain({"run": one.id, "other": two.id, "differences": found})
 
     def diagnose_run(self, run: str = "@last") -> dict[str, Any]:
         """What is wrong with a run: its state, alerts with tips, the trend of its return, and what to do next."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         alerts, _ = watch(record)
         steps, values = history.curve(record.folder, EVAL_RETURN)
         heading = trend(steps, values, 0.5) if len(steps) > 3 else {"verdict": "fewer than four evaluations"}
@@ -87,10 +86,11 @@ class Judging:
 
     def evaluate_run(self, run: str = "@last", episodes: int = 20, seed: int | None = None) -> dict[str, Any]:
         """Play fresh episodes (at most 200) with the best checkpoint of a run: mean, deviation, 95 % interval."""
-        folder = RunFolder.load(self.runs_dir, run)
+        folder = self.index.folder(run)
         words = ["--episodes", str(min(max(episodes, 1), MOST_EPISODES)), "--json", "--runs-dir", str(self.runs_dir)]
         words += [] if seed is None else ["--seed", str(int(seed))]
-        command = running_module("ludus", "evaluate", run if "/" in run else folder.id, *words)
+        chosen = f"{folder.id}/{folder.checkpoint}" if folder.checkpoint else folder.id
+        command = running_module("ludus", "evaluate", chosen, *words)
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -103,7 +103,8 @@ class Judging:
     def _curve(self, record: Record, metric: str) -> tuple[list[float], list[float]]:
         steps, values = history.curve(record.folder, metric)
         if not steps:
-            raise ConfigError(record.id, f"has no metric '{metric[:80]}'", "run_metrics names those it has")
+            refuse_unknown(record, metric)
+            raise ConfigError(record.id, f"no value of '{clean(metric, 80)}' is finite", "run_alerts may tell why")
         return steps, values
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from ludus import files
 from ludus.archive import history, query
-from ludus.archive.index import Index
-from ludus.archive.store import RunFolder
 from ludus.errors import ConfigError
+from ludus.mcp.runs import SafeIndex, refuse_unknown
 from ludus.reports.compare import compare
 from ludus.reports.export import complete, export_comparison
 from ludus.reports.report import checkpoints_of, watch
@@ -27,16 +26,16 @@ class Looking:
     """The runs of one folder, as an agent sees them."""
 
     def __init__(self, runs_dir: Path) -> None:
-        self.runs_dir = runs_dir
+        self.index = SafeIndex(runs_dir)
 
     def list_runs(self, filters: list[str] | None = None, sort: str = "started", limit: int = 20) -> dict[str, Any]:
         """List runs, newest first. Filters are conditions such as "algorithm=ppo" or "reward>400"."""
-        found = query.order(Index(self.runs_dir).pick(filters or []), sort)
+        found = query.order(self.index.pick(filters or []), sort)
         return plain({"total": len(found), "runs": [record.facts() for record in found[: max(limit, 1)]]})
 
     def show_run(self, run: str = "@last") -> dict[str, Any]:
         """Everything about one run: facts, config, newest metrics, evaluations, checkpoints, alerts."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         evaluations = history.evaluations(record.folder)
         saved = checkpoints_of(record.folder, evaluations)
         facts = {**complete(record), "last_metrics": history.last_row(record.folder)}
@@ -44,7 +43,7 @@ class Looking:
 
     def run_status(self, run: str = "@last") -> dict[str, Any]:
         """How far a run is: state, counters, returns, and what to do if it stopped."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         keys = ("id", "state", "reason", "env_steps", "updates", "seconds", "reward", "last", "threshold", "solved")
         budget = record.values(["training.total_timesteps"])["training.total_timesteps"]
         remedy = {"lost": f"ludus resume {record.id}", "stopped": f"ludus resume {record.id}"}.get(record.state)
@@ -52,7 +51,7 @@ class Looking:
 
     def run_logs(self, run: str = "@last", lines: int = 50) -> str:
         """The last lines of run.log."""
-        folder = RunFolder.load(self.runs_dir, run)
+        folder = self.index.folder(run)
         try:
             with files.open_regular(folder.path / "run.log", follow=False) as file:
                 file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
@@ -63,23 +62,25 @@ class Looking:
 
     def run_metrics(self, run: str = "@last", metrics: list[str] | None = None, points: int = 50) -> dict[str, Any]:
         """Metrics over steps, thinned to some points; without names, which metrics there are and their last values."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         if not metrics:
             return plain({"run": record.id, "last": history.last_row(record.folder)})
         most = min(max(points, 2), MOST_POINTS)
-        curves = {name: _thinned(*history.curve(record.folder, name), most) for name in metrics}
-        return plain({"run": record.id, "curves": curves})
+        curves = {name: history.curve(record.folder, name) for name in metrics}
+        for name in (name for name, (steps, _) in curves.items() if not steps):
+            refuse_unknown(record, name)
+        return plain({"run": record.id, "curves": {name: _thinned(*curve, most) for name, curve in curves.items()}})
 
     def compare_runs(
         self, runs: list[str] | None = None, metrics: list[str] | None = None, group_by: str = "config"
     ) -> str:
         """Compare groups of runs over their seeds, as a markdown table: mean, IQM, 95 % interval."""
-        found = compare(Index(self.runs_dir).pick(runs or []), metrics=metrics or ["final", "best"], group_by=group_by)
+        found = compare(self.index.pick(runs or []), metrics=metrics or ["final", "best"], group_by=group_by)
         return export_comparison(found, "markdown", fragment=False)
 
     def run_alerts(self, run: str = "@last") -> dict[str, Any]:
         """What the monitor noticed about a run, with a tip each; an empty list is good."""
-        record = Index(self.runs_dir).get(run)
+        record = self.index.get(run)
         alerts, _ = watch(record)
         return plain({"run": record.id, "alerts": [{**asdict(alert), "line": alert.line()} for alert in alerts]})
 
@@ -87,7 +88,7 @@ class Looking:
         """Learning curves as a PNG picture."""
         from ludus.reports.plots import plot
 
-        found = compare(Index(self.runs_dir).pick(runs or []), metrics=metrics or ["final"], group_by=group_by)
+        found = compare(self.index.pick(runs or []), metrics=metrics or ["final"], group_by=group_by)
         with tempfile.TemporaryDirectory() as room:
             return plot(found, Path(room) / "plot.png").read_bytes()
 

@@ -7,10 +7,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from ludus.archive.store import RunFolder
 from ludus.errors import ConfigError, DataError
 from ludus.inspector.jobs import MODES, Workshop
 from ludus.inspector.steps import step_of
+from ludus.mcp.runs import SafeIndex
 from ludus.session.player import checkpoint_name
 
 MOST_STEPS = 100_000
@@ -37,7 +37,7 @@ class Steps:
             raise ConfigError("mode", f"'{mode[:40]}' is unknown", f"use {', '.join(MODES)}")
         if not (0 <= seed < 2**31 and 0 <= t < MOST_STEPS):
             raise ConfigError("seed and t", "are not possible", f"count from 0; t is below {MOST_STEPS:,}")
-        folder = RunFolder.load(self.runs_dir, run)
+        folder = SafeIndex(self.runs_dir).folder(run)
         name = checkpoint_name(folder, checkpoint)
         wish = {"run": folder.id, "checkpoint": name, "mode": mode, "seed": seed, "steps": max(1000, t + 1)}
         job = self.shop.episode(wish, str((folder.path / "checkpoints" / name).stat().st_mtime_ns))

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ludus.archive import checkpoint
-from ludus.archive.index import Index
 from ludus.archive.record import works
 from ludus.archive.store import read_or_empty, runs_in
 from ludus.errors import ConfigError
 from ludus.interpreter import running_module
+from ludus.mcp.runs import SafeIndex
 from ludus.secrets import hide
 from ludus.text import clean
 
@@ -35,6 +35,8 @@ def checked(spec: str, overrides: list[str]) -> tuple[str, list[str]]:
         raise ConfigError(
             clean(spec, 80), "is no spec", "write Env:variant, +experiment=name or a file below this folder"
         )
+    if not Path(spec.partition(":")[0]).resolve().is_relative_to(Path.cwd().resolve()):
+        raise ConfigError(clean(spec, 80), "is a link that leads out of this folder", "put the file itself there")
     for word in overrides:
         if "=" not in word or word.startswith("-"):
             raise ConfigError(clean(word, 80), "is no override", "write key=value")
@@ -57,7 +59,7 @@ class Training:
 
     def resume_training(self, run: str) -> dict[str, Any]:
         """Go on with a run that was stopped or lost, in the background, exactly where it was saved."""
-        record = Index(self.runs_dir).get(run)
+        record = SafeIndex(self.runs_dir).get(run)
         if record.state in ("running", "finished"):
             raise ConfigError(record.id, f"is {record.state}", "list_runs shows which were stopped or lost")
         return self._start(record.id, ["resume", record.id], set(runs_in(self.runs_dir)) - {record.id})
@@ -85,7 +87,7 @@ class Training:
 
     def stop_training(self, run: str) -> dict[str, Any]:
         """Ask a running training to save and end; it can be resumed to the bit."""
-        record = Index(self.runs_dir).get(run)
+        record = SafeIndex(self.runs_dir).get(run)
         if record.state != "running" or record.pid is None or not works(record):
             raise ConfigError(record.id, f"is not running here: {record.state}", "list_runs shows what is")
         if not checkpoint.checkpoints(record.folder):

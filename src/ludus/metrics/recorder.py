@@ -97,7 +97,7 @@ class Recorder:
         return row
 
     def file(self, path: Path, *, env_steps: int) -> None:
-        """Hand a finished file, such as a video, to every sink."""
+        """Hand a finished file, such as a video or the folder of a checkpoint, to every sink; from any thread."""
         for sink in self.sinks:
             self._guard(sink, sink.file, path, env_steps)
 

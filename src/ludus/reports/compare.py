@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ludus.archive import query
+from ludus.archive import history, query
 from ludus.archive.record import MISSING, Record, paths, read, value_at
 from ludus.envs.suites import LOCAL
 from ludus.errors import ConfigError
@@ -154,7 +154,7 @@ def _strata(runs: Sequence[Record], metric: str, key: str) -> dict[str | None, l
     strata: dict[str | None, list[float]] = {}
     for record in runs:
         value = score(record, metric, key)
-        if value is not None:
+        if value is not None and abs(value) < history.LARGEST:
             strata.setdefault(record.environment, []).append(value)
     return strata
 

@@ -74,6 +74,9 @@ def plot(comparison: Comparison, path: Path, *, statistic: str = "iqm", around: 
     drawn = {key: metric for metric, key in keys.items() if key not in NUMBERS}  # final and best have one curve
     if not drawn:
         raise ConfigError(f"--plot {path}", "none of the metrics has a curve", "use --metrics reward")
+    if not any(history.curve(record.folder, key)[0] for key in drawn for record in records):
+        problem = f"no run has a finite point of {clean(', '.join(drawn), 80)}"
+        raise ConfigError(f"--plot {path}", problem, "train them longer, or name another metric")
     with panels(path, 1, len(drawn), (6.8 if len(drawn) == 1 else 5.6 * len(drawn), 4)) as (figure, axes):
         for axis, (key, metric) in zip(axes[0], drawn.items(), strict=True):
             _draw(axis, comparison, metric, key, statistic, around)
@@ -163,6 +166,8 @@ def _threshold(axis: Axes, groups: Sequence[RunGroup], metric: str) -> None:
     if metric not in (*FINAL, *BEST, "train_reward") or len(known) != 1 or None in known:
         return
     value = float(next(iter(known)) or 0)
+    if abs(value) >= history.LARGEST:
+        return
     axis.axhline(value, color="#444444", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.annotate(f"solved\nat {value:g}", (1, value), xycoords=("axes fraction", "data"), xytext=(5, 0),
                   textcoords="offset points", va="center", fontsize=8, color="#444444")  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
+from ludus.archive.portable import write_whole
 from ludus.archive.store import RunFolder
 from ludus.config.compose import dump
 from ludus.config.schema import ExperimentConfig
@@ -87,8 +89,9 @@ def show(session: Session, run: Run) -> Console:
         command = AlertCommand(session.program, folder.id, cwd=session.working_directory)
         monitor.listeners.append(command)
         run.closing.callback(command.close)
-    sinks = [*make_sinks(run.config, folder, monitor.rules.general.step_key), monitor]
-    sinks += [Stalled(monitor, logging.stalled_seconds)] if logging.stalled_seconds else []
+    sinks = [*make_sinks(run.config, folder, monitor.rules.general.step_key, warn=session.warn), monitor]
+    if logging.stalled_seconds:
+        sinks.append(Stalled(monitor, logging.stalled_seconds, lambda: under_way(run)))
     copy = folder.log if session_logs() else None
     console = session.console = Console(monitor=monitor, copy=copy, quiet=session.silent)
     run.recorder.sinks += [*sinks, console]
@@ -125,7 +128,9 @@ def under_way(run: Run) -> tuple[int, str]:
     return run.position + steps, "" if run.evaluator is None else run.evaluator.under_way
 
 
-def make_sinks(config: ExperimentConfig, folder: RunFolder, step_key: str | None) -> list[Sink]:
+def make_sinks(
+    config: ExperimentConfig, folder: RunFolder, step_key: str | None, *, warn: Callable[[str], None] = lambda _: None
+) -> list[Sink]:
     """metrics.jsonl always; the others as configured. `step_key` is the x axis of curves."""
     unit, wandb = config.training.budget.unit, config.logging.wandb
     x_axis = step_key or unit
@@ -150,6 +155,8 @@ def make_sinks(config: ExperimentConfig, folder: RunFolder, step_key: str | None
                     config=dump(config),
                     x_axis=x_axis,
                     counted=unit,
+                    pack=partial(write_whole, folder) if wandb.archive else None,
+                    warn=warn,
                 )
             )
     except OSError as error:

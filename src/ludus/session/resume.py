@@ -35,7 +35,7 @@ def resume(
     debug: bool = False,
     rebuild_buffer: bool = False,
 ) -> Run | None:
-    """Continue a run exactly from its newest good checkpoint; None if it has already finished."""
+    """Continue a run exactly from its newest good checkpoint; None if it has finished, by its old budget and goal."""
     folder = RunFolder.load(runs_dir, reference)
     runs_dir = runs_dir.absolute()  # an environment may change the working directory
     folder = replace(folder, path=folder.path.absolute())
@@ -44,7 +44,8 @@ def resume(
     changes = differences(dump(saved), dump(changed.config))
     refuse_what_may_not_change(changes)
     finished = rebuild.status(folder.path).get("state") == "finished" and not goes_back(folder)
-    if finished and changed.config.training.budget.total <= saved.training.budget.total:
+    before, after = saved.training, changed.config.training
+    if finished and after.budget.total <= before.budget.total and after.stop == before.stop:
         return None
     meta = rebuild.meta(folder.path)
     resolved = Resolved(changed.config, str(meta.get("spec") or folder.id), tuple(overrides), changed.origin)

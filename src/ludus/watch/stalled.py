@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from ludus.metrics.sinks import Row, Sink
 from ludus.watch.monitor import Monitor
@@ -13,10 +14,13 @@ TIP = "an environment may hang, or an epoch is very long: environment.step_deadl
 
 
 class Stalled(Sink):
-    """Raises an alert when there was no row with new steps or updates for `seconds`; the next such row ends it."""
+    """Raises an alert when nothing moved for `seconds`; the next row with new steps or updates ends it.
 
-    def __init__(self, monitor: Monitor, seconds: float) -> None:
-        self.monitor, self.seconds = monitor, seconds
+    `under_way` tells how far a rollout or an evaluation is: a long one is not a hung one.
+    """
+
+    def __init__(self, monitor: Monitor, seconds: float, under_way: Callable[[], object] = lambda: None) -> None:
+        self.monitor, self.seconds, self._under_way, self._seen = monitor, seconds, under_way, under_way()
         self._position: tuple[float | str, ...] = (0, 0)
         self._beat = time.monotonic()
         self._closing = threading.Event()
@@ -39,6 +43,9 @@ class Stalled(Sink):
         pause = min(self.seconds / 4, 10.0)
         reported = 0.0
         while not self._closing.wait(pause):
+            before, self._seen = self._seen, self._under_way()
+            if self._seen != before:
+                self._beat = time.monotonic()
             beat = self._beat
             if time.monotonic() - beat >= self.seconds and beat != reported:
                 reported = beat

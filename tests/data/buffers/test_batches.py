@@ -44,6 +44,30 @@ def test_learning_begins_when_enough_is_stored(steps: int, type: str, batch: int
     assert (draw(buffer, now, recurrent=False, device=CPU) is not None) == drawn
 
 
+def test_tensors_are_made_once_and_hold_the_newest_sample() -> None:
+    """Also after sizes that changed so often that the arrays were made anew."""
+    buffer, _ = filled(400)
+    before, _ = draw(buffer, moment(), recurrent=False, device=CPU)
+    seen = before["reward"].clone()
+    again, _ = draw(buffer, moment(), recurrent=False, device=CPU)
+    assert again["obs"] is before["obs"] and not torch.equal(again["reward"], seen)
+    for size in (8, 9, 10, 11, 12, 32):
+        batch, _ = draw(buffer, moment(batch_size=size), recurrent=False, device=CPU)
+        out, _ = buffer._output(size)
+        assert len(buffer._outputs) <= 4 and len(buffer.wrapped) <= 4 * len(out)
+        for name in batch:
+            assert batch[name].data_ptr() == out[name].ctypes.data, name
+    assert batch["obs"] is not before["obs"]
+
+
+def test_only_buffers_with_priorities_ask_for_errors() -> None:
+    assert [filled(8, kind)[0].has_priorities for kind in ("uniform", "trajectory", "prioritized")] == [
+        False,
+        False,
+        True,
+    ]
+
+
 def test_no_sequence_is_long_enough_yet() -> None:
     buffer, _ = filled(104)
     assert draw(buffer, moment(sequence_length=500), recurrent=True, device=CPU) is None

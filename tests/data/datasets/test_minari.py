@@ -278,6 +278,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "not a number": (content(set_to("episode_1/observations", (7, 2), np.nan)),
                      "episode 1: observations is not finite at step 7"),
     "endless reward": (content(set_to("episode_4/rewards", 3, np.inf)), "episode 4: rewards is not finite at step 3"),
+    "beyond single precision": (content(put("episode_4/rewards", np.full(24, 1e300))),
+                                "episode 4: rewards is not finite at step 0"),
     "no such action": (content(set_to("episode_5/actions", 1, 2)), "episode 5: actions has a value outside"),
     "fractions": (content(put("episode_5/actions", np.zeros(25))), "episode 5: actions holds float64, not int64"),
     "missing column": (lambda folder: content(lambda file: file.__delitem__("episode_2/actions"))(folder),

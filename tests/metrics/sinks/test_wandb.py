@@ -109,3 +109,6 @@ def test_an_offline_run_holds_the_rows_and_no_secret(monkeypatch: pytest.MonkeyP
     assert any(path.suffix == ".wandb" and b"train/loss/policy" in data for path, data in files.items())
     for secret in (*canaries.values(), "canaryargument"):
         assert not [path for path, data in files.items() if secret.encode() in data]
+    kept = b"".join(data for path, data in files.items() if path.suffix == ".wandb")
+    for private in (b"requirements.txt", b"torch=="):
+        assert private not in kept, private

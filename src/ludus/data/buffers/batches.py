@@ -63,7 +63,7 @@ def draw(
         sample = buffer.sample(cfg.batch_size, n_step=cfg.n_step, gamma=gamma)
         names = ("obs", "action", "reward", "discount", "next_obs", "weight", "first")
         batch = {name: sample[name] for name in names}
-    return tensors(batch, device), sample["index"]
+    return tensors(batch, device, buffer.wrapped), sample["index"]
 
 
 def sequences(sample: Sample, burn_in: int, *, n_step: int, gamma: float) -> Sample:

@@ -6,6 +6,8 @@ normalised, the statistics at the time of the draw are used.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -37,6 +39,11 @@ class Buffer(SavedSteps):
     """What its steps are and where they come from, if not from this run."""
 
     @property
+    def has_priorities(self) -> bool:
+        """Whether `update_priorities` does something: computing errors for it takes time."""
+        return type(self).update_priorities is not Buffer.update_priorities
+
+    @property
     def held_out(self) -> Buffer | None:
         """Steps that are only validated on; only data sets keep some apart."""
         return None
@@ -51,6 +58,8 @@ class Buffer(SavedSteps):
         super().__init__(*arguments, **details)
         self.normalizer, self.reward_normalizer = normalizer, reward_normalizer
         self._outputs: dict[Any, tuple[Sample, Sample]] = {}
+        self.wrapped: dict[int, torch.Tensor] = {}
+        """Tensors over the arrays that every sample fills, by the identity of the array."""
 
     # ---- sample ------------------------------------------------------------------------------------------------------
 
@@ -215,11 +224,14 @@ class Buffer(SavedSteps):
 
     def _output(self, batch: int, length: int = 0) -> tuple[Sample, Sample]:
         """(arrays to fill, the first row of each)"""
+        import torch
+
         key = (batch, length)
         if key in self._outputs:
             return self._outputs[key]
         if len(self._outputs) >= 4:  # sizes that keep changing are not worth caching
             self._outputs.clear()
+            self.wrapped.clear()
         shape, seen = (length or 1, batch), (length + 1 if length else 1, batch)
         out: Sample = {"obs": zeros(self.spaces.observation, *seen), "index": np.zeros(batch, np.int64)}
         for name in ("reward", "action", *self.extras):
@@ -231,17 +243,22 @@ class Buffer(SavedSteps):
             out |= {"next_obs": tree_map(np.zeros_like, out["obs"]), "discount": np.zeros(shape, np.float32)}
         out["weight"] = np.ones(batch if length else shape, np.float32)
         self._outputs[key] = out, tree_index({name: tree for name, tree in out.items() if name != "index"}, 0)
+        self.wrapped |= {id(leaf): torch.from_numpy(leaf) for leaf in tree_leaves(out)}
         return self._outputs[key]
 
 
-def tensors(sample: Sample, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The same as tensors; on the CPU they share memory with the arrays."""
+def tensors(
+    sample: Sample, device: torch.device | str = "cpu", wrapped: Mapping[int, torch.Tensor] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The same as tensors; on the CPU they share memory with the arrays. `wrapped` has those that exist already."""
     import torch
 
     here = torch.device(device).type == "cpu"  # `to` would return the tensor itself, and takes its time for it
 
     def tensor(leaf: Any) -> torch.Tensor:
-        found = torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf
+        found = wrapped.get(id(leaf))
+        if found is None:
+            found = torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf
         return found if here else found.to(device)
 
     return {name: tree_map(tensor, tree) for name, tree in sample.items()}

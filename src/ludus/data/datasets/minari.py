@@ -254,7 +254,8 @@ def _numbers(node: h5py.Dataset, shape: tuple[int, ...], dtype: np.dtype[Any], n
         raise ValueError(f"{name} has shape {node.shape}, not {shape}")
     if node.dtype.kind not in "biuf" or not (dtype.kind == "b" or np.can_cast(node.dtype, dtype, "same_kind")):
         raise ValueError(f"{name} holds {node.dtype}, not {dtype}")
-    values = node[()].astype(dtype, copy=False)
+    with np.errstate(over="ignore"):  # what single precision cannot hold is not finite, which is said below
+        values = node[()].astype(dtype, copy=False)
     if dtype.kind == "f" and not np.isfinite(values).all():
         step = int(np.argwhere(~np.isfinite(values))[0][0])
         raise ValueError(f"{name} is not finite at step {step}")

@@ -23,7 +23,7 @@ class Sink(ABC):
         """Take one row."""
 
     def file(self, path: Path, env_steps: int) -> None:  # noqa: B027 - most sinks take rows only
-        """Take a finished file, such as a video."""
+        """Take a finished file, such as a video, or the folder of a checkpoint, which another thread has written."""
 
     def close(self) -> None:  # noqa: B027 - most sinks have nothing to finish
         """Finish; no row comes after this."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import configparser
 import netrc
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ludus.errors import ConfigError, MissingExtra
 from ludus.metrics.sinks import Row, Sink
+from ludus.metrics.wandb_archive import FINISH, Archive, Pack
 from ludus.network import silence
 
 MODES = ("online", "offline", "disabled", "shared")
@@ -18,14 +20,28 @@ CLOUD = "api.wandb.ai"
 
 
 class WandbSink(Sink):
-    """Every row over its column `x_axis`. The key stays with the client; code, argv and host are not captured."""
+    """Every row over its column `x_axis`. The key stays with the client; code, argv, host and packages stay here."""
 
-    def __init__(self, folder: Path, *, x_axis: str = "env_steps", counted: str = "env_steps", **run: Any) -> None:
-        """`counted` is the column in which the budget counts; `run` is what `wandb.init` shows: name, project, ..."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        x_axis: str = "env_steps",
+        counted: str = "env_steps",
+        pack: Pack | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+        **run: Any,
+    ) -> None:
+        """`counted` is the column in which the budget counts; `run` is what `wandb.init` shows: name, project, ...
+
+        With `pack` every checkpoint is archived; what goes wrong there is told to `warn`.
+        """
         check()
         import wandb
 
         private: Any = dict.fromkeys(("x_disable_meta", "x_disable_machine_info", "disable_code", "disable_git"), True)
+        private["x_save_requirements"] = False  # no list of packages
+        private["finish_timeout"] = FINISH if pack else 0.0
         settings = wandb.Settings(console="off", silent=True, base_url=_server().geturl(), **private)
         mode: Any = choose_mode()
         try:
@@ -39,17 +55,24 @@ class WandbSink(Sink):
             self.warning = f"W&B is offline: {_why_offline()}; {later}"
         if self.mode == "online" and (entity := getattr(self._run, "entity", "")):
             self.remark = _dashboard(str(entity), str(run.get("project")))
+            self.remark += _way_back(f"{entity}/{run.get('project')}/{folder.name}") if pack else ""
         self._counted, self._sent = counted, set[tuple[Path, int]]()
         self._run.define_metric("*", step_metric=x_axis)
+        self._archive = Archive(self._run, folder.name, pack) if pack and self.mode != "disabled" else None
+        self._warn = warn
 
     def write(self, row: Row) -> None:
         """Pass the row to the client."""
         self._run.log(dict(row))
+        self._tell()
 
     def file(self, path: Path, env_steps: int) -> None:
-        """Pass a video or a report to the client, once each; it copies them at once. Other files are ignored."""
+        """Pass a video or a report to the client, once each; it copies them at once. Checkpoints go to the archive."""
         import wandb
 
+        if self._archive is not None and path.parent.name == "checkpoints":
+            self._archive.add(path)
+            return
         stamp = path, path.stat().st_mtime_ns if path.exists() else 0
         if path.suffix not in (".mp4", ".html") or stamp in self._sent:
             return
@@ -61,7 +84,14 @@ class WandbSink(Sink):
 
     def close(self) -> None:
         """Wait for the client to finish."""
+        if self._archive is not None:
+            self._archive.close()
+            self._tell()
         self._run.finish()
+
+    def _tell(self) -> None:
+        for warning in self._archive.warnings() if self._archive is not None else ():
+            self._warn(warning)
 
 
 def _dashboard(entity: str, project: str) -> str:
@@ -72,6 +102,10 @@ def _dashboard(entity: str, project: str) -> str:
         return f"W&B dashboard: {save(entity, project).url}"
     except ConfigError as error:
         return f"no W&B dashboard: {error.line()}"
+
+
+def _way_back(artifact: str) -> str:
+    return f"; `ludus pull wandb:{artifact}` brings this run back"
 
 
 def check() -> None:
@@ -88,13 +122,13 @@ def check() -> None:
         raise ConfigError("WANDB_MODE=online", f"there is no key for {_server().netloc}", remedy)
 
 
-def require_server(what: str) -> None:
+def require_server(what: str, otherwise: str = ", or train with --engine local") -> None:
     """Refuse to begin without a key or a server that answers, within seconds."""
     host = _server().netloc
     if not has_key():
         raise ConfigError(what, f"there is no key for {host}", "run `wandb login`, or set WANDB_API_KEY")
     if not _reachable(_server().hostname or "", _server().port or 443):
-        raise ConfigError(what, f"{host} does not answer", "check the network, or train with --engine local")
+        raise ConfigError(what, f"{host} does not answer", f"check the network{otherwise}")
 
 
 def choose_mode() -> str:

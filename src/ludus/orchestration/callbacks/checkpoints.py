@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,8 @@ class Checkpoints(Callback):
         state = {**copied(run.state_dict()), "about": self.about}
         if shards := collect_shards(run, name, known, barrier=barrier):
             state["ranks"] = shards
-        self._writing = self._writer.submit(self._write, state, name, best)
+        written = partial(run.recorder.file, env_steps=run.progress.env_steps)
+        self._writing = self._writer.submit(self._write, state, name, best, written)
 
     @property
     def writing(self) -> bool:
@@ -163,7 +165,9 @@ class Checkpoints(Callback):
         if name in checkpoint.checkpoints(self.folder):
             files.replace_link(self.folder / "checkpoints" / "best", name)
 
-    def _write(self, state: dict[str, Any], name: str, best: bool) -> Path:
+    def _write(
+        self, state: dict[str, Any], name: str, best: bool, written: Callable[[Path], None] = lambda _: None
+    ) -> Path:
         path = checkpoint.save(self.folder, state, name=name, best=best)
         try:
             for name in ("best", "last"):  # also at the top of the run folder, where people look first
@@ -171,6 +175,7 @@ class Checkpoints(Callback):
             self._prune(path)
         except OSError as error:
             raise ResourceError(str(self.folder), f"cannot be written: {error.strerror}") from error
+        written(path)
         return path
 
     def _link(self, link: Path, target: str) -> None:

@@ -59,6 +59,8 @@ class EarlyStop(Callback):
 
 def goal(field: str, value: float | str | None, threshold: float | None) -> float | None:
     """The number that a goal stands for: itself, or the threshold of the environment."""
+    if isinstance(value, float) and math.isnan(value):
+        raise ConfigError(f"training.stop.{field}", "is no number, which no return reaches", "give a number, or null")
     if value is None or isinstance(value, float):
         return value
     if threshold is None:

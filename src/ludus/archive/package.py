@@ -16,6 +16,7 @@ from typing import Any
 
 from ludus import files
 from ludus.archive.checkpoint import NAME as CHECKPOINT
+from ludus.archive.steps import LARGEST, PIECE
 from ludus.errors import DataError
 from ludus.text import clean
 
@@ -26,11 +27,15 @@ CARD, VIDEO, CURVE = "README.md", "replay.mp4", "curve.png"
 MB = 2**20
 LIMITS = {MANIFEST: 4 * MB, CONFIG: 2 * MB, SPACES: 16 * MB, STATE: 64 * MB, ROWS: 512 * MB, WEIGHTS: 8_192 * MB}
 """What a run is loaded from, and the most bytes that each file may have."""
+MOST_FILES = 20_000
+"""Of a run with its stored steps."""
 REQUIRED = frozenset({CONFIG, STATE, WEIGHTS})
 SHOWN = frozenset({CARD, VIDEO, CURVE, ".gitattributes"})
 """What only people look at: it is never downloaded. The Hub itself adds the last one."""
 NOT_PUBLISHED = "not-published"
 """Stands for the folder of stored steps, which stay where they are."""
+COLLECTED = ("returns", "lengths", "episodes", "best_return", "steps")
+"""What is published of a collector's state: its statistics."""
 NOTHING_KEPT = "nothing of it was kept"
 _LARGEST = 2**63
 _SUM, _TEXT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.:/+ @()-]{0,120}")
@@ -62,7 +67,8 @@ class Manifest:
 
 def listed(folder: Path) -> dict[str, dict[str, Any]]:
     """Size and sum of the files of a package, as far as a run is loaded from them."""
-    found = {name: folder / name for name in sorted(LIMITS) if name != MANIFEST}
+    names = [*LIMITS, *(path.name for path in folder.iterdir() if PIECE.fullmatch(path.name))]
+    found = {name: folder / name for name in sorted(names) if name != MANIFEST}
     return {
         name: {"size": path.stat().st_size, "sha256": files.sha256(path)}
         for name, path in found.items()
@@ -70,8 +76,13 @@ def listed(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def read_manifest(data: bytes, where: str) -> Manifest:
-    """A manifest whose every field has the form it must have."""
+def limit(name: str, *, steps: bool) -> int:
+    """The most bytes that a file may have, stored `steps` included or not; -1 for one that no run is loaded from."""
+    return LARGEST if steps and PIECE.fullmatch(name) else LIMITS.get(name, -1)
+
+
+def read_manifest(data: bytes, where: str, *, steps: bool = False) -> Manifest:
+    """A manifest whose every field has the form it must have; it may list stored `steps`."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -90,7 +101,7 @@ def read_manifest(data: bytes, where: str) -> Manifest:
         provenance={key: _facts(value) for key, value in _mapping(found.get("provenance")).items()},
         plugins=_plugins(found.get("plugins"), where),
         evaluation=None if evaluation is None else _evaluation(evaluation, where),
-        files=_files(found.get("files"), where),
+        files=_files(found.get("files"), where, steps),
     )
 
 
@@ -108,15 +119,15 @@ def check_file(path: Path, entry: Mapping[str, Any], where: str) -> None:
         raise refusal(where, path.name, f"expected sha256 {entry['sha256']}, found {digest}")
 
 
-def check_names(sizes: Mapping[str, int], where: str) -> None:
+def check_names(sizes: Mapping[str, int], where: str, *, steps: bool = False) -> None:
     """Refuse a repository with files that no published run has, and files that are too large."""
-    unknown = sorted(name for name in sizes if name not in LIMITS and name not in SHOWN)
+    unknown = sorted(name for name in sizes if limit(name, steps=steps) < 0 and name not in SHOWN)
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise refusal(where, clean(unknown[0], 80) + more, "is no file of a published run")
     for name, size in sizes.items():
-        if name in LIMITS and not 0 <= size <= LIMITS[name]:
-            raise refusal(where, name, f"has {size:,} bytes, the limit is {LIMITS[name]:,}")
+        if name not in SHOWN and not 0 <= size <= limit(name, steps=steps):
+            raise refusal(where, name, f"has {size:,} bytes, the limit is {limit(name, steps=steps):,}")
     if MANIFEST not in sizes:
         raise refusal(where, MANIFEST, "is missing: Ludus did not publish this")
 
@@ -138,14 +149,15 @@ def refusal(where: str, name: str, problem: str) -> DataError:
     return DataError(where, f"{name}: {problem}", NOTHING_KEPT)
 
 
-def _files(found: object, where: str) -> dict[str, dict[str, Any]]:
+def _files(found: object, where: str, steps: bool) -> dict[str, dict[str, Any]]:
     entries = _mapping(found)
     for name, entry in entries.items():
         facts = _mapping(entry)
-        if name not in LIMITS or name == MANIFEST:
+        most = limit(name, steps=steps)
+        if most < 0 or name == MANIFEST:
             raise refusal(where, MANIFEST, f"lists '{clean(name, 60)}', which is no file of a published run")
         size = facts.get("size")
-        if type(size) is not int or not 0 <= size <= LIMITS[name] or not _SUM.fullmatch(str(facts.get("sha256"))):
+        if type(size) is not int or not 0 <= size <= most or not _SUM.fullmatch(str(facts.get("sha256"))):
             raise refusal(where, MANIFEST, f"{name}: no possible size and sha256")
     if missing := sorted(REQUIRED - entries.keys()):
         raise refusal(where, MANIFEST, f"does not list {missing[0]}")
