@@ -12,9 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from ludus.archive.differences import differences
-from ludus.bench.memory import BenchPlan, bench, jobs, matching, pictures, results
+from ludus.bench import memory
+from ludus.bench.memory import BenchPlan, bench, jobs, matching, pictures, results, tuning
 from ludus.bench.memory.results import CPU, CoreResult, table
 from ludus.bench.memory.tasks import CORES, PRESETS, TASKS, pick_cores, pick_tasks
+from ludus.bench.memory.tuning import Trial, Tuning
+from ludus.cli import main
 from ludus.config.compose import dump
 from ludus.errors import ConfigError
 from ludus.metrics.names import EVAL_RETURN
@@ -63,6 +66,89 @@ def test_batches_are_whole_sequences(task: jobs.BenchTask) -> None:
     config = matching.load(task.spec, list(task.overrides)).config
     settings, envs = config.algorithm.config, config.environment.num_envs
     assert settings.steps_per_batch(settings.rollout_steps * envs) % settings.rollout_steps == 0
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+def test_sequences_are_as_long_as_what_has_to_be_remembered(task: jobs.BenchTask) -> None:
+    """A gradient that does not reach back to the sign teaches nobody to remember it."""
+    config = matching.load(task.spec, list(task.overrides)).config
+    assert config.algorithm.config.rollout_steps > config.environment.kwargs.get("length", 0)
+
+
+def lr_of(task: jobs.BenchTask, factor: float) -> object:
+    words = [*task.overrides, *tuning.rate(task.spec, task.overrides, factor)]
+    return dump(matching.load(task.spec, words).config)["algorithm"]["lr"]
+
+
+def test_a_learning_rate_is_scaled_and_its_schedule_stays() -> None:
+    before = lr_of(CARTPOLE, 1)
+    assert before == {"start": 1e-3, "end": 0.0, "from": 0.0, "to": 1.0, "schedule": "linear"}
+    assert lr_of(CARTPOLE, 0.3) == {**before, "start": pytest.approx(3e-4)}
+    assert lr_of(TASKS["TMaze-v0"], 3) == pytest.approx(3e-3)
+    assert tuning.rate(CARTPOLE.spec, CARTPOLE.overrides, 1) == ()
+
+
+def test_every_core_is_tuned_alike_on_other_seeds_with_a_share_of_the_budget() -> None:
+    plan = BenchPlan(
+        [CARTPOLE], [CORES["ppo-1"], CORES["gru"]], [1, 2], None, [8000], (), Tuning([0.3, 1, 3], [7, 8], 0.25)
+    )
+    tried = plan.tuning_jobs()
+    assert len(tried) == 2 * 3 * 2
+    assert {job.seed for job in tried} == {7, 8}
+    assert {job.config.training.total_timesteps for job in tried} == {2000}
+    for job, factor in tried.items():
+        assert job.config.algorithm.config.lr.start == pytest.approx(factor * 1e-3)
+        assert job.config.training.stop.eval_reward is None
+    rates = {
+        job.core.name: job.config.algorithm.config.lr.start for job in plan.jobs({("CartPole-v1-masked", "gru"): 3})
+    }
+    assert rates == {"ppo-1": pytest.approx(1e-3), "gru": pytest.approx(3e-3)}
+    assert {job.config.training.total_timesteps for job in plan.jobs()} == {8000}
+
+
+def test_the_factor_with_the_highest_mean_is_chosen_and_of_equal_ones_the_nearest_to_the_config() -> None:
+    found = [
+        Trial("Maze", "gru", 0.3, (1.0, 5.0)),
+        Trial("Maze", "gru", 1.0, (4.0, 4.0)),
+        Trial("Maze", "lstm", 0.1, (2.0, 2.0)),
+        Trial("Maze", "lstm", 3.0, (2.0, 2.0)),
+        Trial("Hall", "gru", 0.3, (9.0, 9.0)),
+    ]
+    assert tuning.chosen(found) == {("Maze", "gru"): 1.0, ("Maze", "lstm"): 3.0, ("Hall", "gru"): 0.3}
+    assert [cells[-1] for cells in tuning.table(found).rows] == ["", "yes", "", "yes", "yes"]
+
+
+def test_evaluations_of_the_second_half_count(tmp_path: Path) -> None:
+    rows = [{"env_steps": step, EVAL_RETURN: value} for step, value in ((25, 9.0), (50, 9.0), (75, 1.0), (100, 3.0))]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    job = jobs.BenchRun(CARTPOLE, CORES["gru"], 1, 1000, ())
+    assert tuning.trials({job: SimpleNamespace(folder=tmp_path)}, {job: 0.3}) == [
+        Trial("CartPole-v1-masked", "gru", 0.3, (2.0,))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--lr-factors", "0.3,x"], "--lr-factors 0.3,x: not a list of different numbers above 0; write 0.3,1,3"),
+        (["--lr-factors", "1,0"], "--lr-factors 1,0: not a list"),
+        (["--lr-factors", "1,inf"], "--lr-factors 1,inf: not a list"),
+        (["--lr-factors", "1,1.0"], "--lr-factors 1,1.0: not a list"),
+        (
+            ["--lr-factors", "1,3", "--seeds", "3", "--tuning-seeds", "9,2"],
+            "--tuning-seeds 9,2: 2 is one of --seeds, too",
+        ),
+    ],
+)
+def test_rates_and_seeds_of_a_tuning_are_checked(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "bench", lambda *_: [])  # an unnoticed mistake must not train for hours
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "memory", "--cores", "gru", *words])
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {said}")
 
 
 def test_budgets_for_all_tasks_or_each() -> None:
@@ -164,6 +250,31 @@ def test_a_second_call_trains_only_what_is_missing(tmp_path: Path) -> None:
     for name in ("table.md", "table.csv", "table.tex", "results.json", "trade-off.png"):
         assert (tmp_path / name).stat().st_size > 0
     assert (tmp_path / "CartPole-v1-masked.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.integration
+def test_a_tuned_comparison_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    plan = BenchPlan([CARTPOLE], [CORES["ppo-1"]], [1], None, [1024], (), Tuning([1, 3], [7], 0.5))
+    lines: list[str] = []
+    assert bench(plan, tmp_path, 2, lines.append) == []
+    assert sum(", seed 7" in line for line in lines) == 2
+    assert sum(", seed 1" in line for line in lines) == 1
+    page = (tmp_path / "tuning.md").read_text()
+    (taken,) = [line.split("|")[3].strip() for line in page.splitlines() if "| yes" in line]
+    (result,) = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert result["lr"] == pytest.approx(float(taken) * 1e-3)
+    lines.clear()
+    assert bench(plan, tmp_path, 2, lines.append) == []
+    assert not any(", seed" in line for line in lines), lines
+
+
+def test_without_every_tuning_run_nothing_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_train", lambda job, *_: "broken" if job.seed == 8 else None)
+    plan = BenchPlan([CARTPOLE], [CORES["ppo-1"]], [1], None, [512], (), Tuning([1], [7, 8], 1.0))
+    lines: list[str] = []
+    assert bench(plan, tmp_path, 1, lines.append) == ["CartPole-v1-masked: ppo-1, seed 8: broken"]
+    assert not any(", seed 1" in line for line in lines)
+    assert not (tmp_path / "tuning.md").exists()
 
 
 @pytest.mark.integration

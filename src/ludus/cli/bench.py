@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer
 
@@ -18,6 +19,9 @@ from ludus.files import to_json
 from ludus.plugins import load_plugins
 from ludus.terminal import warn
 from ludus.text import did_you_mean
+
+if TYPE_CHECKING:
+    from ludus.bench.memory.tuning import Tuning
 
 app = Typer(rich_markup_mode=None)
 _NAMES = "NAME[,NAME...]"
@@ -79,6 +83,16 @@ def memory(
     steps: Annotated[
         str, Option(metavar="N[,N...]", help="Budget of a run, for all tasks or each; default: the config's.")
     ] = "",
+    lr_factors: Annotated[
+        str,
+        Option(metavar="X[,X...]", help="Learning rates to try for each core, times the config's."),
+    ] = "",
+    tuning_seeds: Annotated[
+        str, Option(metavar="N[,N...]", help="Seeds of --lr-factors; none of --seeds.")
+    ] = "101,102",
+    tuning_share: Annotated[
+        float, Option(min=0.01, max=1, help="Budget of a run of --lr-factors, as a share of the whole one.")
+    ] = 0.25,
     jobs: Jobs = None,
     out: Annotated[Path, Option(metavar="DIR", help="Results; a second call goes on.")] = Path("bench/memory"),
     plugin: Plugin = None,
@@ -99,11 +113,31 @@ def memory(
     given = numbers("--seeds", seeds, "5 or --seeds 1,2,3", least=0)
     plugins = [one.name for one in load_plugins(plugin or [])]
     numbered = given if len(given) > 1 else list(range(1, given[0] + 1))
-    plan = BenchPlan(*chosen, numbered, match_params or None, budgets, plugins)
+    tuning = _tuning(lr_factors, tuning_seeds, tuning_share, numbered)
+    plan = BenchPlan(*chosen, numbered, match_params or None, budgets, plugins, tuning)
     failures = bench(plan, out, jobs or os.cpu_count() or 1, lambda line: print(line, flush=True))
     if (out / "table.md").is_file():
         print(f"{out}/table.md, table.csv, table.tex, results.json and pictures are written")
     return 1 if failures else 0
+
+
+def _tuning(factors: str, seeds: str, share: float, taken: list[int]) -> Tuning | None:
+    """What `--lr-factors` asks for."""
+    from ludus.bench.memory.tuning import Tuning
+
+    if not factors:
+        return None
+    try:
+        found = [float(word) for word in words(factors)]
+    except ValueError:
+        found = []
+    if not found or not all(0 < factor < math.inf for factor in found) or len(set(found)) < len(found):
+        raise ConfigError(f"--lr-factors {factors}", "not a list of different numbers above 0", "write 0.3,1,3")
+    own = numbers("--tuning-seeds", seeds, "101,102", least=0)
+    if both := sorted(set(own) & set(taken)):
+        remedy = "what is tuned on a seed cannot be compared on it: choose another"
+        raise ConfigError(f"--tuning-seeds {seeds}", f"{both[0]} is one of --seeds, too", remedy)
+    return Tuning(found, own, share)
 
 
 @app.command()

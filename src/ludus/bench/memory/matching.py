@@ -62,16 +62,16 @@ def overrides(task: BenchTask, core: Core, size: TaskSize | None) -> tuple[str, 
         chosen += core.sized(size)
     if core.stack > 1:
         wrappers = dump(load(task.spec, list(chosen)).config)["environment"]["wrappers"]
-        chosen += (f"environment.wrappers={_written([*wrappers, {'id': 'frame_stack', 'frames': core.stack}])}",)
+        chosen += (f"environment.wrappers={written([*wrappers, {'id': 'frame_stack', 'frames': core.stack}])}",)
     return chosen
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     """Plain data in Hydra's override grammar."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_written(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(written, value)) + "]"
     return json.dumps(value)
 
 

@@ -30,7 +30,7 @@ CPU = "train/time/cpu_seconds"
 FILLED, TIMED = 128, 200
 """Untimed steps of a decision, since a transformer reads more at each step until its memory is full; timed steps."""
 HEAD = (
-    "task", "core", "parameters", "n", "IQM", "95 % interval", "min", "max", "solved", "steps to threshold",
+    "task", "core", "parameters", "lr", "n", "IQM", "95 % interval", "min", "max", "solved", "steps to threshold",
     "steps/s of CPU", "minutes", "ms per decision",
 )  # fmt: skip
 
@@ -59,6 +59,8 @@ class CoreResult:
     """95 % bootstrap interval of the median, over runs; likewise the next, and the last over decisions."""
     minutes_interval: Interval = None
     latency_interval: Interval = None
+    lr: float = math.nan
+    """Learning rate at the start."""
 
     def text(self, value: float) -> str:
         """A return with the digits that matter at its size."""
@@ -70,8 +72,8 @@ class CoreResult:
         interval = f"{self.text(r.low)} to {self.text(r.high)}" if several else ""
         steps = "" if self.steps_to_threshold is None else f"{self.steps_to_threshold:,.0f}"
         return [
-            self.task, self.core, f"{self.parameters:,}", str(len(r.values)), self.text(r.iqm), interval,
-            self.text(r.worst), self.text(r.best), f"{self.solved}/{len(r.values)}", steps,
+            self.task, self.core, f"{self.parameters:,}", f"{self.lr:g}", str(len(r.values)),
+            self.text(r.iqm), interval, self.text(r.worst), self.text(r.best), f"{self.solved}/{len(r.values)}", steps,
             _measured(self.speed, self.speed_interval, ",.0f"), _measured(self.minutes, self.minutes_interval, ".1f"),
             _measured(self.latency, self.latency_interval, ".3f"),
         ]  # fmt: skip
@@ -117,6 +119,7 @@ def _row(job: BenchRun, records: Sequence[Record]) -> CoreResult:
         speed_interval=speed_interval,
         minutes_interval=minutes_interval,
         latency_interval=latency_interval,
+        lr=job.config.algorithm.config.lr.start,
     )
 
 

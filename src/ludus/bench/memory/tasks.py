@@ -86,14 +86,26 @@ _LANDER = _masked("LunarLander-v3", [2, 3, 5], 32)
 _CHEETAH = _masked("HalfCheetah-v5", range(8, 17), 16)
 # the variants without memory: the other variants have settings for one core
 _PROOF = BenchTask("ProofOfMemory-v0", "ProofOfMemory-v0:ppo_forgetful")
+# a rollout is longer than an episode, so that gradients reach back to what has to be remembered
+_LENGTHS = tuple(
+    BenchTask(
+        f"ProofOfMemory-{length}",
+        "ProofOfMemory-v0:ppo_forgetful",
+        (f"environment.kwargs.length={length}", f"algorithm.rollout_steps={steps}"),
+    )
+    for length, steps in ((16, 128), (64, 128), (256, 384))
+)
 _MAZE = BenchTask("TMaze-v0", "TMaze-v0:ppo_forgetful")
+_CARDS = BenchTask("RepeatPreviousEasy", "Recall-RepeatPreviousEasy-v0:ppo_forgetful")
 _GRIDS = tuple(BenchTask(f"MiniGrid-{name}", f"MiniGrid-{name}-v0:ppo") for name in ("MemoryS7", "MemoryS11"))
+_GAMES = tuple(BenchTask(f"ALE-{name}", f"ALE-{name}-v5:ppo") for name in ("Pong", "Breakout"))
 PRESETS: dict[str, tuple[BenchTask, ...]] = {
     "classic-masked": (_CARTPOLE, _PENDULUM, _LANDER),
     "proof-of-memory": (_PROOF, _MAZE),
     "minigrid": _GRIDS,
-    "atari": (BenchTask("ALE-Pong", "ALE-Pong-v5:ppo"), BenchTask("ALE-Breakout", "ALE-Breakout-v5:ppo")),
+    "atari": _GAMES,
     "mujoco": (_CHEETAH,),
+    "study": (_CARTPOLE, _PENDULUM, _LANDER, _GRIDS[0], *_LENGTHS, _MAZE, _CARDS, _GAMES[0], _CHEETAH),
 }
 TASKS = {task.name: task for tasks in PRESETS.values() for task in tasks}
 
