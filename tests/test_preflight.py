@@ -17,8 +17,8 @@ from algorithms.test_world_models import phased, seen
 from ludus.config.model import Choice
 from ludus.data.buffers import Buffers, make_buffers
 from ludus.errors import ResourceError
-from ludus.preflight import check, check_room_for_ranks, disk_needed, memory_parts, size
-from ludus.registry import BUFFERS
+from ludus.preflight import check, check_room_for_ranks, disk_needed, memory_parts, size, width_of
+from ludus.registry import ALGORITHMS, BUFFERS
 from ludus.run import Run
 from ludus.types import Spaces
 from ludus.watch import ram
@@ -234,6 +234,19 @@ def test_looking_at_what_a_network_takes_does_not_import_a_compiler() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stdout.strip() == "False", ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        ("ppo", "the hidden dims under network"),
+        ("tdmpc", "algorithm.size"),
+        ("world_models", "the widths under algorithm"),
+        ("diffusion_policy", "the widths under algorithm"),
+    ],
+)
+def test_the_settings_that_make_networks_smaller_are_there(name: str, knobs: str) -> None:
+    assert width_of(ALGORITHMS[name]) == knobs
 
 
 def test_what_a_world_model_keeps_of_every_stored_step_is_counted() -> None:

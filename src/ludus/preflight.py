@@ -213,7 +213,9 @@ def saved_bytes(learner: Learner) -> int:
 
 def width_of(algorithm: type[Algorithm]) -> str:
     """The settings that make the networks of an algorithm smaller."""
-    return "the hidden dims under network" if algorithm.networks else "algorithm.size"
+    if algorithm.networks:
+        return "the hidden dims under network"
+    return "algorithm.size" if "size" in algorithm.Config.model_fields else "the widths under algorithm"
 
 
 def size(count: float) -> str:

@@ -10,8 +10,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from demonstrations import CART, PENDULUM, demonstrations
+from ludus.algorithms.iql import IQLConfig
 from ludus.config.schema import ExperimentConfig
 from ludus.data.datasets.statistics import Episode
 from ludus.data.datasets.write import write_dataset
@@ -140,6 +142,11 @@ def test_unbounded_actions_are_refused(tmp_path: Path) -> None:
     folder, _ = demonstrations(tmp_path / "demos-v0", spaces)
     with pytest.raises(ConfigError, match="iql needs Discrete or a bounded Box as actions"):
         build(config(folder))
+
+
+def test_a_weight_beyond_single_precision_is_refused() -> None:
+    with pytest.raises(ValidationError, match="max_weight"):
+        IQLConfig(max_weight=1e39)
 
 
 def test_it_goes_on_online_in_a_buffer_of_its_own(tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def test_settings_that_cannot_work_are_refused() -> None:
     for wrong in ({"size": "2m"}, {"variant": "v3"}, {"sequence_length": 4}, {"bins": 1}, {"limit": 1e30}):
         with pytest.raises(ValidationError):
             TDMPCConfig.model_validate(wrong)
+    beyond_floats: dict[str, Any]
+    for beyond_floats in ({"temperature": 1e39}, {"max_std": 1e39}):
+        with pytest.raises(ValidationError, match="less than or equal to"):
+            TDMPCConfig.model_validate(beyond_floats)
+    for least in (2.5, {"start": 2.5, "end": 0.05, "to": 100}, {"start": 0.05, "end": 2.5, "to": 100}):
+        with pytest.raises(ValidationError, match=r"min_std 2\.5 is above max_std 2\.0"):
+            TDMPCConfig.model_validate({"min_std": least})
 
 
 def test_the_discount_follows_the_length_of_episodes() -> None:

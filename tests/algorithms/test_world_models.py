@@ -13,7 +13,7 @@ from ludus.algorithms.world_models import WorldModels, WorldModelsConfig
 from ludus.archive import checkpoint
 from ludus.config.schema import ExperimentConfig
 from ludus.data.buffers.rows import all_rows
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, ResourceError
 from ludus.testing.runs import learned
 from ludus.types import Report
 from support import build, close, config, moment, run
@@ -76,6 +76,8 @@ def test_its_config_is_that_of_the_paper_and_loads_again() -> None:
         {"controller": {"train_in": "sleep"}},
         {"controller": {"population": 3}},
         {"controller": {"temperature": 0.0}},
+        {"controller": {"sigma": 1e32}},
+        {"vision": {"free_nats": 1e39}},
         {"sequence_length": 1},
     ],
 )
@@ -90,12 +92,13 @@ def test_unknown_keys_and_wrong_numbers_are_refused(wrong: dict[str, Any]) -> No
         ({"environment": {"wrappers": []}}, "world_models sees one image"),
         ({"algorithm": {"random_step": 0.1}}, "not numbers"),
         ({"algorithm": {"sequence_length": 4_000}}, "algorithm.sequence_length"),
+        ({"controller": {"hidden": 30_000}}, "4 controllers with 270,001 weights needs about .* GB.*controller.hidden"),
         ({"training": {"phases": [{**PHASES[1], "hooks": ["update"]}]}}, "unknown hook"),
         ({"training": {"phases": [{**PHASES[0], "set": {"controller": {}}}]}}, "fixed for the whole run"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_first_step(more: dict[str, Any], part: str) -> None:
-    with pytest.raises(ConfigError, match=part):
+    with pytest.raises((ConfigError, ResourceError), match=part):
         build(settings(**more))
 
 

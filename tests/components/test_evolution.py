@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from ludus.archive import checkpoint
-from ludus.components.evolution import Evolution
+from ludus.components.evolution import Evolution, bytes_of_generation
 
 GOAL = np.array([1.0, -2.0, 0.5, 0.0, -0.5])
 """An odd number, as of candidates: normal numbers are drawn in pairs, and one of them is left over."""
@@ -57,6 +58,20 @@ def test_its_state_goes_through_a_checkpoint_to_the_bit(asked: bool, tmp_path: P
         assert np.array_equal(one.ask(), other.ask())
         judged(one, 1), judged(other, 1)
     assert same(one.state_dict(), other.state_dict())
+
+
+@pytest.mark.parametrize("candidates", [4, 40])
+def test_what_a_generation_takes_is_known_before(candidates: int) -> None:
+    weights = 150
+    tracemalloc.start()
+    try:
+        one = Evolution(weights, sigma=0.5, population=candidates, seed=1)
+        one.ask()
+        one.tell(np.arange(float(candidates)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert bytes_of_generation(weights, candidates) == pytest.approx(peak, rel=0.25)
 
 
 def test_a_state_is_a_copy() -> None:

@@ -113,6 +113,7 @@ def test_lengths_that_cannot_be_halved_are_refused() -> None:
     [
         ("unet", {"widths": (12, 16)}, "groups 8 does not divide"),
         ("unet", {"kernel": 4}, "kernel has to be odd"),
+        ("unet", {"widths": ()}, "at least 1 item"),
         ("transformer", {"width": 30}, "multiple of heads"),
     ],
 )

@@ -49,7 +49,7 @@ class IQLConfig(ReplayConfig):
     """Which expectile of Q over the actions of the data set is the value: 0.5 is their mean, near 1 the best one."""
     beta: NonNegativeSchedule = constant(3.0)
     """How much more an action counts for the policy the better it is; 0 is behaviour cloning."""
-    max_weight: float = Field(default=100.0, gt=0)
+    max_weight: float = Field(default=100.0, gt=0, le=1e30)
     """Most that one action counts."""
     tau: UnitSchedule = constant(0.005)
     """How far the target critics move towards the critics at each update."""

@@ -23,7 +23,7 @@ from ludus.algorithms import Algorithm, AlgorithmConfig, Context, Hook, PhaseCon
 from ludus.components.controller import Controller, Pilot, RandomWalk, Steer
 from ludus.components.conv_vae import sample
 from ludus.components.encoded import Encoded, row_bytes
-from ludus.components.evolution import Evolution
+from ludus.components.evolution import Evolution, bytes_of_generation
 from ludus.components.tryouts import Tryouts
 from ludus.components.vision_memory import VisionMemory, VisionMemoryConfig
 from ludus.config.model import Model
@@ -31,11 +31,12 @@ from ludus.config.schedule import PositiveSchedule, UnitSchedule, constant
 from ludus.data.buffers.batches import check_length
 from ludus.data.buffers.rows import all_rows
 from ludus.data.buffers.sampling import Buffer, tensors
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, ResourceError
 from ludus.learning.learner import Batch, Group, Learner, Metrics, Networks, Scalars
 from ludus.learning.optimizer import OptimizerConfig
 from ludus.registry import ALGORITHMS
 from ludus.types import Array, Report, Stateful
+from ludus.watch import ram
 
 STANDARD_SEQUENCES = 128
 """Sequences that features are standardised by."""
@@ -54,7 +55,7 @@ class ControllerConfig(Model):
     """Candidates of a generation."""
     rollouts: PositiveInt = 16
     """Episodes of each candidate; their mean return is its score. All candidates get the same starts."""
-    sigma: PositiveFloat = 0.1
+    sigma: float = Field(default=0.1, gt=0, le=1e6)
     """First step size of CMA-ES."""
     standardize: bool = False
     """Whether features are standardised by what V and M made of the stored steps; the paper takes them as they are."""
@@ -110,6 +111,16 @@ class WorldModelsConfig(VisionMemoryConfig, AlgorithmConfig):
         return 0
 
 
+def check_room(weights: int, candidates: int) -> None:
+    """Refuse what CMA-ES could not hold: otherwise the run would end where C begins, after V and M have learned."""
+    needed, free = bytes_of_generation(weights, candidates), ram.available()
+    if needed > free:
+        problem = f"a generation of {candidates:,} controllers with {weights:,} weights needs about "
+        problem += f"{needed / 2**30:,.1f} GB, {free / 2**30:,.1f} GB are free"
+        knobs = "algorithm.controller.hidden, algorithm.controller.population or algorithm.memory.units"
+        raise ResourceError("memory", problem, f"lower {knobs}")
+
+
 @ALGORITHMS.register("world_models")
 class WorldModels(Algorithm):
     """V, M and C."""
@@ -136,6 +147,7 @@ class WorldModels(Algorithm):
         )
         c, features = cfg.controller, world.representation.feature_dim
         self.controller, self.encoded = Controller(features, space, c.hidden), Encoded()
+        check_room(self.controller.weights, c.population)
         seed = int(torch.randint(2**31, ()).item())  # the stream of first weights: all of them follow the run's seed
         self.evolution = Evolution(self.controller.weights, sigma=c.sigma, population=c.population, seed=seed)
         self.tryouts = Tryouts(c.population, c.rollouts, context.num_envs)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import gymnasium as gym
 import numpy as np
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from ludus.acting.actor import Outputs
 from ludus.acting.behaviour import Strategy
@@ -27,16 +29,24 @@ class PlanConfig(Model):
     """Rounds of planning; two more where actions have 20 or more components."""
     elites: PositiveInt = 64
     """Best sequences that the next round is drawn around."""
-    temperature: float = Field(default=0.5, ge=0)
+    temperature: float = Field(default=0.5, ge=0, le=1e9)
     """How much more the better ones of them weigh: exp(temperature * return)."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
     """Share of the mean of the round before in each new one."""
-    max_std: PositiveFloat = 2.0
+    max_std: float = Field(default=2.0, gt=0, le=1e6)
     """Deviation of the first round, and the largest of all."""
     min_std: PositiveSchedule = constant(0.05)
     """Least deviation of later rounds, and so of the noise while collecting."""
     planning_horizon: PositiveSchedule | None = None
     """Steps that plans look ahead, at most `horizon`; none: as many."""
+
+    @model_validator(mode="after")
+    def least_below_largest(self) -> Self:
+        """Refuse a least deviation that is never reached."""
+        least = max(self.min_std.start, self.min_std.end)
+        if least > self.max_std:
+            raise ValueError(f"min_std {least} is above max_std {self.max_std}")
+        return self
 
     def check(self, num_envs: int) -> None:
         """The best sequences, and those of the policy, are some of the candidates."""

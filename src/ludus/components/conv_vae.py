@@ -26,7 +26,7 @@ class VisionConfig(Model):
     """Latent numbers."""
     depth: PositiveInt = 32
     """Channels of the first convolution; every later one doubles them."""
-    free_nats: float = Field(default=0.5, ge=0)
+    free_nats: float = Field(default=0.5, ge=0, le=1e6)
     """Divergence from the standard normal, per latent number, that costs nothing."""
 
 

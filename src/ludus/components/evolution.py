@@ -17,6 +17,11 @@ DECOMPOSED = ("B", "D")
 """Between drawing a generation and judging it."""
 
 
+def bytes_of_generation(weights: int, candidates: int) -> int:
+    """Most that `cmaes` holds at once: covariances, and two products [P, P] for every candidate that is judged."""
+    return 8 * weights**2 * (2 * candidates + 6)
+
+
 class Evolution:
     """A Gaussian over weights: a generation is drawn from it, judged, and moves it towards the best."""
 

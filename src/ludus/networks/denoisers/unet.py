@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from ludus.config.model import Model
@@ -26,7 +26,7 @@ from ludus.registry import DENOISERS
 class UNetConfig(Model):
     """Widths of the levels, and convolutions."""
 
-    widths: tuple[PositiveInt, ...] = (64, 128, 256)
+    widths: tuple[PositiveInt, ...] = Field(default=(64, 128, 256), min_length=1)
     """Channels of each level; each but the first works on half as many steps as the one before."""
     kernel: PositiveInt = 5
     """Steps that a convolution sees; odd."""
