@@ -49,7 +49,10 @@ def test_an_expectile_weighs_the_better_ones_more() -> None:
 
 
 def test_one_update_by_hand(tmp_path: Path) -> None:
-    """Value towards the expectile of the slow critics, actor by the new advantages, critics towards the new value."""
+    """Value towards the expectile of the slow critics, actor by the new advantages, critics towards the new value.
+
+    Steps count as the buffer weighs them.
+    """
     folder, _ = demonstrations(tmp_path / "demos-v0", PENDULUM)
     built = build(config(folder, algorithm={"beta": 2.0, "max_weight": 1.5, "expectile": 0.8}))
     algorithm, nets = built.algorithm, built.algorithm.learner.networks
@@ -64,13 +67,16 @@ def test_one_update_by_hand(tmp_path: Path) -> None:
         batch["action"][:, 0], (0.75 * batch["obs"][:, 0]).clamp(-1, 1)
     )
 
+    counts, update = torch.linspace(0.1, 1.9, 32), algorithm.update
+    algorithm.update = lambda nets, rows, c, **more: update(nets, {**rows, "weight": counts[None]}, c, **more)
+
     def q(critic: Any) -> torch.Tensor:
         return critic(batch["obs"][None], batch["action"][None])[:, 0, :, 0]
 
     with torch.no_grad():
         slow = q(nets["target_critic"]).amin(0)
         value = nets["value"](batch["obs"])[:, 0]
-        expected = {"loss/value": expectile_loss(slow - value, 0.8).mean()}
+        expected = {"loss/value": (counts * expectile_loss(slow - value, 0.8)).mean()}
     q_before, before = q(nets["critic"]).detach(), {name: p.clone() for name, p in nets["actor"].named_parameters()}
     params = nets["actor"](batch["obs"]).detach()
     algorithm.update_controller(replace(moment(built.config.algorithm.config), type="offline"))
@@ -80,8 +86,8 @@ def test_one_update_by_hand(tmp_path: Path) -> None:
         mean, log_std = params.chunk(2, -1)
         log_pi = torch.distributions.Normal(mean, log_std.exp()).log_prob(batch["action"]).sum(-1)
         target = batch["reward"] + batch["discount"] * nets["value"](batch["next_obs"])[:, 0]
-    expected["loss/actor"] = -(weight * log_pi).mean()
-    expected["loss/critic"] = (q_before - target).square().mean(1).sum()
+    expected["loss/actor"] = -(counts * weight * log_pi).mean()
+    expected["loss/critic"] = (counts * (q_before - target).square()).mean(1).sum()
     found = algorithm.learner.metrics()
     for name, loss in expected.items():
         assert found[name] == pytest.approx(float(loss), rel=1e-4), name

@@ -169,6 +169,24 @@ def test_an_adding_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert MinariData(str(folder), "demos").sha256 == before and len(list(folder.iterdir())) == 1
 
 
+def test_an_adding_that_is_killed_between_its_two_files_leaves_the_old_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, made = demonstrations(tmp_path / "demos-v0")
+    replace, moved = Path.replace, []
+
+    def killed(path: Path, target: Path) -> Path:
+        moved.append(path.name)
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", killed)
+        append_episodes(folder, CART, made[:2], policy="again")
+    assert len(moved) == 2 and [len(one) for one in read(folder)] == [len(one) for one in made]
+
+
 def test_episodes_of_another_task_are_not_added(tmp_path: Path) -> None:
     folder, _ = demonstrations(tmp_path / "demos-v0")
     with pytest.raises(ConfigError, match="its spaces are not those of this environment"):
