@@ -115,6 +115,17 @@ def test_every_switch_can_be_set_on_its_own(switch: tuple[str, Any]) -> None:
     close(one)
 
 
+def test_rewards_and_values_begin_at_zero() -> None:
+    """As in TD-MPC2: plans do not chase what an untrained network says."""
+    one = made()
+    world, critic = (one.algorithm.learner.networks[name] for name in ("world", "critic"))
+    seen = torch.rand(5, 17)
+    with torch.no_grad():
+        assert not world.reward(seen).any() and not critic(seen).any()
+        assert world.dynamics(seen).any()
+    close(one)
+
+
 # ---- plans -----------------------------------------------------------------------------------------
 
 
