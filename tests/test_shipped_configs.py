@@ -29,6 +29,8 @@ EXPERIMENTS = [
     spec for spec in find_experiments() if "demos" not in ALGORITHMS[load(spec).config.algorithm.name].buffers
 ]
 """Those that need a data set are trained by tests/session/test_data_sets.py and by tests/docs."""
+OTHER_NAMES = {"+experiment=og_wm_carracing": "+experiment=world_models_carracing"}
+"""Experiments that are another one by a second name: they are trained once."""
 SCENARIOS = (
     "Basic", "DeadlyCorridor", "Deathmatch", "DefendTheCenter", "DefendTheLine", "E1M1", "HealthGathering", "MyWayHome",
     "PredictPosition", "TakeCover",
@@ -82,7 +84,12 @@ def test_on_policy_with_any_memory(spec: str, core: str) -> None:
     assert 0 < run.progress.env_steps <= 600
 
 
-@pytest.mark.parametrize("spec", [*TRAINED, *EXPERIMENTS])
+@pytest.mark.parametrize(("name", "experiment"), OTHER_NAMES.items())
+def test_another_name_is_the_same_experiment(name: str, experiment: str) -> None:
+    assert load(name).config == load(experiment).config
+
+
+@pytest.mark.parametrize("spec", [*TRAINED, *(spec for spec in EXPERIMENTS if spec not in OTHER_NAMES)])
 def test_trains_and_evaluates(spec: str) -> None:
     changes = small(load(spec).config, 600)
     rows = []
