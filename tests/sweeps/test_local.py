@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from ludus import cli
 from ludus.archive import checkpoint
 from ludus.archive.fingerprint import fingerprint
 from ludus.archive.index import Index
+from ludus.cli.sweep_run import stopping
 
 TINY = ("training.total_timesteps=512", "training.evaluation.every_steps=256", "training.evaluation.episodes=1")
 LONG = ("training.total_timesteps=6144", "training.evaluation.every_steps=2048", "training.evaluation.episodes=1")
@@ -175,6 +178,43 @@ def test_ctrl_c_saves_every_run_and_resume_goes_on(tmp_path: Path, undisturbed: 
     assert sorted(states) == ["finished", "stopped"]
     assert begin(tmp_path, "sweep", "resume", "kill").wait(600) == 0
     assert marks(tmp_path / "runs") == marks(undisturbed / "runs")
+
+
+def test_json_has_standard_output_to_itself(ludus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LUDUS_QUIET", raising=False)
+    code, out, err = ludus("sweep", "CartPole-v1:ppo", "algorithm.lr=1e-3,3e-4", *TINY, "--name", "two", "--json")
+    assert code == 0 and len(json.loads(out)["trials"]) == 2 and "two-t0001: final" in err
+    code, out, err = ludus("sweep", "retry-failed", "two", "--json")
+    assert code == 0 and json.loads(out)["name"] == "two" and "0 failed trials" in err
+    tuning = ("--trials", "2", "--steps", "256", "--seeds", "1", "--fresh", "2", "--name", "three")
+    code, out, err = ludus("tune", "CartPole-v1:ppo", "algorithm.lr=uniform(1e-3,1e-2)", *tuning, "--json")
+    assert code == 0 and json.loads(out)["name"] == "three" and "fresh seeds" in err
+
+
+def test_a_sweep_in_which_every_trial_fails_has_failed(ludus: Callable[..., Any], tmp_path: Path) -> None:
+    words = ["CartPole-v1:ppo", "algorithm.lr=1e-3,3e-4", *TINY, "--name", "none", "--jobs", "1"]
+    code, out, err = ludus("sweep", *words, "--metric", "roll/ep_rew/nothing")
+    assert code == 2 and "no run writes it" in err
+    assert ludus("sweep", "resume", "none")[0] == 2  # the metric of the second trial
+    code, out, err = ludus("sweep", "resume", "none")
+    assert code == 2 and err.count("\n") == 1 and "no trial was trained to the end: " in err
+    shutil.rmtree(tmp_path / "runs/@sweeps/none/logs")
+    (tmp_path / "runs/@sweeps/none/sweep.yaml").write_text(
+        (tmp_path / "runs/@sweeps/none/sweep.yaml").read_text().replace("roll/ep_rew/nothing", "final")
+    )
+    assert ludus("sweep", "retry-failed", "none")[0] == 0  # its runs are finished; the logs are made again
+
+
+def test_a_closed_terminal_stops_a_sweep_but_not_under_nohup() -> None:
+    for under_nohup in (False, True):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN if under_nohup else signal.SIG_DFL)
+        try:
+            asked = argparse.Namespace(stopping=False)
+            with stopping(asked):
+                os.kill(os.getpid(), signal.SIGHUP)
+            assert asked.stopping is not under_nohup
+        finally:
+            signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.slow

@@ -107,6 +107,17 @@ def test_shipped_sweeps_are_valid(name: str) -> None:
         ("{min: 2, max: 8}", "{min: 2, max: 8.5}", "a whole and a broken number"),
         ("{min: 2, max: 8}", "{values: [2, 2]}", "the same value twice"),
         ("{min: 2, max: 8}", "{values: [2, 3], probabilities: [0.5, 0.4]}", "add up to 0.9"),
+        ("{min: 2, max: 8}", "{values: [2, 3], probabilities: 1}", "is not a list of numbers from 0 to 1"),
+        ("{min: 2, max: 8}", "{values: [2, 3], probabilities: [a, b]}", "is not a list of numbers from 0 to 1"),
+        ("{min: 2, max: 8}", "{values: [2, 3], probabilities: [-1, 2]}", "is not a list of numbers from 0 to 1"),
+        ("{min: 2, max: 8}", "{values: [2, 3], probabilities: [.nan, .nan]}", "is not a list of numbers from 0 to 1"),
+        ("{min: 2, max: 8}", "{distribution: log_uniform, min: 64, max: 1000}", "write log_uniform_values"),
+        ("{min: 2, max: 8}", "{distribution: log_normal, mu: 800}", "its largest values are no numbers any more"),
+        ("{min: 2, max: 8}", "{min: 2, max: 100000000000000000000}", "whole numbers go up to 2^53"),
+        ("{min: 2, max: 8}", "{parameters: [2, 8]}", "parameters.algorithm.epochs.parameters: is not a mapping"),
+        ("min_iter: 3, eta: 2", "max_iter: soon", "early_terminate.max_iter: must be a whole number above 0"),
+        ("min_iter: 3, eta: 2", "max_iter: 9, eta: 0", "early_terminate.eta: must be a whole number above 0"),
+        ("min_iter: 3, eta: 2", "max_iter: 9, s: a", "early_terminate.s: must be a whole number above 0"),
         ("{min: 2, max: 8}", "{max: 8}", "min: must be a number"),
         ("{min: 2, max: 8}", "7", "is not a mapping"),
         ("algorithm.epochs", "algorithm.lr", "algorithm.lr is searched twice"),
@@ -130,6 +141,15 @@ def test_a_mistake_in_a_file_is_one_line(tmp_path: Path, old: str, new: str, tol
         (("CartPole-v1:ppo", "algorithm.lr=loguniform(1e-4)"), {}, "needs two numbers"),
         (("CartPole-v1:ppo", "algorithm.lr=lognorm(1,2)"), {}, "did you mean 'lognormal'"),
         (("CartPole-v1:ppo", "algorithm.lr=uniform(0,1)"), {}, "method bayes has no end"),
+        (("CartPole-v1:ppo", "algorithm.lr=uniform(0,1,0)"), {}, "cannot be rounded to multiples of 0"),
+        (("CartPole-v1:ppo", "algorithm.lr=uniform(0,1,.nan)"), {}, "have to be finite"),
+        (("CartPole-v1:ppo", "algorithm.lr=uniform(.nan,1)"), {}, "have to be finite"),
+        (("CartPole-v1:ppo", "algorithm.lr=interval(0,inf)"), {}, "have to be finite"),
+        (("CartPole-v1:ppo", "algorithm.epochs=range(1,9,0)"), {}, "needs a step that is not 0"),
+        (("CartPole-v1:ppo", "algorithm.epochs=range(1,1000000000)"), {}, "at most 100,000 values"),
+        (("CartPole-v1:ppo", "algorithm.lr=1,2"), {"seeds": "10000000000"}, "names more than 10,000 seeds"),
+        (("CartPole-v1:ppo", "algorithm.lr=1,2"), {"seeds": "1..20000"}, "names more than 10,000 seeds"),
+        (("CartPole-v1:ppo", "algorithm.lr=1,2"), {"seeds": "9" * 5_000}, "names no seeds"),
         (("CartPole-v1:ppo", "algorithm.lr=1,2"), {"seeds": "a"}, "names no seeds"),
         (("CartPole-v1:ppo", "seed=1,2"), {"seeds": "2"}, "seeds are searched and given"),
         (("CartPole-v1:ppo", "algorithm.lr=1,2"), {"name": "a/b"}, "name: String should match"),
@@ -152,6 +172,13 @@ def test_a_grid_is_counted_before_it_is_made() -> None:
     many = [parameter_of(f"a{i}=range(0,100)") for i in range(5)]
     with pytest.raises(ConfigError, match="10,000,000,000 combinations"):
         grid([one for one in many if one is not None])
+    for one in ("a=int(1,10000000000)", "a=uniform(0,1,1e-12)"):
+        with pytest.raises(ConfigError, match="a: more than 100,000 values"):
+            grid([found for found in [parameter_of(one)] if found is not None])
+
+
+def test_many_values_are_compared_at_once() -> None:
+    assert parameter_of("algorithm.epochs=range(1,60000)") is not None  # each with each would be minutes
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def read_spec(words: list[str], changes: dict[str, Any], runs_dir: Path) -> Swee
     named = changes["name"] is not None
     if changes["seeds"] is not None:
         text = changes["seeds"]
-        changes["seeds"] = seeds_of(int(text) if text.isdecimal() else text, f"--seeds {text}")
+        changes["seeds"] = seeds_of(int(text) if text.isdecimal() and len(text) < 20 else text, f"--seeds {text[:40]}")
     file = next((path for word in words if (path := located(word)) is not None and _is_sweep_file(path)), None)
     rest = [word for word in words if file is None or located(word) != file]
     base, overrides = split(rest)

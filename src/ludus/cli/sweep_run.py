@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -115,15 +115,37 @@ def go_on(folder: SweepFolder, where: Where, *, json: bool = False) -> int:
     lock = folder.lock()
     lock.acquire()
     try:
+        folder.make()  # an empty one may have been lost in a copy
         at_wandb = where.engine == "wandb" or (folder.path / AT_WANDB).exists()
-        outcome = _agents(folder, where) if at_wandb else _coordinate(folder, where)
+        with aside(json=json):
+            outcome = _agents(folder, where) if at_wandb else _coordinate(folder, where)
     finally:
         lock.release()
     show(folder, json=json)
     if outcome != "done":
         engine = "" if where.engine == "local" else f" --engine {where.engine}"
-        print(f"next     ludus sweep resume {folder.name}{engine}{place(folder)}")
+        with aside(json=json):
+            print(f"next     ludus sweep resume {folder.name}{engine}{place(folder)}")
+    else:
+        _check_outcome(folder)
     return EARLY if outcome == "stopped" else 0
+
+
+def _check_outcome(folder: SweepFolder) -> None:
+    """A sweep in which every trial failed has failed."""
+    from ludus.sweeps.ledger import Ledger
+
+    ledger = Ledger(folder)
+    ledger.read_all()
+    if all(ledger.failed(trial) for trial in ledger.trials):
+        why = next((line for trial in ledger.trials for line in trial.failures.values()), "there is none")
+        remedy = f"remove the cause, then ludus sweep retry-failed {folder.name}{place(folder)}"
+        raise ConfigError(folder.name, f"no trial was trained to the end: {why}", remedy)
+
+
+def aside(*, json: bool) -> AbstractContextManager[object]:
+    """A context whose text for people goes to standard error if JSON has standard output."""
+    return redirect_stdout(sys.stderr) if json else nullcontext()
 
 
 def _coordinate(folder: SweepFolder, where: Where) -> Literal["done", "stopped", "detached"]:
@@ -216,7 +238,8 @@ def stopping(coordinator: Stoppable) -> Iterator[None]:
             print(f"{signal.Signals(number).name}: every run saves and ends ...", file=sys.stderr, flush=True)
         coordinator.stopping = True
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    hung_up = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)  # nohup goes on
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, *hung_up)}
     try:
         yield
     finally:

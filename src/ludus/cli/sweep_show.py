@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.sweep_run import Where, go_on, place
+from ludus.cli.sweep_run import Where, aside, go_on, place
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def _resume(folder: SweepFolder, where: Where, *, again: bool, json: bool) -> in
         lock = folder.lock()
         lock.acquire()
         try:
-            print(f"{retry_failed(folder)} failed trials are tried again")
+            with aside(json=json):
+                print(f"{retry_failed(folder)} failed trials are tried again")
         finally:
             lock.release()
     return go_on(folder, where, json=json)

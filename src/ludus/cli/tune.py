@@ -11,7 +11,7 @@ from ludus.cli import job as asked
 from ludus.cli.job import pick_spec, split
 from ludus.cli.options import Jobs, Json, Plugin, RunsDir
 from ludus.cli.sweep import Engine, MetricName, Sampler
-from ludus.cli.sweep_run import Where, go_on, start
+from ludus.cli.sweep_run import Where, aside, go_on, start
 from ludus.errors import ConfigError
 
 Pruning = Literal["none", "median", "halving", "hyperband"]
@@ -59,7 +59,10 @@ def tune(
     code = _go_on(folder, wanted, where, json) if folder.exists() and not dry_run else None
     if code is None:
         code = start(wanted, runs_dir, where, dry_run=dry_run, json=json)
-    return code if code or dry_run else _tell(SweepFolder.load(runs_dir, wanted.name), write)
+    if code or dry_run:
+        return code
+    with aside(json=json):
+        return _tell(SweepFolder.load(runs_dir, wanted.name), write)
 
 
 def _go_on(folder: Any, wanted: Any, where: Where, json: bool) -> int:

@@ -13,7 +13,7 @@ from ludus.config.read import FileMapping, place, plain, read_file
 from ludus.errors import ConfigError
 from ludus.sweeps.grammar import checked as checked_parameter
 from ludus.sweeps.grammar import parameter_of
-from ludus.sweeps.space import Kind, Parameter, as_override
+from ludus.sweeps.space import EXPONENT, Kind, Parameter, as_override
 from ludus.sweeps.spec import SweepSpec, checked
 from ludus.sweeps.trust import refuse_code
 from ludus.text import clean, did_you_mean, near, safe_name
@@ -21,6 +21,8 @@ from ludus.text import clean, did_you_mean, near, safe_name
 WANDB = ("program", "method", "metric", "parameters", "early_terminate", "run_cap", "name", "description", "project",
          "entity", "command", "spec", "seeds", "sampler", "jobs")  # fmt: skip
 LAB = ("base_config", "sweep", "parallel_jobs", "method", "metric", "trials", "seeds", "name", "description")
+MOST_SEEDS = 10_000
+"""Seeds of each trial."""
 _PARAMETER = ("value", "values", "min", "max", "distribution", "q", "mu", "sigma", "probabilities", "parameters")
 _STOP = ("type", "min_iter", "max_iter", "eta", "s", "strict", "startup")
 _SPELLED = ("spec", "config_id")
@@ -155,6 +157,8 @@ def _command(block: Mapping[str, Any]) -> str | None:
 
 
 def _nested(block: Mapping[str, Any], where: str, before: str = "") -> list[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(block, Mapping):
+        raise ConfigError(where, f"parameters.{before}parameters: is not a mapping", "write lr: {values: [1e-3, 3e-4]}")
     found: list[tuple[str, Mapping[str, Any]]] = []
     for key, item in block.items():
         path = f"{before}{key}"
@@ -178,8 +182,10 @@ def _parameter(key: str, item: Mapping[str, Any], where: str) -> Parameter | tup
     if "values" in item:
         if not isinstance(item["values"], list):
             raise ConfigError(where, "values: is not a list", "write values: [1, 2]")
-        odds = tuple(item.get("probabilities", ()))
-        choice = Parameter(key=key, kind="choice", values=tuple(plain(item["values"])), probabilities=odds)
+        odds = item.get("probabilities", [])
+        if not isinstance(odds, list) or not all(type(one) in (int, float) and 0 <= one <= 1 for one in odds):
+            raise ConfigError(where, "probabilities: is not a list of numbers from 0 to 1", "write [0.3, 0.7]")
+        choice = Parameter(key=key, kind="choice", values=tuple(plain(item["values"])), probabilities=tuple(odds))
         return checked_parameter(choice, where)
     if name in _NORMALS:
         mean, deviation = _numbers(item, ("mu", "sigma"), where, {"mu": 0.0, "sigma": 1.0})
@@ -196,6 +202,9 @@ def _parameter(key: str, item: Mapping[str, Any], where: str) -> Parameter | tup
     if kind == "int" and not all(whole):
         raise ConfigError(where, "int_uniform has whole bounds", "write min: 1 and max: 8")
     if name in _LOGARITHMS:
+        if max(abs(low), abs(high)) > EXPONENT:
+            problem = f"min and max of {name} are powers of e, which end at {EXPONENT:g}"
+            raise ConfigError(where, problem, f"write {name}_values for the values themselves")
         ends = (math.exp(-high), math.exp(-low)) if _LOGARITHMS[name] else (math.exp(low), math.exp(high))
         low, high = ends
     return _ranged(key, kind, low, high, item.get("q", 1.0) if (name or "").startswith("q_") else None, where)
@@ -239,7 +248,11 @@ def _pruning(block: FileMapping, file: str) -> dict[str, Any]:
     eta = stop.get("eta", 3)
     first = stop.get("min_iter")
     if first is None and "max_iter" in stop:
-        first = max(1, int(stop["max_iter"] / eta ** stop.get("s", 1)))
+        numbers = {"max_iter": stop["max_iter"], "eta": eta, "s": stop.get("s", 1)}
+        for name, value in numbers.items():
+            if type(value) is not int or not 0 < value <= 1_000_000:
+                raise ConfigError(where, f"early_terminate.{name}: must be a whole number above 0", "write 27")
+        first = max(1, int(numbers["max_iter"] / eta ** numbers["s"]))
     kind = "halving" if stop["type"] == "hyperband" else stop["type"]
     startup = {"startup": stop["startup"]} if "startup" in stop else {}
     return {"type": kind, "eta": eta, "first": first or 1, **startup}
@@ -248,14 +261,16 @@ def _pruning(block: FileMapping, file: str) -> dict[str, Any]:
 def seeds_of(value: object, where: str) -> tuple[int, ...]:
     """`3` is the seeds 1, 2 and 3; a list, `1,2,3` or `1..3` names them."""
     if type(value) is int and value > 0:
-        return tuple(range(1, value + 1))
+        value = f"1..{value}"
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     found: list[int] = []
     for part in text.replace("_", "").split(","):
         first, dots, last = part.strip().partition("..")
         if not first.isdecimal() or (dots and not last.isdecimal()) or len(part) > 24:
             raise ConfigError(where, f"'{clean(text, 40)}' names no seeds", "write 3, 1,2,3 or 1..3")
-        found += range(int(first), min(int(last or first), int(first) + 10_000) + 1)
+        if int(last or first) - int(first) >= MOST_SEEDS:
+            raise ConfigError(where, f"'{clean(text, 40)}' names more than {MOST_SEEDS:,} seeds", "write fewer")
+        found += range(int(first), int(last or first) + 1)
     if not found or len(set(found)) < len(found):
         raise ConfigError(where, f"'{clean(text, 40)}' names no different seeds", "write 3, 1,2,3 or 1..3")
     return tuple(found)

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from ludus.config.read import scalar
 from ludus.errors import ConfigError
-from ludus.sweeps.space import Kind, Parameter
+from ludus.sweeps.space import EXPONENT, MOST_POINTS, Kind, Parameter
 from ludus.text import clean, did_you_mean
 
 if TYPE_CHECKING:
@@ -47,27 +48,41 @@ def parameter_of(text: str) -> Parameter | None:
 
 def checked(parameter: Parameter, where: str) -> Parameter:
     """The parameter, if its numbers make sense."""
-    kind, low, high = parameter.kind, parameter.low, parameter.high
-    problem = ""
-    if kind == "choice":
-        if not parameter.values:
-            problem = "has no values"
-        elif any(one in parameter.values[:i] and type(one) in map(type, parameter.values[:i])
-                 for i, one in enumerate(parameter.values)):  # fmt: skip
-            problem = "has the same value twice"
-        elif parameter.probabilities and abs(sum(parameter.probabilities) - 1) > 1e-6:
-            problem = f"its probabilities add up to {sum(parameter.probabilities):g}"
-        elif parameter.probabilities and len(parameter.probabilities) != len(parameter.values):
-            problem = f"{len(parameter.values)} values have {len(parameter.probabilities)} probabilities"
-    elif kind in ("normal", "log_normal"):
-        problem = "" if high > 0 else f"a deviation of {high:g} is not positive"
-    elif low >= high:
-        problem = f"the smallest value, {low:g}, is not below the largest, {high:g}"
-    elif kind.startswith("log") and low <= 0:
-        problem = f"a logarithmic range cannot begin at {low:g}"
+    problem = _problem_of_choice(parameter) if parameter.kind == "choice" else _problem_of_range(parameter)
     if problem:
         raise ConfigError(where, problem, "correct it")
     return parameter
+
+
+def _problem_of_choice(one: Parameter) -> str:
+    """What is wrong with values and their probabilities."""
+    if not one.values:
+        return "has no values"
+    if len(set(map(repr, one.values))) < len(one.values):
+        return "has the same value twice"
+    if one.probabilities and abs(sum(one.probabilities) - 1) > 1e-6:
+        return f"its probabilities add up to {sum(one.probabilities):g}"
+    if one.probabilities and len(one.probabilities) != len(one.values):
+        return f"{len(one.values)} values have {len(one.probabilities)} probabilities"
+    return ""
+
+
+def _problem_of_range(one: Parameter) -> str:
+    """What is wrong with the two numbers of a distribution, and with what values are rounded to."""
+    kind, low, high = one.kind, one.low, one.high
+    if not all(map(math.isfinite, (low, high, one.step or 0.0))):
+        return "its numbers have to be finite"
+    if one.step is not None and one.step <= 0:
+        return f"values cannot be rounded to multiples of {one.step:g}"
+    if kind in ("normal", "log_normal"):
+        if high <= 0:
+            return f"a deviation of {high:g} is not positive"
+        return "" if kind == "normal" or low + 5 * high <= EXPONENT else "its largest values are no numbers any more"
+    if low >= high:
+        return f"the smallest value, {low:g}, is not below the largest, {high:g}"
+    if kind.startswith("log") and low <= 0:
+        return f"a logarithmic range cannot begin at {low:g}"
+    return "whole numbers go up to 2^53" if "int" in kind and max(-low, high) > 2**53 else ""
 
 
 def _between(key: str, kind: Kind, text: str, where: str) -> Parameter:
@@ -111,6 +126,9 @@ def _of_override(override: Override, where: str) -> Parameter:
             raise ConfigError(where, "an interval needs two numbers", "write interval(0.1,0.3)")
         return Parameter(key=key, kind=kinds["log" in tags, whole], low=sweep.start, high=sweep.end)
     if isinstance(sweep, RangeSweep):
+        if not sweep.step or not abs((sweep.stop or 0) - (sweep.start or 0)) <= MOST_POINTS * abs(sweep.step):
+            problem = f"needs a step that is not 0, and at most {MOST_POINTS:,} values"
+            raise ConfigError(where, problem, "write range(1,5), or int(1,1000000) and --trials 30")
         values: list[Any] = list(sweep.range())
     else:
         values = list(override.sweep_iterator())

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.errors import LudusError
+from ludus.errors import DataError, LudusError
 from ludus.sweeps.objective import course, missing, objective
 from ludus.sweeps.plan import Plan
 from ludus.sweeps.pool import run_folder, state_of
 from ludus.sweeps.search import Judged
 from ludus.sweeps.space import values_of
-from ludus.sweeps.store import SweepFolder, Trial
+from ludus.sweeps.store import SPEC, SweepFolder, Trial
 
 Seed = int | None
 Key = tuple[int, Seed]
@@ -36,8 +36,17 @@ class Ledger:
         self.folder, self.spec = folder, folder.spec()
         self.plan = Plan(self.spec)
         self.trials = folder.trials()
+        self._check()
         self.results: dict[Key, RunResult] = {}
         self._folders: dict[Key, Path] = {}
+
+    def _check(self) -> None:
+        """Refuse trials that are none of this search, such as after an edit of the spec."""
+        for trial in self.trials:
+            wrong = [one.key for one in self.spec.parameters if not one.may_be(trial.latent.get(one.key))]
+            if trial.latent and wrong:
+                problem = f"trial {trial.number} has no such {wrong[0]}"
+                raise DataError(str(self.folder.path), problem, f"undo the edit of {SPEC} or of the trial")
 
     def read_all(self) -> None:
         """Take in every run that is finished."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 100_000
 """Points of a grid that are still enumerated."""
+EXPONENT = 700.0
+"""Largest power of e that is a number."""
 EDGE = 1e-6
 """Share of a normal distribution that is cut off at either end."""
 
@@ -69,6 +71,11 @@ class Parameter(Model):
             number = math.exp(number) if self.kind == "log_normal" else number
         return number if self.step is None else self._rounded(number)
 
+    def may_be(self, latent: Latent | None) -> bool:
+        """Whether it can have this latent."""
+        positions = self.kind == "choice" and not self.probabilities
+        return latent is not None and (not positions or latent in range(len(self.values)))
+
     def latent(self, value: Any) -> Latent:
         """The latent of a value: what `value` undoes."""
         if self.kind == "choice":
@@ -86,6 +93,8 @@ class Parameter(Model):
             ends = list(accumulate(self.probabilities))  # the middle of each one's share
             shares = [end - part / 2 for end, part in zip(ends, self.probabilities, strict=True)]
             return list(shares) if self.probabilities else list(range(len(self.values)))
+        if (self.high - self.low) / (self.step or 1.0) > MOST_POINTS and (self.kind == "int" or self.step is not None):
+            raise ConfigError(self.key, f"more than {MOST_POINTS:,} values", "leave some out, or write method: random")
         if self.kind == "int":
             return list(range(int(self.low), int(self.high) + 1))
         if self.step is not None and self.kind == "uniform":

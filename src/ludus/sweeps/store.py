@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ludus import files
 from ludus.archive.lock import NAME as LOCK
 from ludus.archive.lock import RunLock
-from ludus.archive.store import read_json, read_or_empty
+from ludus.archive.store import read_json, read_or_empty, runs_in
 from ludus.config.read import plain, read_file, to_yaml
 from ludus.errors import ConfigError, DataError
 from ludus.sweeps.space import Latent
@@ -33,6 +34,7 @@ SPEC = "sweep.yaml"
 class Trial:
     """One candidate: what was chosen for it and what was decided about it."""
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
     number: int
     latent: dict[str, Latent]
     """What the search chose; empty for the base itself."""
@@ -45,6 +47,9 @@ class Trial:
     reason: str = ""
     failures: dict[str, str] = field(default_factory=dict)
     """Seed -> why its run failed."""
+
+
+_TRIAL = TypeAdapter(Trial)
 
 
 class SweepFolder:
@@ -61,8 +66,10 @@ class SweepFolder:
         if folder.exists():
             remedy = f"go on with ludus sweep resume {spec.name}, or write --name OTHER"
             raise ConfigError(str(folder.path), "there is a sweep of this name", remedy)
-        for part in ("trials", "logs"):
-            (folder.path / part).mkdir(parents=True, exist_ok=True, mode=0o700)
+        if (left := _run_of(runs_dir, spec.name)) is not None:
+            problem = f"is a run of an earlier sweep {spec.name}, and would be taken for one of this"
+            raise ConfigError(str(runs_dir / left), problem, "write --name OTHER, or remove those runs")
+        folder.make()
         files.write_text(folder.path / SPEC, to_yaml(spec.model_dump(mode="json", exclude_defaults=True)))
         return folder
 
@@ -77,6 +84,11 @@ class SweepFolder:
             )
             raise ConfigError(clean(name, 60), f"there is no such sweep in {runs_dir}/", remedy)
         return folder
+
+    def make(self) -> None:
+        """Make the folders in it that are not there."""
+        for part in ("trials", "logs"):
+            (self.path / part).mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def exists(self) -> bool:
         """Whether there is a sweep in it."""
@@ -94,11 +106,8 @@ class SweepFolder:
 
     def trials(self) -> list[Trial]:
         """Every trial that was chosen, in order."""
-        found = [read_json(path) for path in sorted((self.path / "trials").glob("[0-9]*.json"))]
-        try:
-            trials = [Trial(**facts) for facts in found]
-        except TypeError as error:
-            raise DataError(str(self.path / "trials"), f"not the files of trials: {error}") from None
+        found = sorted((self.path / "trials").glob("[0-9]*.json"), key=lambda path: (len(path.name), path.name))
+        trials = [_trial(path) for path in found]
         if [trial.number for trial in trials] != list(range(len(trials))):
             raise DataError(str(self.path / "trials"), "a trial is missing", "restore its file")
         return trials
@@ -143,6 +152,18 @@ class SweepFolder:
         return int(owner["pid"])
 
 
+def _trial(path: Path) -> Trial:
+    """A trial as its file has it."""
+    facts = read_json(path)
+    try:
+        trial: Trial = _TRIAL.validate_python(facts)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(str(path), f"{where}: {clean(first['msg'], 160)}", "undo the edit") from None
+    return trial
+
+
 def names(runs_dir: Path) -> list[str]:
     """Every sweep in a folder of runs, the newest last."""
     root = runs_dir / FOLDER
@@ -153,10 +174,16 @@ def names(runs_dir: Path) -> list[str]:
 def free_name(runs_dir: Path, wanted: str) -> str:
     """`wanted`, with a number after it if there is one of that name."""
     taken, count, name = set(names(runs_dir)), 1, wanted
-    while name in taken:
+    while name in taken or _run_of(runs_dir, name) is not None:
         count += 1
         name = f"{wanted[: 23 - len(str(count))]}-{count}"
     return name
+
+
+def _run_of(runs_dir: Path, name: str) -> str | None:
+    """A run of a sweep of that name, if there is one."""
+    of_it = re.compile(rf"{re.escape(name)}-t\d{{4,}}[-_]")
+    return next((run for run in runs_in(runs_dir) if of_it.match(run)), None)
 
 
 def last_line(path: Path) -> str:
