@@ -9,8 +9,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from demonstrations import CART, PENDULUM, demonstrations
+from ludus.algorithms.behaviour_cloning import BehaviourCloningConfig
 from ludus.config.schema import ExperimentConfig
 from ludus.errors import ConfigError
 from ludus.types import Spaces
@@ -156,3 +158,8 @@ def test_what_cannot_work_is_refused(tmp_path: Path, changes: dict[str, Any], ex
     folder, _ = demonstrations(tmp_path / "demos-v0")
     with pytest.raises(ConfigError, match=expected):
         build(config(folder, **changes))
+
+
+def test_a_deviation_without_end_is_refused() -> None:
+    with pytest.raises(ValidationError, match="min_std"):
+        BehaviourCloningConfig(min_std=float("inf"))

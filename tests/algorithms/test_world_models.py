@@ -13,7 +13,7 @@ from ludus.algorithms.world_models import WorldModels, WorldModelsConfig
 from ludus.archive import checkpoint
 from ludus.config.schema import ExperimentConfig
 from ludus.data.buffers.rows import all_rows
-from ludus.errors import ConfigError, ResourceError
+from ludus.errors import ConfigError, Diverged, ResourceError
 from ludus.testing.runs import learned
 from ludus.types import Report
 from support import build, close, config, moment, run
@@ -58,6 +58,13 @@ def seen(one: Any, steps: int = 20) -> Any:
 # ---- settings --------------------------------------------------------------------------------------
 
 
+def test_a_run_that_diverges_names_its_own_learning_rates() -> None:
+    one = build(settings())
+    with pytest.raises(Diverged, match=r"lower algorithm\.vision_lr or algorithm\.memory_lr, or look"):
+        one.nan_guard.check("update_vision", Report(updates=1, metrics={"loss/vision": float("nan")}), "update 3")
+    close(one)
+
+
 def test_its_config_is_that_of_the_paper_and_loads_again() -> None:
     cfg = WorldModelsConfig()
     assert (cfg.vision.latent, cfg.vision.depth, cfg.memory.units, cfg.memory.mixtures) == (32, 32, 256, 5)
@@ -76,6 +83,7 @@ def test_its_config_is_that_of_the_paper_and_loads_again() -> None:
         {"controller": {"train_in": "sleep"}},
         {"controller": {"population": 3}},
         {"controller": {"temperature": 0.0}},
+        {"controller": {"temperature": float("inf")}},
         {"controller": {"sigma": 1e32}},
         {"vision": {"free_nats": 1e39}},
         {"sequence_length": 1},

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from ludus.algorithms import Algorithm, AlgorithmConfig, Context, PhaseContext
@@ -48,7 +48,7 @@ class BehaviourCloningConfig(AlgorithmConfig):
     """Steps per update; with a memory core, sequences."""
     loss: Literal["likelihood", "squared_error"] = "likelihood"
     """What is learned of continuous actions: mean and deviation of a Gaussian, or the mean alone."""
-    min_std: PositiveFloat = 0.1
+    min_std: float = Field(default=0.1, gt=0, le=1e6)
     """Least deviation that `likelihood` learns, in units of the action: that of a policy without noise has no bound."""
     sequence_length: PositiveInt = 32
     """Steps per sequence that are learned from, with a memory core."""

@@ -61,7 +61,7 @@ class ControllerConfig(Model):
     """Whether features are standardised by what V and M made of the stored steps; the paper takes them as they are."""
     dream_steps: PositiveInt = 1_000
     """Steps of a dream."""
-    temperature: PositiveFloat = 1.0
+    temperature: float = Field(default=1.0, gt=0, le=1e6)
     """Uncertainty of dreams; above 1 a controller can exploit the mistakes of M less."""
 
 

@@ -66,12 +66,14 @@ class NanGuard:
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
         return replace(report, metrics={**finite, "alerts/nan": float(self.count)})
 
-    @staticmethod
-    def _diverged(where: str, name: str, metrics: Mapping[str, float]) -> Diverged:
+    def _diverged(self, where: str, name: str, metrics: Mapping[str, float]) -> Diverged:
         value = metrics.get(name, math.nan)
         if math.isfinite(value):  # a watched learner leaves bad steps out of its means
             value = math.nan
-        remedy = "lower algorithm.lr, or look for extreme rewards; --debug names the tensor"
+        fields = self.algorithm.Config.model_fields
+        rates = ["lr"] if "lr" in fields else [field for field in fields if field.endswith("_lr")]
+        lower = " or ".join(f"algorithm.{rate}" for rate in rates)
+        remedy = f"lower {lower}, or look for extreme rewards; --debug names the tensor"
         return Diverged(where, f"{name} is {value}: training has diverged", remedy)
 
     def state_dict(self) -> dict[str, int]:

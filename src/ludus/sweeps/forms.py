@@ -167,7 +167,11 @@ def _nested(block: Mapping[str, Any], where: str, before: str = "") -> list[tupl
         unknown = next((name for name in item if name not in _PARAMETER), None)
         if unknown is not None:
             raise ConfigError(where, f"parameters.{path}.{unknown}: unknown key", did_you_mean(unknown, _PARAMETER))
-        found += _nested(item["parameters"], where, f"{path}.") if "parameters" in item else [(path, item)]
+        if "parameters" in item:
+            _refuse_others(item, ("parameters",), f"{where}: parameters.{path}")
+            found += _nested(item["parameters"], where, f"{path}.")
+        else:
+            found.append((path, item))
     return found
 
 
@@ -178,8 +182,10 @@ def _parameter(key: str, item: Mapping[str, Any], where: str) -> Parameter | tup
         remedy = did_you_mean(name, [*_CONSTANTS, *_RANGES, *_NORMALS])
         raise ConfigError(where, f"distribution '{clean(name, 40)}' is not known here", remedy)
     if "value" in item:
+        _refuse_others(item, ("value", *_choosing(name, "constant")), where)
         return (plain(item["value"]),)
     if "values" in item:
+        _refuse_others(item, ("values", "probabilities", *_choosing(name, *_CONSTANTS[1:])), where)
         if not isinstance(item["values"], list):
             raise ConfigError(where, "values: is not a list", "write values: [1, 2]")
         odds = item.get("probabilities", [])
@@ -187,11 +193,11 @@ def _parameter(key: str, item: Mapping[str, Any], where: str) -> Parameter | tup
             raise ConfigError(where, "probabilities: is not a list of numbers from 0 to 1", "write [0.3, 0.7]")
         choice = Parameter(key=key, kind="choice", values=tuple(plain(item["values"])), probabilities=tuple(odds))
         return checked_parameter(choice, where)
+    step = ("q",) if (name or "").startswith("q_") else ()
+    _refuse_others(item, ("distribution", *(("mu", "sigma") if name in _NORMALS else ("min", "max")), *step), where)
     if name in _NORMALS:
         mean, deviation = _numbers(item, ("mu", "sigma"), where, {"mu": 0.0, "sigma": 1.0})
-        return _ranged(
-            key, _NORMALS[name], mean, deviation, item.get("q", 1.0) if name.startswith("q_") else None, where
-        )
+        return _ranged(key, _NORMALS[name], mean, deviation, item.get("q", 1.0) if step else None, where)
     low, high = _numbers(item, ("min", "max"), where, {})
     whole = [type(item[bound]) is int for bound in ("min", "max")]
     if name is None and any(whole) != all(whole):
@@ -207,7 +213,21 @@ def _parameter(key: str, item: Mapping[str, Any], where: str) -> Parameter | tup
             raise ConfigError(where, problem, f"write {name}_values for the values themselves")
         ends = (math.exp(-high), math.exp(-low)) if _LOGARITHMS[name] else (math.exp(low), math.exp(high))
         low, high = ends
-    return _ranged(key, kind, low, high, item.get("q", 1.0) if (name or "").startswith("q_") else None, where)
+    return _ranged(key, kind, low, high, item.get("q", 1.0) if step else None, where)
+
+
+def _choosing(name: str | None, *fitting: str) -> tuple[str, ...]:
+    """`distribution`, if what it names goes with what is given."""
+    return ("distribution",) if name in fitting else ()
+
+
+def _refuse_others(item: Mapping[str, Any], used: tuple[str, ...], where: str) -> None:
+    """Nothing that is written is passed over."""
+    other = next((key for key in item if key not in used), None)
+    if other is not None:
+        said = " and ".join(key for key in item if key in used)
+        problem = f"{other}: is not used beside {said}" if said else f"{other}: means nothing alone"
+        raise ConfigError(where, problem, f"remove {other}, or give what goes with it")
 
 
 def _ranged(key: str, kind: Kind, low: float, high: float, step: Any, where: str) -> Parameter:
