@@ -32,6 +32,7 @@ PEERS: dict[str, Contestant] = {
     "sb3_contrib": ("memory_sb3.py",),
     "puffer_shaped": ("memory_puffer_shaped.py",),
     "ludus": ("memory_ludus.py",),
+    "floor": ("memory_floor.py",),
 }
 TASK = Task(envs=8, rollout_steps=128, epochs=4, batch=512, total=1024 * 12)
 

@@ -29,6 +29,7 @@ FIELD: dict[str, Contestant] = {
     "cleanrl_envpool": ("cleanrl_shaped.py",),
     "ludus": ("ludus_run.py", "runtime.precision=float32"),
     "ludus_auto": ("ludus_run.py", "runtime.precision=auto"),
+    "floor": ("floor.py",),
 }
 """`ludus_auto` takes part where the processor multiplies bfloat16; elsewhere it is `ludus`."""
 AIMS = {"sb3_sync": 2.5, "sb3_subproc": 2.5, "cleanrl_envpool": 1.8}
@@ -41,12 +42,12 @@ def speed(field: dict[str, Contestant], task: Task, repeats: int, cache: Path) -
     for name, values in got.items():
         every = [round(value) for value in values]
         print(json.dumps({"contestant": name, "steps_per_second": round(statistics.median(values)), "each": every}))
-    ours = [name for name in got if name.startswith("ludus")]
+    ours = [name for name in got if name.startswith("ludus") or name == "floor"]
     return {
         f"{mine}_times_{other}": ratio(got, mine, other)
         for mine in ours
         for other in got
-        if not other.startswith("ludus")
+        if not other.startswith("ludus") and other != mine
     }
 
 
@@ -95,6 +96,8 @@ def main() -> None:
     field = {name: FIELD[name] for name in args.only or FIELD}
     if not args.only and not has_bfloat16():
         del field["ludus_auto"]
+    if args.learning_curve:
+        field.pop("floor", None)  # it learns nothing
     steps = args.steps or (CURVE_STEPS if args.learning_curve else ATARI.total)
     task = replace(ATARI, total=steps, threads=args.threads)
     with tempfile.TemporaryDirectory() as cache:

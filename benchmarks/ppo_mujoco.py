@@ -23,8 +23,9 @@ FIELD: dict[str, Contestant] = {
     "sb3": ("sb3.py",),
     "ludus_eager": ("ludus_run.py", "runtime.compile=never"),
     "ludus_compiled": ("ludus_run.py", "runtime.compile=always"),
+    "floor": ("floor.py",),
 }
-AIM = 2.5
+AIM = 3.5
 
 
 def main() -> None:

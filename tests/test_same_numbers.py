@@ -88,6 +88,28 @@ def test_a_short_run_never_takes_a_package_that_is_there(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @needs_compiler
+def test_code_that_takes_over_later_computes_the_same_whatever_lies_in_the_cache(tmp_path: Path) -> None:
+    """Also in a run that was stopped before the update that waits for it."""
+    words = [*SHORT, "runtime.compile=always", "runtime.compile_from=30"]
+    cache = {"LUDUS_CACHE": str(tmp_path / "cache")}
+    found = {}
+    for name in ("empty", "filled"):
+        assert ludus(words, tmp_path / name, **cache).returncode == 0
+        found[name] = weights(tmp_path / name)
+        assert updates_run(tmp_path / name) == "compiled from update 30 on"
+    stopped = [word.replace("=600", "=256") for word in words]
+    assert ludus(stopped, tmp_path / "resumed", LUDUS_CACHE=str(tmp_path / "other")).returncode == 0
+    more = ["resume", "@last", "training.total_timesteps=600"]
+    assert ludus(more, tmp_path / "resumed", LUDUS_CACHE=str(tmp_path / "other")).returncode == 0
+    found["resumed"] = weights(tmp_path / "resumed")
+    assert len(set(found.values())) == 1, found
+    at_once = [word for word in words if "compile_from" not in word]
+    assert ludus(at_once, tmp_path / "at_once", **cache).returncode == 0
+    assert weights(tmp_path / "at_once") not in found.values(), "the first updates were eager"
+
+
+@pytest.mark.slow
+@needs_compiler
 def test_ctrl_c_while_compiling_stops_cleanly_and_goes_on_exactly(tmp_path: Path) -> None:
     words = [*SHORT, "runtime.compile=always"]
     folder = tmp_path / "stopped"

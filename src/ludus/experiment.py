@@ -138,7 +138,8 @@ def experience(config: ExperimentConfig, streams: Streams, will_checkpoint: bool
 def planned_compiler(config: ExperimentConfig, num_envs: int, say: Callable[[str], None]) -> Compiler:
     """Compiles updates where so many are planned that it pays."""
     planned, pays_from = planned_updates(config, num_envs), config.algorithm.config.compiling_pays_from
-    return Compiler(config.runtime.compile, planned=planned, pays_from=pays_from, announce=say)
+    settings = config.runtime
+    return Compiler(settings.compile, planned=planned, pays_from=pays_from, begins=settings.compile_from, announce=say)
 
 
 def surroundings(

@@ -384,7 +384,7 @@ def test_a_traced_update_is_the_eager_one(demos: Path, kind: str, monkeypatch: p
     def traced(function: Any, example: Any, *_: Any) -> Any:
         graph = package.trace(function, example)
         used.append(kind)
-        return lambda arguments: list(graph(*arguments))
+        return lambda: lambda arguments: list(graph(*arguments))
 
     used: list[str] = []
     monkeypatch.setattr(package, "obtain", traced)

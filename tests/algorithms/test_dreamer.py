@@ -595,7 +595,7 @@ def test_imagination_that_is_traced_learns_what_the_eager_one_does(
     def obtain(function: Any, example: Any, *_: Any) -> Any:
         graph = package.trace(function, example)
         traced.append(graph)
-        return lambda arguments: list(graph(*arguments))
+        return lambda: lambda arguments: list(graph(*arguments))
 
     monkeypatch.setattr(package, "has_compiler", lambda: True)
     monkeypatch.setattr(package, "obtain", obtain)

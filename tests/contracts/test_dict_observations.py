@@ -138,7 +138,7 @@ def test_the_compiled_update_equals_the_eager_one(name: str, monkeypatch: pytest
 
     def obtain(function: Any, example: Any, *_: Any) -> Any:
         graph = package.trace(function, example)
-        return lambda arguments: list(graph(*arguments))
+        return lambda: lambda arguments: list(graph(*arguments))
 
     eager = run(small(name))
     monkeypatch.setattr(package, "has_compiler", lambda: True)

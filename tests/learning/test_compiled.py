@@ -63,7 +63,7 @@ def test_what_cannot_be_compiled_runs_eagerly_from_then_on(monkeypatch) -> None:
     monkeypatch.setattr(package, "obtain", fail)
     said: list[str] = []
     compiler = Compiler("always", planned={64: 1, 32: 1}, announce=said.append)
-    assert compiler.get(lambda: None, [], 64) is None
+    assert compiler.get(lambda: None, [], 64)() is None
     assert compiler.sizes == {32}
     assert compiler.state_dict() == {"sizes": [32], "reason": "the disk is full"}
     assert len(said) == 1 and "the disk is full" in said[0] and "eagerly" in said[0]
@@ -109,7 +109,7 @@ def test_a_shorter_last_rollout_is_never_asked_for(monkeypatch) -> None:
 
     def obtain(function: Any, example: Any, *_: Any) -> Any:
         asked.append(max(x.shape[1] for x in example if x.ndim == 2))
-        return lambda arguments: list(function(*arguments))
+        return lambda: lambda arguments: list(function(*arguments))
 
     monkeypatch.setattr(package, "obtain", obtain)
     done = run(config(PPO, training={"total_timesteps": 64 * 2 + 24}, runtime={"compile": "always"}))

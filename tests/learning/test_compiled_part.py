@@ -20,7 +20,7 @@ class Pretended:
     def get(self, function: Any, example: list[torch.Tensor], size: int) -> Any:
         self.asked += 1
         assert not any(x.requires_grad for x in example) and size == 8
-        return (lambda arguments: function(*arguments)) if self.works else None
+        return lambda: (lambda arguments: function(*arguments)) if self.works else None
 
 
 def part(compiler: Any) -> tuple[CompiledPart, torch.nn.Module]:

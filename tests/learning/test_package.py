@@ -363,7 +363,7 @@ def built(tmp_path_factory) -> Path:
     """A cache with one package, built once for all test processes."""
     shared = tmp_path_factory.getbasetemp().parent / "ludus-one-package"
     said: list[str] = []
-    assert works(package.obtain(double, EXAMPLE, shared, said.append))
+    assert works(package.obtain(double, EXAMPLE, shared, said.append)())
     return shared
 
 
@@ -373,15 +373,28 @@ def filled(built: Path, tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+class Ended:
+    """A compiler process that is over when it begins."""
+
+    def __init__(self, code: int, said: str, options: dict[str, Any]) -> None:
+        self.code = code
+        options["stderr"].write(said.encode())
+
+    def wait(self, _: float | None = None) -> int:
+        return self.code
+
+    poll = wait
+
+
 def only(folder: Path) -> Path:
     return sorted(folder.glob("*.so"))[0]
 
 
 @needs_compiler
 def test_a_filled_cache_builds_nothing(filled: Path, monkeypatch) -> None:
-    monkeypatch.setattr(package, "build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(package, "Build", lambda *_: pytest.fail("built again"))
     said: list[str] = []
-    assert works(package.obtain(double, EXAMPLE, filled, said.append))
+    assert works(package.obtain(double, EXAMPLE, filled, said.append)())
     assert said == []
 
 
@@ -396,9 +409,9 @@ def test_damaged_code_never_runs(filled: Path, damage: str, monkeypatch) -> None
     path.write_bytes({"cut": whole[: len(whole) // 2], "empty": b"", "bits": bytes(flipped)}[damage])
     loaded: list[Path] = []
     monkeypatch.setattr(package, "load", lambda path: loaded.append(path))
-    monkeypatch.setattr(package, "build", lambda *_: "built anew")
+    monkeypatch.setattr(package, "Build", lambda *_: lambda: "built anew")
     said: list[str] = []
-    assert package.obtain(double, EXAMPLE, filled, said.append) == "built anew"
+    assert package.obtain(double, EXAMPLE, filled, said.append)() == "built anew"
     assert loaded == [] and not path.exists()
     assert len(said) == 1 and str(path) in said[0] and "damaged" in said[0]
 
@@ -417,7 +430,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     said: list[str] = []
-    assert works(package.obtain(double, EXAMPLE, blocked / "cache", said.append))
+    assert works(package.obtain(double, EXAMPLE, blocked / "cache", said.append)())
     assert "not kept" in said[-1]
     assert list(tmp_path.iterdir()) == [blocked]
 
@@ -425,7 +438,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
 @needs_compiler
 def test_a_cache_whose_path_has_a_space(tmp_path: Path) -> None:
     said: list[str] = []
-    assert works(package.obtain(double, EXAMPLE, tmp_path / "my cache", said.append))
+    assert works(package.obtain(double, EXAMPLE, tmp_path / "my cache", said.append)())
     assert only(tmp_path / "my cache") and len(list((tmp_path / "my cache").iterdir())) == 1
     assert len(said) == 1, "it is compiled and kept"
 
@@ -433,7 +446,7 @@ def test_a_cache_whose_path_has_a_space(tmp_path: Path) -> None:
 def test_no_compiler_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(package, "has_compiler", lambda: False)
     with pytest.raises(package.Unavailable, match="no C\\+\\+ compiler"):
-        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)
+        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)()
 
 
 def test_a_compiler_that_fails_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
@@ -443,7 +456,7 @@ def test_a_compiler_that_fails_is_one_sentence(tmp_path: Path, monkeypatch) -> N
     (wrong / "g++").chmod(0o755)
     monkeypatch.setenv("CXX", str(wrong / "g++"))
     with pytest.raises(package.Unavailable, match="compiling failed") as problem:
-        package.obtain(double, EXAMPLE, tmp_path / "cache", lambda _: None)
+        package.obtain(double, EXAMPLE, tmp_path / "cache", lambda _: None)()
     assert "\n" not in str(problem.value)
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -455,7 +468,7 @@ import torch
 from ludus.learning import package
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    package.obtain(lambda x: (x * 2,), [torch.ones(3)], Path(sys.argv[1]), lambda _: None)
+    package.obtain(lambda x: (x * 2,), [torch.ones(3)], Path(sys.argv[1]), lambda _: None)()
 except package.Unavailable as problem:
     print(problem)
 """
@@ -472,11 +485,10 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_failed_compiler_is_quoted_where_it_names_the_error(tmp_path: Path, monkeypatch) -> None:
     said = "update.cpp:7:1: fatal error: No space left on device\ncompilation terminated.\n"
-    ended = subprocess.CompletedProcess([], 1, b"", said.encode())
     monkeypatch.setattr(package, "has_compiler", lambda: True)
-    monkeypatch.setattr(package.subprocess, "run", lambda *_, **__: ended)
+    monkeypatch.setattr(package.subprocess, "Popen", lambda *_, **options: Ended(1, said, options))
     with pytest.raises(package.Unavailable, match=r"^compiling failed .update.cpp:7:1: fatal error: No space left"):
-        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)
+        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)()
 
 
 def test_what_cannot_be_traced_is_one_sentence(tmp_path: Path) -> None:
@@ -484,7 +496,7 @@ def test_what_cannot_be_traced_is_one_sentence(tmp_path: Path) -> None:
         raise ValueError("a plugin's own words\nand more")
 
     with pytest.raises(package.Unavailable, match=r"cannot be traced .ValueError: a plugin's own words.$"):
-        package.obtain(strange, EXAMPLE, tmp_path, lambda _: None)
+        package.obtain(strange, EXAMPLE, tmp_path, lambda _: None)()
 
 
 def test_code_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:
@@ -501,26 +513,26 @@ def test_a_build_is_on_the_disk_before_it_is_in_the_cache(filled: Path, tmp_path
     monkeypatch.setattr(Path, "replace", lambda path, target: order.append("rename") or replace(path, target))
     made = only(filled)
 
-    def compiled(arguments: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+    def compiled(arguments: list[str], **options: Any) -> Ended:
         shutil.copy(made, Path(arguments[3]) / "update.so")
-        return subprocess.CompletedProcess(arguments, 0, b"", b"")
+        return Ended(0, "", options)
 
-    monkeypatch.setattr(package.subprocess, "run", compiled)
-    assert works(package.obtain(double, EXAMPLE, tmp_path / "empty", lambda _: None))
+    monkeypatch.setattr(package.subprocess, "Popen", compiled)
+    assert works(package.obtain(double, EXAMPLE, tmp_path / "empty", lambda _: None)())
     assert order == ["sync", "rename", "sync"], "the file, its name, the folder"
 
 
 def test_the_compiler_is_out_of_reach_of_ctrl_c(tmp_path: Path, monkeypatch) -> None:
     seen: dict[str, Any] = {}
 
-    def stand_in(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+    def stand_in(arguments: list[str], **options: Any) -> Ended:
         seen.update(options, program=arguments[0])
-        return subprocess.CompletedProcess(arguments, 1, b"", b"stopped here")
+        return Ended(1, "stopped here", options)
 
     monkeypatch.setattr(package, "has_compiler", lambda: True)
-    monkeypatch.setattr(package.subprocess, "run", stand_in)
+    monkeypatch.setattr(package.subprocess, "Popen", stand_in)
     with pytest.raises(package.Unavailable, match="stopped here"):
-        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)
+        package.obtain(double, EXAMPLE, tmp_path, lambda _: None)()
     assert seen["program"] == sys.executable
     assert seen["start_new_session"] is True
     assert seen["env"]["TMPDIR"].startswith(str(tmp_path)), "a noexec or full /tmp does not matter"

@@ -10,7 +10,7 @@ from session.conftest import SMALL, Ludus, only_run
 
 def test_a_difference_that_comes_from_eager_updates_is_explained(ludus: Ludus, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(package, "has_compiler", lambda: True)
-    monkeypatch.setattr(package, "obtain", lambda function, *_: lambda arguments: function(*arguments))  # "compiled"
+    monkeypatch.setattr(package, "obtain", lambda function, *_: lambda: lambda given: function(*given))  # "compiled"
     words = [word for word in SMALL if not word.startswith("runtime.compile")]
     assert ludus("train", *words, "training.total_timesteps=512", "runtime.compile=always").code == 0
     assert "eagerly" not in ludus("verify", "@last").out

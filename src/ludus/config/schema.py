@@ -192,6 +192,8 @@ class Runtime(Model):
     """Number of torch threads; `auto` is 1 for small networks and one per core for large ones."""
     compile: Literal["auto", "always", "never"] = "auto"
     """Whether updates are compiled ahead of time; `auto` compiles if the run plans enough updates to pay for it."""
+    compile_from: NonNegativeInt = 0
+    """Updates before this one are eager; the code is built meanwhile, and this update waits for it."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """Number format of convolutions over images; `auto` is bfloat16 on processors that support it, else float32."""
     overlap: bool = False

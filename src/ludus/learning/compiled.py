@@ -2,20 +2,22 @@
 
 The number of planned updates decides, for each batch size; the contents of the cache never do. The decision is part of
 the checkpoint, because compiled and eager updates differ in their last bits. Minibatches of any other size, such as
-those of a shorter last rollout, are always eager.
+those of a shorter last rollout, are always eager. So are the updates before number `begins`: the code is built
+meanwhile, and that update waits for it, so that the clock decides nothing either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
 from ludus.learning import package
 from ludus.learning.package import Compiled
 
+Found = TypeVar("Found")
 UPDATES_THAT_PAY = 30_000  # a build costs about as much time as this many small updates save
 
 
@@ -23,7 +25,7 @@ class Compiler:
     """Knows which batch sizes are compiled, and finds or builds their packages.
 
     `planned` maps the steps in a full minibatch to the number of updates that the run plans with it; compiling pays
-    from `pays_from` updates on.
+    from `pays_from` updates on. Updates before number `begins` are eager.
     """
 
     def __init__(
@@ -32,10 +34,12 @@ class Compiler:
         *,
         planned: Mapping[int, int],
         pays_from: int = UPDATES_THAT_PAY,
+        begins: int = 0,
         folder: Path | None = None,
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.folder, self.announce = folder or package.default_folder(), announce
+        self.begins = begins
         self.reason = ""
         """Why updates are eager; empty where they are compiled."""
         self.sizes = self._decide(mode, planned, pays_from)
@@ -62,14 +66,23 @@ class Compiler:
         example: Sequence[Tensor],
         size: int,
         late: Callable[[], Sequence[Tensor]] = tuple,
-    ) -> Compiled | None:
-        """The function as machine code; None, after one line to the user, where there is none.
+    ) -> Callable[[], Compiled | None]:
+        """Begin to make machine code of the function; the answer waits for it. See `_or_none` for None.
 
         `late` makes examples of further arguments, which are known after the function ran once, on copies.
         """
-        try:
+
+        def begin() -> Callable[[], Compiled]:
             package.on_copies(function, example)
             return package.obtain(function, [*example, *late()], self.folder, self.announce)
+
+        build = self._or_none(begin, size)
+        return lambda: None if build is None else self._or_none(build, size)
+
+    def _or_none(self, work: Callable[[], Found], size: int) -> Found | None:
+        """What `work` gives; None, after one line to the user, where there is no code for batches of this size."""
+        try:
+            return work()
         except package.Unavailable as problem:
             self.sizes -= {size}
             self.reason = str(problem)
@@ -82,7 +95,8 @@ class Compiler:
 
     def describe(self) -> str:
         """`compiled`, or `eager` with the reason."""
-        return "compiled" if self.sizes else f"eager ({self.reason})"
+        late = f" from update {self.begins:,} on" if self.begins else ""
+        return f"compiled{late}" if self.sizes else f"eager ({self.reason})"
 
     def state_dict(self) -> dict[str, Any]:
         """The decision: a resumed run must not decide again."""

@@ -41,4 +41,4 @@ class CompiledPart:
             with _reparametrize_module(self.module, dict(zip(self.names, arguments[:count], strict=True))):
                 return (self.module(*arguments[count:]),)
 
-        return compiler.get(run, [*(p.detach() for p in self.parameters), *inputs], self.size)
+        return compiler.get(run, [*(p.detach() for p in self.parameters), *inputs], self.size)()

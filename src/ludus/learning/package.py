@@ -13,11 +13,13 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -45,12 +47,15 @@ class Unavailable(Exception):
 
 def obtain(
     function: Callable[..., Any], example: Sequence[Tensor], folder: Path, announce: Callable[[str], None]
-) -> Compiled:
-    """The compiled form of a function of tensors: from the cache if it is there and whole, else built."""
+) -> Callable[[], Compiled]:
+    """The compiled form of a function of tensors: from the cache if it is there and whole, else built from now on.
+
+    Called, the answer waits for the build and gives the machine code.
+    """
     graph = trace(function, example)
     key = graph_key(graph, example)
     found = find(folder, key, announce)
-    return load(found) if found is not None else build(graph, example, folder, key, announce)
+    return Build(graph, example, folder, key, announce) if found is None else lambda: load(found)
 
 
 def trace(function: Callable[..., Any], example: Sequence[Tensor]) -> torch.fx.GraphModule:
@@ -112,31 +117,75 @@ def load(path: Path) -> Compiled:
         raise Unavailable(problem) from error
 
 
-def build(
-    graph: torch.fx.GraphModule, example: Sequence[Tensor], folder: Path, key: str, announce: Callable[[str], None]
-) -> Compiled:
-    """Compile, move into the cache, load. If the cache cannot be written, the next run has to compile again."""
-    if not has_compiler():
-        raise Unavailable("there is no C++ compiler; install g++")
-    announce("compiling the update, once for this shape (about half a minute) ...")
-    scratch = scratch_folder(folder)
-    try:
-        made = compile_apart(graph, example, scratch)
-        kept = folder / f"{key}-{content_hash(made)}.so"
+class Build:
+    """A package in the making, by a compiler process that no Ctrl-C of ours reaches.
+
+    If nobody waits for it any more, the process ends and its folder goes.
+    """
+
+    def __init__(
+        self,
+        graph: torch.fx.GraphModule,
+        example: Sequence[Tensor],
+        folder: Path,
+        key: str,
+        announce: Callable[[str], None],
+    ) -> None:
+        if not has_compiler():
+            raise Unavailable("there is no C++ compiler; install g++")
+        announce("compiling the update, once for this shape (about half a minute) ...")
+        self.folder, self.key, self.announce = folder, key, announce
+        self.scratch, self.began = scratch_folder(folder), time.monotonic()
         try:
-            files.write_bytes(kept, made.read_bytes())
+            self._child = compile_apart(graph, example, self.scratch)
         except OSError as error:
-            announce(f"{folder}: cannot be written ({error.strerror}); the compiled update is not kept")
-            kept = made
-        return load(kept)
-    except OSError as error:
-        raise Unavailable(f"{error.filename or scratch}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            raise Unavailable(f"{error.filename or self.scratch}: {error.strerror}") from error
+        self._give_up = weakref.finalize(self, end, self._child, self.scratch, os.getpid())
+
+    def __call__(self) -> Compiled:
+        """Wait, move the package into the cache, load it. If that cannot be written, the next run compiles again."""
+        try:
+            made = self._made()
+            kept = self.folder / f"{self.key}-{content_hash(made)}.so"
+            try:
+                files.write_bytes(kept, made.read_bytes())
+            except OSError as error:
+                self.announce(f"{self.folder}: cannot be written ({error.strerror}); the compiled update is not kept")
+                kept = made
+            return load(kept)
+        except OSError as error:
+            raise Unavailable(f"{error.filename or self.scratch}: {error.strerror}") from error
+        finally:
+            self._give_up()
+
+    def _made(self) -> Path:
+        """Wait for the compiler."""
+        try:
+            code = self._child.wait(max(0.0, LONGEST_BUILD - (time.monotonic() - self.began)))
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"compiling took longer than {LONGEST_BUILD:.0f} s") from None
+        made = self.scratch / "update.so"
+        if code or not made.exists():
+            said = (self.scratch / "said").read_text(errors="replace").strip().splitlines() or [f"exit code {code}"]
+            named = [line for line in said if "error:" in line.lower()]  # of a compiler, which ends with less
+            raise Unavailable(f"compiling failed ({(named or said)[-1].strip()[-200:]})")
+        return made
 
 
-def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratch: Path) -> Path:
-    """Hand the graph to a compiler process that no Ctrl-C of ours reaches."""
+def end(child: subprocess.Popen[bytes], scratch: Path, owner: int) -> None:
+    """End a compiler process and remove its folder; a forked process leaves both to the one that began."""
+    if os.getpid() != owner:
+        return
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratch: Path) -> subprocess.Popen[bytes]:
+    """Hand the graph to a compiler process in a session of its own."""
     copies = tuple(x.clone() for x in example)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -146,24 +195,15 @@ def compile_apart(graph: torch.fx.GraphModule, example: Sequence[Tensor], scratc
     child = Path(__file__).with_name("build_package.py")
     arguments = [sys.executable, "-P", str(child), str(scratch), str(torch.get_num_threads()), json.dumps(SETTINGS)]
     place = {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor")}
-    try:
-        ended = subprocess.run(
+    with (scratch / "said").open("wb") as said:
+        return subprocess.Popen(
             arguments,
             env={**os.environ, **place},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=said,
             start_new_session=True,
-            timeout=LONGEST_BUILD,
         )
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"compiling took longer than {LONGEST_BUILD:.0f} s") from None
-    made = scratch / "update.so"
-    if ended.returncode or not made.exists():
-        said = ended.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ended.returncode}"]
-        named = [line for line in said if "error:" in line.lower()]  # of a compiler, which ends with less
-        raise Unavailable(f"compiling failed ({(named or said)[-1].strip()[-200:]})")
-    return made
 
 
 def scratch_folder(folder: Path) -> Path:

@@ -6,7 +6,7 @@ Reading order: CompiledUpdates.run -> compile -> TracedNetworks -> pure_step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +32,8 @@ class CompiledUpdate:
     """One update function with one set of static arguments, for one shape of batch."""
 
     code: Compiled | None = None
+    wait: Callable[[], Compiled | None] | None = None
+    """Waits for the code, where that is still in the making."""
     names: list[str] = field(default_factory=list)
     """Metrics, in the order of a row."""
     outputs: list[str] = field(default_factory=list)
@@ -65,13 +67,14 @@ class CompiledUpdates:
             return None
         leaves = [packed(leaf) for leaf in tree_leaves(learner.batch)]
         update = self.find(kind, leaves, static)
-        if update.code is None:
+        code = self.code_of(update)
+        if code is None:
             return None
         noise = [learner.draw(shape) for shape in update.noise]
         arguments = [*self._arguments, self._numbers(), *leaves, *noise]
         for label in update.stepped:
             learner.groups[label].optimizer.count += 1
-        row, *outputs = update.code(arguments)
+        row, *outputs = code(arguments)
         return update.names, row, dict(zip(update.outputs, outputs, strict=True))
 
     def wanted(self) -> bool:
@@ -79,6 +82,14 @@ class CompiledUpdates:
         learner = self.learner
         assert learner.batch is not None
         return learner.compiler is not None and learner.compiler.wants(learner.batch, learner.theta.device.type)
+
+    def code_of(self, update: CompiledUpdate) -> Compiled | None:
+        """Code for the update at hand, if it is not an eager one; waits for the build where that goes on."""
+        learner = self.learner
+        assert learner.compiler is not None
+        if update.wait is not None and learner.updates >= learner.compiler.begins:
+            update.code, update.wait = update.wait(), None
+        return update.code
 
     def find(
         self, kind: tuple[UpdateFunction, object, object], leaves: list[Tensor], static: Mapping[str, object]
@@ -116,7 +127,7 @@ class CompiledUpdates:
         example = [*self._arguments, self._numbers(), *leaves]
         buffers = {name: buffer.clone() for name, buffer in learner.model.named_buffers()}
         with torch.random.fork_rng(devices=[]), _reparametrize_module(learner.model, buffers):
-            made.code = learner.compiler.get(update, example, learner.batch["first"].numel(), noise)
+            made.wait = learner.compiler.get(update, example, learner.batch["first"].numel(), noise)
         return made
 
     def part(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
@@ -130,9 +141,8 @@ class CompiledUpdates:
         if key not in self.known:
             self.known[key] = self._compile_part(function, dict(zip(inputs, leaves, strict=True)))
         found = self.known[key]
-        if found.code is None:
-            return None
-        return dict(zip(found.outputs, found.code([*self._flat.values(), *leaves]), strict=True))
+        code = self.code_of(found)
+        return None if code is None else dict(zip(found.outputs, code([*self._flat.values(), *leaves]), strict=True))
 
     def _compile_part(self, function: FixedFunction, inputs: Mapping[str, Tensor]) -> CompiledUpdate:
         learner, made = self.learner, CompiledUpdate()
@@ -147,7 +157,7 @@ class CompiledUpdates:
             return tuple(outputs.values())
 
         example = [*self._flat.values(), *inputs.values()]
-        made.code = learner.compiler.get(part, example, learner.batch["first"].numel())
+        made.wait = learner.compiler.get(part, example, learner.batch["first"].numel())
         return made
 
     def _numbers(self) -> Tensor:
@@ -165,7 +175,7 @@ class RepeatedModule:
     def __init__(self, updates: CompiledUpdates, module: nn.Module) -> None:
         self.updates, self.module, self.eager = updates, module, module.forward
         self.names, self.parameters = zip(*module.named_parameters(), strict=True)
-        self.known: dict[tuple[object, ...], tuple[Compiled, Compiled] | None] = {}
+        self.known: dict[tuple[object, ...], tuple[CompiledUpdate, CompiledUpdate]] = {}
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         """The module's outputs."""
@@ -176,15 +186,15 @@ class RepeatedModule:
         key = tuple([form(x) for x in given])
         if key not in self.known:
             self.known[key] = self._compile(given)
-        code = self.known[key]
-        if code is None:
+        forward, backward = map(self.updates.code_of, self.known[key])
+        if forward is None or backward is None:
             return self.eager(*inputs)
         if torch.is_grad_enabled():
-            return RunCode.apply(code, len(given), *given, *self.parameters)
-        return tuple(code[0]([*self.parameters, *given]))
+            return RunCode.apply((forward, backward), len(given), *given, *self.parameters)
+        return tuple(forward([*self.parameters, *given]))
 
-    def _compile(self, given: list[Tensor]) -> tuple[Compiled, Compiled] | None:
-        """(forward, backward); None where one of them cannot be had."""
+    def _compile(self, given: list[Tensor]) -> tuple[CompiledUpdate, CompiledUpdate]:
+        """(forward, backward) pass."""
         learner, count = self.updates.learner, len(self.names)
         assert learner.compiler is not None and learner.batch is not None
 
@@ -202,12 +212,11 @@ class RepeatedModule:
 
         size, example = learner.batch["first"].numel(), [x.detach().clone() for x in (*self.parameters, *given)]
         with torch.no_grad():
-            first = learner.compiler.get(forward, example, size)
-            if first is None:
-                return None
-            outputs = [torch.zeros_like(x) for x in first(example)]
-            second = learner.compiler.get(backward, [*example, *outputs], size)
-        return None if second is None else (first, second)
+            outputs = [torch.zeros_like(x) for x in forward(*example)]
+            first = CompiledUpdate(wait=learner.compiler.get(forward, example, size))
+            if not self.updates.wanted():  # it cannot be compiled
+                return first, first
+            return first, CompiledUpdate(wait=learner.compiler.get(backward, [*example, *outputs], size))
 
 
 class RunCode(torch.autograd.Function):
