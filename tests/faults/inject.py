@@ -183,6 +183,23 @@ def fill_disk_after(step: int) -> Callable[[], None]:
     return fill
 
 
+def small_files(size: int | None) -> Callable[[], None]:
+    """No file may grow beyond so many bytes, from the call on; None: any may."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size or resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def fill_file_system(path: str | Path) -> None:
+    """A file that takes whatever room there is."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(descriptor, bytes(4096))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+    finally:
+        os.close(descriptor)
+
+
 def _saving() -> bool:
     return any(path.name.startswith(".") for path in Path("runs").glob("*_*/checkpoints/.*"))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import resource
 import shutil
 import signal
@@ -14,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from faults.conftest import Ludus, Mount
+from faults.inject import fill_file_system
 from faults.support import SMALL, STEPS, contents, litter, names, only_run, refused, status, steps, whole
 
+WRITE = "ludus.orchestration.callbacks.checkpoints:Checkpoints._write"
 ENDLESS = [*SMALL, "training.total_timesteps=1_000_000_000", f"training.checkpoints.every_steps={4 * STEPS}"]
 
 
@@ -27,15 +27,13 @@ def saved(folder: Path, beyond: int = 0) -> list[Path]:
 
 def test_09_disk_full_for_a_while(start: Ludus, tmp_path: Path) -> None:
     """Training goes on with a warning, the old checkpoint stays, the next interval tries again."""
-    training = start("train", *ENDLESS)
-    training.until(lambda: saved(tmp_path))
-    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-    training.until(lambda: "training goes on, the next checkpoint is tried again" in training.told)
-    resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    newest = max(steps(only_run(tmp_path)))
-    training.until(lambda: saved(tmp_path, newest + 20 * STEPS))
+    prelude = f"inject.on_call('{WRITE}', inject.small_files(50_000), at=3)"
+    prelude += f"; inject.on_call('{WRITE}', inject.small_files(None), at=5)"  # the third failure would be the last
+    training = start("train", *ENDLESS, prelude=prelude)
+    training.until(lambda: saved(tmp_path, 28 * STEPS))
     training.signal(15)
     assert training.wait() == 75, training.err
+    assert training.told.count("training goes on, the next checkpoint is tried again") == 2
     run = only_run(tmp_path)
     assert litter(run) == [] and whole(run) == steps(run)
 
@@ -76,36 +74,22 @@ def test_09_a_full_disk_is_told_even_without_a_console(start: Ludus, tmp_path: P
     assert training.code == 5 and training.err.count("the next checkpoint is tried again") == 2, training.err
 
 
-def fill(path: Path) -> None:
-    """A file that takes whatever room there is."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-    try:
-        while True:
-            os.write(descriptor, bytes(4096))
-    except OSError as error:
-        assert error.errno == errno.ENOSPC
-    finally:
-        os.close(descriptor)
-
-
 @pytest.mark.parametrize("freed", [True, False])
 def test_09_small_file_system(start: Ludus, mount: Mount, tmp_path: Path, freed: bool) -> None:
     disk = mount("disk", "size=8m")
-    training = start("train", *ENDLESS, "logging.csv=false", cwd=disk)
-    training.until(lambda: saved(disk, 8 * STEPS))
-    filler = disk / "filler"
-    fill(filler)
-    run = only_run(disk)
-    training.until(lambda: "the next checkpoint is tried again" in training.told)
+    prelude = f"inject.on_call('{WRITE}', lambda: inject.fill_file_system('filler'), at=4)"
     if freed:
-        before = max(steps(run))
-        filler.unlink()
-        training.until(lambda: saved(disk, before + 8 * STEPS))
+        prelude += f"; inject.on_call('{WRITE}', lambda: os.remove('filler'), at=6)"
+    training = start("train", *ENDLESS, "logging.csv=false", cwd=disk, prelude=prelude)
+    if freed:
+        training.until(lambda: saved(disk, 36 * STEPS))
         training.signal(15)
         assert training.wait() == 75, training.err
     else:
         training.wait()
         refused(training, 5, "cannot save: No space left on device; free some space")
+    assert training.told.count("the next checkpoint is tried again") == 2
+    run = only_run(disk)
     assert litter(run) == [] and whole(run) == steps(run) != []
 
 
@@ -117,7 +101,7 @@ def test_09_resume_on_a_full_disk(ludus: Ludus, mount: Mount, stopped: Path, tmp
         for number in range(lost):
             file.write(json.dumps({"epoch": 11 + number, "env_steps": 704 + 64 * number}) + "\n")
     shutil.copytree(tmp_path / "runs", disk / "runs", symlinks=True)
-    fill(disk / "filler")
+    fill_file_system(disk / "filler")
     before = contents(disk / "runs", without=(".lock", "status.json", "run.log", "metrics.csv"))
     process = ludus("resume", "@last", "training.total_timesteps=1024", cwd=disk)
     refused(process, 5)

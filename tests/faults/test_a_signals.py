@@ -164,7 +164,7 @@ def test_16_signal_to_the_whole_process_group(start: Ludus, tmp_path: Path, numb
     """Workers ignore it, the parent alone saves, and nobody is left behind."""
     words = [*SMALL, "environment.vectorization=async", "environment.workers=2", "training.total_timesteps=100_000_000"]
     training = start("train", *words, f"training.checkpoints.every_steps={STEPS}")
-    training.until(lambda: list(tmp_path.glob("runs/*_*/checkpoints/step=128")))
+    training.until(lambda: list(tmp_path.glob("runs/*_*/checkpoints/step=[1-9]*")))
     assert len(members(training.pid)) >= 3
     training.signal_group(number)
     assert training.wait() == 75, training.err

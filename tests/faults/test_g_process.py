@@ -77,7 +77,7 @@ def test_a_limit_on_cpu_time_that_is_repeated_every_second_is_no_impatience(ludu
 def test_workers_leave_the_decision_to_their_parent(start: Ludus, tmp_path: Path, number: signal.Signals) -> None:
     words = [*SMALL, "environment.vectorization=async", "environment.workers=2", LONG, EVERY]
     training = start("train", *words, prelude=f"signal.signal({int(number)}, signal.SIG_DFL)")
-    training.until(lambda: list(tmp_path.glob("runs/*_*/checkpoints/step=128")))
+    training.until(lambda: list(tmp_path.glob("runs/*_*/checkpoints/step=[1-9]*")))
     training.signal_group(number)
     assert training.wait() == 75, training.err
     assert "worker" not in training.err
