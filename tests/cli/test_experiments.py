@@ -322,6 +322,19 @@ def test_light_commands_import_nothing_heavy(runs: Path, command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("spec", ["CartPole-v1:ppo", "Acrobot-v1:a2c"])
+def test_a_training_imports_no_other_algorithm(tmp_path: Path, spec: str) -> None:
+    """A variant of a file and a preset alike; SciPy, which CMA-ES brings along, takes most of a second."""
+    code = (
+        "import sys; from ludus.cli import run;\n"
+        f"run(['train', {spec!r}, '--max-timesteps', '64', '-q']);\n"
+        "other = {f'ludus.algorithms.{name}' for name in ('dreamer', 'tdmpc', 'world_models', 'sac', 'dqn')};\n"
+        "heavy = ({'scipy', 'cmaes', 'matplotlib', 'optuna'} | other) & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_evaluate_refuses_a_checkpoint_that_does_not_fit_the_config(ludus: Ludus, tmp_path: Path) -> None:
     ludus("train", "FrozenLake-v1:q_learning", "-q", "training.total_timesteps=64", "training.evaluation.every_steps=0")
     config = (tmp_path / "runs" / "@last").resolve() / "config.yaml"

@@ -7,10 +7,14 @@ Shapes: K candidates, P weights.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from cmaes import CMA
 
 from ludus.types import Array, State
+
+if TYPE_CHECKING:
+    from cmaes import CMA
 
 ARRAYS = ("mean", "C", "pc", "p_sigma")
 DECOMPOSED = ("B", "D")
@@ -26,7 +30,9 @@ class Evolution:
     """A Gaussian over weights: a generation is drawn from it, judged, and moves it towards the best."""
 
     def __init__(self, weights: int, *, sigma: float, population: int, seed: int) -> None:
-        self._cma = CMA(mean=np.zeros(weights), sigma=sigma, population_size=population, seed=seed)
+        from cmaes import CMA  # it brings parts of SciPy along, which take most of a second
+
+        self._cma: CMA = CMA(mean=np.zeros(weights), sigma=sigma, population_size=population, seed=seed)
         self.candidates: Array | None = None
         """[K, P] that are being judged; None between generations."""
 

@@ -48,8 +48,10 @@ def find(spec: str, changes: Sequence[Override], dirs: Sequence[Path]) -> Preset
     env_id, _, name = spec.rpartition(":")
     path = environment_path(env_id, dirs)
     file = EnvironmentFile(path, dirs) if path else None
-    alone = name in _alone(dirs)
-    if file and (name in file.variants or not (alone or name in ALGORITHMS)):
+    if file and name in file.variants:
+        return None
+    alone = name in options(GROUP, dirs) and _is_whole(name)
+    if file and not (alone or name in ALGORITHMS):
         return None
     if not (alone or name in ALGORITHMS):
         remedy = did_you_mean(name, [*ALGORITHMS.names(), *_alone(dirs)])
@@ -79,8 +81,12 @@ def _fitting(algorithm: str, kind: str, dirs: Sequence[Path]) -> list[str]:
 
 def _alone(dirs: Sequence[Path]) -> list[str]:
     """The presets that are a whole config."""
-    names = [name for name in options(GROUP, dirs) if name not in KINDS]
-    return [name for name in names if name.partition("-")[0] not in ALGORITHMS]
+    return [name for name in options(GROUP, dirs) if _is_whole(name)]
+
+
+def _is_whole(name: str) -> bool:
+    """Whether a preset is a whole config: it is neither a kind of environment nor begins with an algorithm."""
+    return name not in KINDS and name.partition("-")[0] not in ALGORITHMS
 
 
 def _layers(name: str, dirs: Sequence[Path]) -> list[Layer]:
