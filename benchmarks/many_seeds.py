@@ -1,6 +1,6 @@
 """Several seeds at once against one after the other: wall time, and whether the results are the same to the bit.
 
-    python benchmarks/many_seeds.py [--seeds 4] [--jobs 2] [--steps 40960] [--repeats 3]
+    python benchmarks/many_seeds.py [--seeds 4] [--jobs 2] [--steps 102400] [--repeats 3]
 
 One JSON line, which is also stored in results/many_seeds.json: seconds of `ludus train CartPole-v1:ppo --seed 1..4` one
 after the other and with `--jobs 2`, in turn, and the median of the ratios within each repeat. Two free cores should
@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=40_960)
+    parser.add_argument("--steps", type=int, default=102_400)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     rows, same = [], True
