@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
+from ludus.envs.vector import VectorEnv
 
 HIDDEN = (64, 64)
 Work = Callable[[], object]
@@ -83,17 +84,15 @@ def drawn(space: gym.Space[object], shape: tuple[int, int]) -> np.ndarray:
     return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(np.float32)
 
 
-def main() -> None:
-    """As many rollouts and updates as the task asks for."""
-    task = Task.from_argv()
-    torch.set_num_threads(task.threads)
-    settings = experiment(task)["environment"]
-    env = make_vector(Environment(**{k: v for k, v in settings.items() if "normalize" not in k}), num_envs=task.envs)
-    obs = env.reset(list(range(task.envs)))
-    space = env.info.action_space
-    chosen = drawn(space, (task.rollout_steps, task.envs))
-    outputs = int(space.n) if isinstance(space, gym.spaces.Discrete) else chosen.shape[-1]
-    update, act = image_work(task, outputs) if task.atari else vector_work(task, obs.shape[-1], outputs)
+def train(
+    task: Task,
+    env: VectorEnv,
+    obs: np.ndarray,
+    chosen: np.ndarray,
+    act: Callable[[np.ndarray], object],
+    update: list[Work],
+) -> None:
+    """As many rollouts and updates as the task asks for, and the answer."""
     updates = task.epochs * (task.envs * task.rollout_steps // task.batch)
     clock, steps = Clock(), 0
     while steps < task.total:
@@ -107,6 +106,20 @@ def main() -> None:
         clock.mark(steps)
     env.close()
     clock.report(task)
+
+
+def main() -> None:
+    """The products of the task's networks, and its environments."""
+    task = Task.from_argv()
+    torch.set_num_threads(task.threads)
+    settings = experiment(task)["environment"]
+    env = make_vector(Environment(**{k: v for k, v in settings.items() if "normalize" not in k}), num_envs=task.envs)
+    obs = env.reset(list(range(task.envs)))
+    space = env.info.action_space
+    chosen = drawn(space, (task.rollout_steps, task.envs))
+    outputs = int(space.n) if isinstance(space, gym.spaces.Discrete) else chosen.shape[-1]
+    update, act = image_work(task, outputs) if task.atari else vector_work(task, obs.shape[-1], outputs)
+    train(task, env, obs, chosen, act, update)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from floor import Work, products
-from task import Clock, Task
+from floor import Work, products, train
+from task import Task
 
 from ludus.config.schema import Environment
 from ludus.envs.make import make_vector
@@ -33,7 +33,7 @@ def lstm(steps: int, rows: int) -> list[Work]:
 
 
 def main() -> None:
-    """As many rollouts and updates as the task asks for."""
+    """The products of an LSTM and its heads, and the environments."""
     task = Task.from_argv()
     torch.set_num_threads(1)
     env = make_vector(Environment(id="CartPole-v1", num_envs=task.envs), num_envs=task.envs)
@@ -45,20 +45,12 @@ def main() -> None:
     weights = [np.ones(shape, np.float32) for shape in shapes]
     h = np.ones((task.envs, UNITS), np.float32)
     chosen = np.random.default_rng(1).integers(2, size=(task.rollout_steps, task.envs))
-    updates = task.epochs * (task.envs * task.rollout_steps // task.batch)
-    clock, steps = Clock(), 0
-    while steps < task.total:
-        for t in range(task.rollout_steps):
-            for x, w in zip((obs[:, :SEEN], h, h, h[:, :HEAD]), weights, strict=True):
-                x @ w
-            obs = env.step(chosen[t]).obs
-        for _ in range(updates):
-            for call in update:
-                call()
-        steps += task.envs * task.rollout_steps
-        clock.mark(steps)
-    env.close()
-    clock.report(task)
+
+    def act(obs: np.ndarray) -> None:
+        for x, w in zip((obs[:, :SEEN], h, h, h[:, :HEAD]), weights, strict=True):
+            x @ w
+
+    train(task, env, obs, chosen, act, update)
 
 
 if __name__ == "__main__":

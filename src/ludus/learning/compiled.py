@@ -67,7 +67,7 @@ class Compiler:
         size: int,
         late: Callable[[], Sequence[Tensor]] = tuple,
     ) -> Callable[[], Compiled | None]:
-        """Begin to make machine code of the function; the answer waits for it. See `_or_none` for None.
+        """Begin to make machine code of the function. The answer waits for it, and gives None where there is none.
 
         `late` makes examples of further arguments, which are known after the function ran once, on copies.
         """
